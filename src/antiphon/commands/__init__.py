@@ -1,0 +1,1 @@
+"""The commands of `antiphon`, one file each: `configure(parser)` and `run(args) -> exit code`."""

@@ -1,0 +1,1 @@
+"""The sans-IO core: protocol machines that know no clock, no socket and no global randomness."""

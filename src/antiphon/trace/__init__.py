@@ -1,0 +1,1 @@
+"""Traces: every event of every member, in one public schema."""

@@ -1,0 +1,35 @@
+"""The trace contract: one row an event, the same columns whether live, simulated or another system's."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, get_args
+
+EventName = Literal["send", "receive", "deliver", "stable", "discard", "control", "view", "leave", "crash", "end"]
+EVENTS: Final[tuple[str, ...]] = get_args(EventName)
+
+# column -> Arrow type, in the order in which they are written
+COLUMNS: Final[dict[str, str]] = {
+    "run": "string",
+    "member": "int32",
+    "step": "int64",  # its place in that member's own history: unique in (run, member), increasing, gaps allowed
+    "time_ns": "int64",  # that member's clock; for measuring, never for ordering
+    "event": "string",
+    "sender": "int32",
+    "seq": "int64",  # that sender's own number for the message, from 1; for `stable`, all up to it
+    "view": "int64",  # 0 where membership is fixed
+    "bytes": "int64",
+    "members": "list<int32>",
+    "detail": "string",
+}
+REQUIRED: Final[tuple[str, ...]] = ("run", "member", "step", "event", "sender", "seq")
+
+GUARANTEES: Final[tuple[str, ...]] = (
+    "integrity",
+    "validity",
+    "agreement",
+    "fifo",
+    "causal",
+    "total",
+    "stability",
+    "view-synchrony",
+)
