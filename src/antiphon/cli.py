@@ -21,7 +21,10 @@ COMMANDS: dict[str, str] = {
 
 DONE, VIOLATED, UNUSABLE, INCONCLUSIVE = 0, 1, 2, 3
 
-_EXIT_CODES = "exit codes: 0 done and all requested guarantees hold, 1 a guarantee is violated, 2 bad usage or unusable input, 3 inconclusive"
+_EXIT_CODES = (
+    "exit codes: 0 done and all requested guarantees hold, 1 a guarantee is violated, "
+    "2 bad usage or unusable input, 3 inconclusive"
+)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -35,18 +38,24 @@ def _parser(chosen: str | None) -> argparse.ArgumentParser:
     parser = _Parser(
         prog="antiphon",
         description="Group communication: simulate it, check it, reproduce the papers.",
-        epilog="example: antiphon simulate --members 5 --ordering causal --loss 0.1 --seed 7 --out out/run\n" + _EXIT_CODES,
+        epilog="example: antiphon simulate --members 5 --ordering causal --loss 0.1 --seed 7 --out out/run\n"
+        + _EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"antiphon {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser, required=True)
     for name, summary in COMMANDS.items():
         command = commands.add_parser(
-            name, help=summary, description=summary[0].upper() + summary[1:] + ".", formatter_class=argparse.RawDescriptionHelpFormatter
+            name,
+            help=summary,
+            description=summary[0].upper() + summary[1:] + ".",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         if name == chosen:  # only the chosen command's module is imported
             importlib.import_module(f"antiphon.commands.{name}").configure(command)
-            command.add_argument("--json", action="store_true", help="one JSON object on stdout; logs and progress on stderr")
+            command.add_argument(
+                "--json", action="store_true", help="one JSON object on stdout; logs and progress on stderr"
+            )
             command.add_argument("--debug", action="store_true", help="show tracebacks")
             command.epilog = (command.epilog or "") + "\n" + _EXIT_CODES
     return parser

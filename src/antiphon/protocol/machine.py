@@ -1,0 +1,101 @@
+"""All that a driver knows of a protocol: inputs, effects, and a machine that turns one into the other.
+
+A driver (the simulator, the live loop, a test) reads `deadline`, calls `handle`, and carries out the effects.
+Time is an argument, in integer nanoseconds of the member's own clock; a spurious `Wake` is harmless.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeAlias
+
+import msgspec
+
+Instant: TypeAlias = int  # nanoseconds on the member's own clock
+Duration: TypeAlias = int  # nanoseconds
+
+MICROSECOND: Duration = 1_000
+MILLISECOND: Duration = 1_000_000
+SECOND: Duration = 1_000_000_000
+
+
+class Submit(msgspec.Struct, frozen=True):
+    """The application multicasts a payload."""
+
+    payload: bytes
+    lifetime_ns: Duration | None = (
+        None  # after this it may be discarded instead of delivered, where the ordering offers it
+    )
+    priority: int = 0  # a full buffer sheds lower priorities first, where the ordering offers it
+
+
+class Receive(msgspec.Struct, frozen=True):
+    """The transport hands over a datagram, as it came."""
+
+    datagram: bytes
+
+
+class Wake(msgspec.Struct, frozen=True):
+    """The deadline has passed (or not: a spurious wake is harmless)."""
+
+
+class Leave(msgspec.Struct, frozen=True):
+    """The application leaves the group."""
+
+
+Input: TypeAlias = Submit | Receive | Wake | Leave
+
+
+class Send(msgspec.Struct, frozen=True):
+    """Give a datagram to the transport, for the named members or, with None, for all others."""
+
+    to: tuple[int, ...] | None
+    datagram: bytes
+
+
+class Deliver(msgspec.Struct, frozen=True):
+    """Hand a message to the application, in the promised order."""
+
+    sender: int
+    seq: int
+    payload: bytes
+
+
+class Stable(msgspec.Struct, frozen=True):
+    """All of the sender's messages up to seq are held by every member."""
+
+    sender: int
+    seq: int
+
+
+class Install(msgspec.Struct, frozen=True):
+    """A view begins."""
+
+    view: int
+    members: tuple[int, ...]
+
+
+class Drop(msgspec.Struct, frozen=True):
+    """Something will not be delivered: a message discarded by policy, or (without sender) a datagram that is garbage."""
+
+    reason: str
+    sender: int | None = None
+    seq: int | None = None
+
+
+Effect: TypeAlias = Send | Deliver | Stable | Install | Drop
+
+
+class Machine(Protocol):
+    """A deterministic protocol machine."""
+
+    @property
+    def deadline(self) -> Instant | None:
+        """When the machine wants to be woken; state that the driver reads, not a timer that the machine sets."""
+
+    def handle(self, event: Input, now: Instant) -> list[Effect]:
+        """Take one input at an instant and say what follows from it."""
+
+
+def earliest(*instants: Instant | None) -> Instant | None:
+    """Give the first of several deadlines, any of which may be absent."""
+    return min((instant for instant in instants if instant is not None), default=None)

@@ -1,0 +1,324 @@
+"""A member of a group: the whole data path on one page.
+
+    Submit -> ordering -> recovery -> frames          frames -> recovery -> ordering -> Deliver
+                             stability <- what is held; what all hold -> recovery lets go, Stable
+
+Control flow lives here and only here: parts are pure and return their `Step`; this file carries each item to its
+neighbour. Orderings that repair losses themselves (causal blocks, CO) stand directly on the frames.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import TypeAlias, assert_never
+
+import msgspec
+
+from antiphon.errors import LocalProtocolError
+from antiphon.protocol.config import Config, options_of, ordering_type, stability_type
+from antiphon.protocol.flow import Flow
+from antiphon.protocol.machine import (
+    Deliver,
+    Drop,
+    Effect,
+    Input,
+    Instant,
+    Leave,
+    Receive,
+    Send,
+    Stable,
+    Submit,
+    Wake,
+    earliest,
+)
+from antiphon.protocol.parts import Accepted, Duplicate, Frontier, Out, Place, Received, Reliable, Step
+from antiphon.protocol.recovery import Heartbeat, Recovery
+from antiphon.protocol.wire import (
+    DATAGRAM_BYTES_MAX,
+    FRAME_OVERHEAD_BYTES,
+    Codec,
+    Data,
+    Header,
+    Malformed,
+    Pdu,
+    Streamed,
+    group_tag,
+)
+
+# record(now, event, sender, seq, bytes, detail): how a member tells its driver what belongs in the trace
+Record: TypeAlias = Callable[[Instant, str, int | None, int | None, int | None, str | None], None]
+
+
+class View(msgspec.Struct, frozen=True):
+    """Who is in the group; a member's rank is its place in the list."""
+
+    number: int
+    members: tuple[int, ...]
+
+
+def _no_record(*_: object) -> None:
+    """Keep no trace."""
+
+
+class Member:
+    """One member of a group in one view: a `Machine`."""
+
+    def __init__(
+        self, me: int, view: View, config: Config, randomness: random.Random, record: Record | None = None
+    ) -> None:
+        size = len(view.members)
+        config.check(size)
+        self.me, self.view, self.config = me, view, config
+        self._ids = view.members
+        self._rank = view.members.index(me)
+        self._record = record or _no_record
+        self._group = group_tag(config.group)
+        place = Place(self._rank, size, randomness)
+        Ordering = ordering_type(config.ordering)
+        self.ordering = Ordering(place, options_of(Ordering, config.ordering_options, "ordering"))
+        self.recovery: Recovery | None = None
+        kinds: tuple[type[Pdu], ...] = Ordering.PDUS
+        if Ordering.NEEDS_RECOVERY:
+            Stability = stability_type(config.stability)
+            self.stability = Stability(place, options_of(Stability, config.stability_options, "stability"))
+            self.recovery = Recovery(place, config.window, config.recovery)
+            self._stability_kinds = frozenset(Stability.PDUS)
+            self._recovery_kinds = frozenset(Recovery.PDUS) | {kind for kind in kinds if issubclass(kind, Streamed)}
+            kinds = (*kinds, *Recovery.PDUS, *Stability.PDUS)
+        self._codec = Codec(kinds)
+        self._flow = Flow(size, config.window, config.places(size))
+        self._waiting: deque[Submit] = deque()  # submissions that the window holds back
+        self._seq = 0  # own messages sent so far
+        self._stable_seq = 0  # own messages known to be stable
+        self._streamed_seqs: list[deque[tuple[int, int]]] = [deque() for _ in range(size)]  # unstable (number, seq)
+        self._outbox: list[tuple[tuple[int, ...] | None, bytes]] = []
+        self._effects: list[Effect] = []
+        self._asked_at: Instant | None = None  # when a sender without credit last asked for it
+        self.left = False
+        self.counts: Counter[str] = Counter()
+
+    # What a driver reads
+
+    @property
+    def deadline(self) -> Instant | None:
+        """When this member wants to be woken."""
+        if self.left:
+            return None
+        if self.recovery is None:
+            return self.ordering.deadline
+        ask = None if self._asked_at is None else self._asked_at + self.config.recovery.heartbeat_ns
+        return earliest(self.ordering.deadline, self.recovery.deadline, self.stability.deadline, ask)
+
+    @property
+    def room(self) -> int:
+        """How many more submissions may wait here."""
+        return 0 if self.left else self.config.queue - len(self._waiting)
+
+    @property
+    def held(self) -> int:
+        """How many messages this member keeps in its buffers."""
+        return self.ordering.held + (self.recovery.held if self.recovery else 0)
+
+    @property
+    def drained(self) -> bool:
+        """Whether nothing waits and nothing is kept."""
+        return not self._waiting and self.held == 0
+
+    # What a driver does
+
+    def handle(self, event: Input, now: Instant) -> list[Effect]:
+        """Take one input at an instant and say what follows from it."""
+        if self.left:
+            if isinstance(event, Submit):
+                raise LocalProtocolError("this member has left the group; join again to send")
+            return []
+        self._effects = []
+        match event:
+            case Receive():
+                self._receive(event.datagram, now)
+            case Wake():
+                self._wake(now)
+            case Submit():
+                self._submit(event)
+            case Leave():
+                self._waiting.clear()
+                self.left = True
+                self._record(now, "leave", None, None, None, None)
+            case _:
+                assert_never(event)
+        self._send_waiting(now)
+        self._flush(now)
+        return self._effects
+
+    # Inputs
+
+    def _submit(self, message: Submit) -> None:
+        if len(message.payload) > self.config.payload_bytes_max:
+            raise LocalProtocolError(
+                f"a payload of {len(message.payload)} bytes is over the limit of {self.config.payload_bytes_max}"
+            )
+        if self.room < 1:
+            raise LocalProtocolError(f"{self.config.queue} submissions wait for the window already; wait for room")
+        self._waiting.append(message)
+
+    def _send_waiting(self, now: Instant) -> None:
+        while self._waiting and self._may_send():
+            message = self._waiting.popleft()
+            self._seq += 1
+            self._carry(self.ordering.submit(message, self._seq, now), now)
+        if self.recovery is not None:
+            # with nothing unstable no acknowledgment will come by itself, so credit must be asked for
+            starved = bool(self._waiting) and not self.recovery.unstable
+            if starved and self._asked_at is None:
+                self._asked_at = now
+            elif not starved:
+                self._asked_at = None
+
+    def _may_send(self) -> bool:
+        outstanding = self._seq - self._stable_seq
+        return self.ordering.may_submit(self._waiting[0].priority) and (
+            self.recovery is None or self._flow.open(outstanding)
+        )
+
+    def _wake(self, now: Instant) -> None:
+        self._carry(self.ordering.wake(now), now)
+        if self.recovery is not None:
+            self._carry(self.recovery.wake(now), now)
+            self._carry(self.stability.wake(now), now)
+            if self._asked_at is not None and self._asked_at + self.config.recovery.heartbeat_ns <= now:
+                self._asked_at = now
+                self._out(Out(Heartbeat(asking=True)), now)
+
+    def _receive(self, datagram: bytes, now: Instant) -> None:
+        try:
+            header, pdus = self._codec.decode(datagram)
+            if header.group != self._group:
+                raise Malformed("foreign-group")
+            if header.view != self.view.number & 0xFFFFFFFF:
+                raise Malformed("other-view")
+            if header.sender >= len(self._ids) or header.sender == self._rank:
+                raise Malformed("impossible-sender")
+            self._flow.heard(header.sender, header.free)
+            if self.recovery is not None:
+                self.recovery.noticed(header.sender, header.sent, now)
+            for pdu in pdus:
+                self._carry(self._hand_over(header.sender, pdu, now), now)
+        except Malformed as garbage:
+            self.counts["dropped-" + garbage.reason] += 1
+            self._effects.append(Drop(garbage.reason))
+
+    def _hand_over(self, source: int, pdu: Pdu, now: Instant) -> Step:
+        """Give a PDU to the part that it belongs to."""
+        if self.recovery is not None:
+            if type(pdu) in self._recovery_kinds:
+                return self.recovery.receive(source, pdu, now)
+            if type(pdu) in self._stability_kinds:
+                return self.stability.receive(source, pdu, now)
+        return self.ordering.receive(source, pdu, now)
+
+    # Between the parts
+
+    def _carry(self, step: Step, now: Instant) -> None:
+        """Carry each item of a step to the neighbour that it is for: first what goes down, then what goes up."""
+        for item in step.down:
+            if isinstance(item, Out):
+                self._out(item, now)
+            else:
+                self._stream(item, now)
+        for up in step.up:
+            match up:
+                case Accepted():
+                    self._accept(up.source, up.pdu, now)
+                case Deliver():
+                    self._effects.append(Deliver(self._ids[up.sender], up.seq, up.payload))
+                    self._record(now, "deliver", self._ids[up.sender], up.seq, None, None)
+                case Received():
+                    self._record(now, "receive", self._ids[up.sender], up.seq, None, None)
+                case Frontier():
+                    self._release(up.numbers, now)
+                case Stable():
+                    self._stable(up.sender, up.seq, now)
+                case Duplicate():
+                    self.counts["duplicates"] += 1
+                    self._record(now, "control", self._ids[up.sender], up.seq, None, "duplicate")
+                case Drop():
+                    sender = None if up.sender is None else self._ids[up.sender]
+                    self.counts["discarded"] += 1
+                    self._effects.append(Drop(up.reason, sender, up.seq))
+                    self._record(now, "discard", sender, up.seq, None, up.reason)
+                case _:
+                    assert_never(up)
+
+    def _stream(self, item: Reliable, now: Instant) -> None:
+        assert self.recovery is not None, "an ordering that asks for reliable sending declares NEEDS_RECOVERY"
+        item.pdu.stamp = self.stability.stamp(now)
+        self._carry(self.recovery.broadcast(item.pdu, now), now)
+
+    def _accept(self, source: int, pdu: Streamed, now: Instant) -> None:
+        """Pass the next PDU of a stream to ordering and stability."""
+        assert self.recovery is not None
+        if isinstance(pdu, Data):
+            self._streamed_seqs[source].append((pdu.number, pdu.seq))
+            self._record(now, "receive", self._ids[source], pdu.seq, None, None)
+        self._carry(self.ordering.accept(source, pdu, now), now)
+        self._carry(self.stability.advanced(source, pdu, self.recovery.received, now), now)
+
+    def _release(self, frontier: tuple[int, ...], now: Instant) -> None:
+        """Let go of what everyone holds, and tell the application."""
+        assert self.recovery is not None
+        self.recovery.release(frontier)
+        for source, number in enumerate(frontier):
+            seqs, stable = self._streamed_seqs[source], 0
+            while seqs and seqs[0][0] <= number:
+                stable = seqs.popleft()[1]
+            if stable:
+                self._stable(source, stable, now)
+
+    def _stable(self, source: int, seq: int, now: Instant) -> None:
+        if source == self._rank:
+            self._stable_seq = seq
+        self._effects.append(Stable(self._ids[source], seq))
+        self._record(now, "stable", self._ids[source], seq, None, None)
+
+    # Frames
+
+    def _out(self, out: Out, now: Instant) -> None:
+        """Encode a PDU for the next flush, and note it in the trace."""
+        encoded = self._codec.encode_pdu(out.pdu)
+        self._outbox.append((out.to, encoded))
+        size = len(encoded) + FRAME_OVERHEAD_BYTES
+        sender = None if out.sender is None else self._ids[out.sender]
+        if out.repair:
+            self.counts["retransmissions"] += 1
+            target = "all" if out.to is None else ",".join(str(self._ids[rank]) for rank in out.to)
+            self._record(now, "control", sender, out.seq, size, f"repair to {target}")
+        elif out.seq is not None:
+            self._record(now, "send", sender, out.seq, size, None)
+        else:
+            self.counts[out.pdu.kind] += 1
+            self._record(now, "control", None, None, size, out.pdu.kind)
+
+    def _flush(self, now: Instant) -> None:
+        """Put everything that goes the same way into as few datagrams as it takes."""
+        if not self._outbox:
+            return
+        ways: dict[tuple[int, ...] | None, list[bytes]] = {}
+        for to, encoded in self._outbox:
+            ways.setdefault(to, []).append(encoded)
+        self._outbox = []
+        recovery = self.recovery
+        free = max(0, self.config.places(len(self._ids)) - self.held)
+        header = Header(self._group, self.view.number & 0xFFFFFFFF, self._rank, recovery.sent if recovery else 0, free)
+        for to, pdus in ways.items():
+            ids = None if to is None else tuple(self._ids[rank] for rank in to)
+            start, size = 0, FRAME_OVERHEAD_BYTES
+            for end, encoded in enumerate(pdus):
+                if size + len(encoded) > DATAGRAM_BYTES_MAX:
+                    self._effects.append(Send(ids, Codec.frame(header, pdus[start:end])))
+                    start, size = end, FRAME_OVERHEAD_BYTES
+                size += len(encoded)
+            self._effects.append(Send(ids, Codec.frame(header, pdus[start:])))
+        if recovery is not None and None in ways:
+            recovery.spoke(now)

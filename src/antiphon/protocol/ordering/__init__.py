@@ -1,0 +1,12 @@
+"""Orderings: one protocol a file, one visible table."""
+
+from __future__ import annotations
+
+from antiphon.protocol.ordering.fifo import Fifo
+from antiphon.protocol.parts import Ordering
+
+ORDERINGS: dict[str, type[Ordering]] = {
+    "fifo": Fifo,
+}
+# What `causal` and `total` mean: the recommended one of each kind.
+ALIASES: dict[str, str] = {}

@@ -1,0 +1,142 @@
+"""What the parts of a member have in common: pure machines that return what goes up and what goes down.
+
+A part never calls another part. `Member` hands it what is its own, takes its `Step`, and carries each item to the
+neighbour above (towards the application) or below (towards the network). Parts live for one view: sizes are fixed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any, ClassVar, Protocol, TypeAlias
+
+import msgspec
+
+from antiphon.protocol.machine import Deliver, Drop, Instant, Stable, Submit
+from antiphon.protocol.wire import Pdu, Streamed
+
+
+class Out(msgspec.Struct, frozen=True):
+    """A PDU for the network: to the given ranks, or with None to all other members."""
+
+    pdu: Pdu
+    to: tuple[int, ...] | None = None
+    sender: int | None = None  # the message that it carries, if it carries one
+    seq: int | None = None
+    repair: bool = False  # a copy sent again
+
+
+class Reliable(msgspec.Struct, frozen=True):
+    """A PDU for the member's reliable stream to all, through recovery."""
+
+    pdu: Streamed
+    seq: int | None = None  # the application message that it carries, if any
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    """Recovery hands over the next PDU of a sender's stream."""
+
+    source: int
+    pdu: Streamed
+
+
+class Received(msgspec.Struct, frozen=True):
+    """A message was received for the first time (the trace's `receive`); nothing for the application yet."""
+
+    sender: int
+    seq: int
+
+
+class Duplicate(msgspec.Struct, frozen=True):
+    """A copy came that was not needed."""
+
+    sender: int
+    seq: int | None = None
+
+
+class Frontier(msgspec.Struct, frozen=True):
+    """Stability's frontier moved: per rank, the stream number up to which everyone holds everything."""
+
+    numbers: tuple[int, ...]
+
+
+Up: TypeAlias = Deliver | Stable | Drop | Accepted | Received | Duplicate | Frontier
+Down: TypeAlias = Out | Reliable
+
+
+class Step(msgspec.Struct):
+    """What follows from one call of a part, in order."""
+
+    up: list[Up] = []
+    down: list[Down] = []
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a part stands: its rank in a view of `size` members, and its own randomness."""
+
+    rank: int
+    size: int
+    random: random.Random
+
+
+class Ordering(Protocol):
+    """Turns submissions into deliveries in a promised order.
+
+    `needs_recovery` orderings are handed each sender's stream complete and in order (`accept`) and may ask for
+    `Reliable` sending; the others are handed raw PDUs (`receive`) and repair losses themselves.
+    """
+
+    PDUS: ClassVar[tuple[type[Pdu], ...]]
+    NEEDS_RECOVERY: ClassVar[bool]
+    PROMISES: ClassVar[tuple[str, ...]]  # guarantees by their trace names, beyond integrity, validity and agreement
+    Options: ClassVar[type[msgspec.Struct]]
+
+    def __init__(self, place: Place, options: Any) -> None: ...
+
+    @property
+    def deadline(self) -> Instant | None:
+        """When it wants `wake`."""
+
+    @property
+    def held(self) -> int:
+        """How many messages it keeps in its buffers now."""
+
+    def may_submit(self, priority: int) -> bool:
+        """Say whether the ordering's own flow rule allows one more message now."""
+
+    def submit(self, message: Submit, seq: int, now: Instant) -> Step:
+        """Multicast the member's message number `seq`."""
+
+    def accept(self, source: int, pdu: Streamed, now: Instant) -> Step:
+        """Take the next PDU of a sender's reliable stream."""
+
+    def receive(self, source: int, pdu: Pdu, now: Instant) -> Step:
+        """Take a PDU that came from the network as it is: lost, doubled or late as it may be."""
+
+    def wake(self, now: Instant) -> Step:
+        """Do what is due."""
+
+
+class Stability(Protocol):
+    """Finds the frontier up to which every member holds everything."""
+
+    PDUS: ClassVar[tuple[type[Pdu], ...]]
+    Options: ClassVar[type[msgspec.Struct]]
+
+    def __init__(self, place: Place, options: Any) -> None: ...
+
+    @property
+    def deadline(self) -> Instant | None:
+        """When it wants `wake`."""
+
+    def stamp(self, now: Instant) -> int:
+        """Give the stamp of the next PDU of the member's own stream."""
+
+    def advanced(self, source: int, pdu: Streamed, received: Sequence[int], now: Instant) -> Step:
+        """Hear that this member now holds `received`, after accepting `pdu` from `source` (itself included)."""
+
+    def receive(self, source: int, pdu: Pdu, now: Instant) -> Step:
+        """Take one of its own PDUs from another member."""
+
+    def wake(self, now: Instant) -> Step:
+        """Do what is due."""

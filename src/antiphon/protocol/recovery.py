@@ -1,0 +1,200 @@
+"""Reliable FIFO streams over a network that loses, doubles and reorders: what ABCAST, TOMP and stability stand on.
+
+Every member numbers the PDUs of its own stream from 1. A receiver passes them on in order, keeps what comes early, and
+asks the sender for what is missing (selective retransmission by NACK). That the *last* one is missing shows in the
+header of whatever its sender says next; a sender with unstable PDUs and nothing to say sends a heartbeat. Copies are
+kept until stability releases them; how many there can be is bounded by the senders' windows, and enforced here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, ClassVar
+
+import msgspec
+
+from antiphon.protocol.machine import MILLISECOND, SECOND, Duration, Instant, earliest
+from antiphon.protocol.parts import Accepted, Duplicate, Out, Place, Step
+from antiphon.protocol.wire import Data, Malformed, Null, Number, Pdu, Streamed
+
+NACK_RANGES_MAX = 64
+
+
+class Nack(Pdu, tag=3):
+    """Ask the receiver of this PDU to send ranges (first, last) of its stream again."""
+
+    kind: ClassVar[str] = "nack"
+    ranges: Annotated[list[tuple[Number, Number]], msgspec.Meta(min_length=1, max_length=NACK_RANGES_MAX)]
+
+
+class Heartbeat(Pdu, tag=4):
+    """Nothing but a header; with `asking`, please answer with yours."""
+
+    kind: ClassVar[str] = "heartbeat"
+    asking: bool = False
+
+
+class RecoveryOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """When to ask, when to ask again, when to break a silence."""
+
+    nack_delay_ns: Duration = 2 * MILLISECOND  # reordering mends itself
+    nack_retry_ns: Duration = 20 * MILLISECOND  # doubled with every vain try, up to the next one
+    nack_retry_ns_max: Duration = SECOND
+    heartbeat_ns: Duration = 25 * MILLISECOND
+    heartbeat_ns_max: Duration = SECOND
+    repairs_per_nack_max: int = 256
+
+
+class _Missing(msgspec.Struct):
+    """A pending request to one sender."""
+
+    ask_at: Instant
+    retry_ns: Duration
+
+
+class Recovery:
+    """The reliable streams of all members, seen from one of them."""
+
+    PDUS: ClassVar[tuple[type[Pdu], ...]] = (Data, Null, Nack, Heartbeat)
+
+    def __init__(self, place: Place, window: int, options: RecoveryOptions) -> None:
+        self._rank = place.rank
+        self._options = options
+        self._reach = 4 * window  # how far beyond the released prefix a number may lie
+        self.received = [0] * place.size  # per sender, the prefix of its stream that is held here
+        self.released = [0] * place.size  # per sender, the prefix that was let go because everyone holds it
+        self._log: list[dict[int, Streamed]] = [{} for _ in range(place.size)]
+        self._highest = [0] * place.size  # per sender, the highest number known to exist
+        self._missing: dict[int, _Missing] = {}
+        self._spoke_at: Instant = 0
+        self._silence_ns = options.heartbeat_ns
+        self.held = 0
+        self.overruns = 0
+
+    @property
+    def sent(self) -> int:
+        """The highest number of the member's own stream."""
+        return self.received[self._rank]
+
+    @property
+    def unstable(self) -> bool:
+        """Whether something of the member's own stream is not yet known to be held by all."""
+        return self.released[self._rank] < self.sent
+
+    @property
+    def deadline(self) -> Instant | None:
+        """When to ask, or to break the silence."""
+        ask = min((missing.ask_at for missing in self._missing.values()), default=None)
+        return earliest(ask, self._spoke_at + self._silence_ns if self.unstable else None)
+
+    def broadcast(self, pdu: Streamed, now: Instant) -> Step:
+        """Number a PDU, keep it, send it to all, and accept it as one's own."""
+        rank = self._rank
+        pdu.number = self._highest[rank] = self.received[rank] = self.sent + 1
+        self._log[rank][pdu.number] = pdu
+        self.held += 1
+        self._silence_ns = self._options.heartbeat_ns
+        return Step([Accepted(rank, pdu)], [Out(pdu, None, rank, _seq(pdu))])
+
+    def spoke(self, now: Instant) -> None:
+        """Hear that a datagram went to all: its header did what a heartbeat does."""
+        self._spoke_at = now
+
+    def noticed(self, source: int, sent: int, now: Instant) -> None:
+        """Hear from a header how far its sender's stream goes."""
+        if sent > self._highest[source]:
+            self._highest[source] = sent
+            self._expect(source, now)
+
+    def receive(self, source: int, pdu: Pdu, now: Instant) -> Step:
+        """Take a PDU from the network."""
+        match pdu:
+            case Streamed():
+                return self._streamed(source, pdu, now)
+            case Nack():
+                return self._repair(source, pdu)
+            case Heartbeat():
+                return Step([], [Out(Heartbeat(), (source,))] if pdu.asking else [])
+            case _:
+                raise Malformed("unexpected")
+
+    def wake(self, now: Instant) -> Step:
+        """Ask for what is missing and break the silence, where it is time."""
+        down = []
+        for source, missing in self._missing.items():
+            if missing.ask_at <= now:
+                down.append(Out(Nack(self._gaps(source)), (source,)))
+                missing.ask_at = now + missing.retry_ns
+                missing.retry_ns = min(2 * missing.retry_ns, self._options.nack_retry_ns_max)
+        if self.unstable and self._spoke_at + self._silence_ns <= now:
+            down.append(Out(Heartbeat()))
+            self._silence_ns = min(2 * self._silence_ns, self._options.heartbeat_ns_max)
+        return Step([], list(down))
+
+    def release(self, frontier: Sequence[int]) -> None:
+        """Let go of what everyone holds."""
+        for source, stable in enumerate(frontier):
+            assert stable <= self.received[source], "stable means held here too"
+            log = self._log[source]
+            for number in range(self.released[source] + 1, stable + 1):
+                del log[number]
+                self.held -= 1
+            self.released[source] = max(self.released[source], stable)
+
+    def _streamed(self, source: int, pdu: Streamed, now: Instant) -> Step:
+        number, log = pdu.number, self._log[source]
+        if source == self._rank or number == 0:
+            raise Malformed("impossible-number")
+        if number > self.released[source] + self._reach:
+            self.overruns += 1  # no place for it yet: as good as lost, and asked for when there is one
+            return Step()
+        if number <= self.received[source] or number in log:
+            return Step([Duplicate(source, _seq(pdu))])
+        log[number] = pdu
+        self.held += 1
+        self._highest[source] = max(self._highest[source], number)
+        accepted: list[Accepted] = []
+        while (following := log.get(self.received[source] + 1)) is not None:
+            self.received[source] += 1
+            accepted.append(Accepted(source, following))
+        if accepted:
+            self._missing.pop(source, None)
+        self._expect(source, now)
+        return Step([*accepted])
+
+    def _expect(self, source: int, now: Instant) -> None:
+        if self.received[source] < self._highest[source] and source not in self._missing:
+            self._missing[source] = _Missing(now + self._options.nack_delay_ns, self._options.nack_retry_ns)
+
+    def _gaps(self, source: int) -> list[tuple[int, int]]:
+        """List what is missing of a stream, as far as it may be kept here."""
+        log = self._log[source]
+        gaps: list[tuple[int, int]] = []
+        number = self.received[source] + 1
+        last = min(self._highest[source], self.released[source] + self._reach)
+        while number <= last and len(gaps) < NACK_RANGES_MAX:
+            first = number
+            while number <= last and number not in log:
+                number += 1
+            if number > first:
+                gaps.append((first, number - 1))
+            while number <= last and number in log:
+                number += 1
+        return gaps
+
+    def _repair(self, source: int, nack: Nack) -> Step:
+        if any(first > last for first, last in nack.ranges):
+            raise Malformed("empty-range")
+        log = self._log[self._rank]
+        down: list[Out] = []
+        for first, last in nack.ranges:
+            for number in range(max(first, self.released[self._rank] + 1), min(last, self.sent) + 1):
+                if len(down) == self._options.repairs_per_nack_max:
+                    break
+                pdu = log[number]
+                down.append(Out(pdu, (source,), self._rank, _seq(pdu), repair=True))
+        return Step([], [*down])
+
+
+def _seq(pdu: Streamed) -> int | None:
+    return pdu.seq if isinstance(pdu, Data) else None

@@ -1,0 +1,144 @@
+"""Frames and their codec: what members say to one another, and the limits of what they listen to.
+
+A datagram is a fixed header and a list of protocol data units (PDUs), each a tagged msgspec array. Every protocol
+declares its own PDUs beside its rules; a `Codec` is built from those of the parts that a member is composed of, so
+that a datagram can only hold what some part understands. The checksum is there because a datagram that was damaged
+on its way must change nothing.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Annotated, Any, ClassVar, Final, TypeAlias, Union
+from zlib import crc32
+
+import msgspec
+
+from antiphon.errors import AntiphonError
+
+FORMAT: Final = 1  # part of the group's tag, so that two formats never meet
+DATAGRAM_BYTES_MAX: Final = 65_507
+PAYLOAD_BYTES_MAX: Final = 60_000
+PDUS_MAX: Final = 4_096
+VECTOR_ENTRIES_MAX: Final = 131_072  # members of the largest group
+_COUNTER_MAX: Final = 2**32 - 1
+
+Counter: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=_COUNTER_MAX)]
+Number: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=_COUNTER_MAX)]  # sequence numbers start at 1
+Rank: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=VECTOR_ENTRIES_MAX)]
+Timestamp: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Payload: TypeAlias = Annotated[bytes, msgspec.Meta(max_length=PAYLOAD_BYTES_MAX)]
+Vector: TypeAlias = Annotated[bytes, msgspec.Meta(max_length=4 * VECTOR_ENTRIES_MAX)]  # 4 bytes an entry, little-endian
+
+
+class Malformed(AntiphonError):
+    """A datagram that no correct member sends; `reason` is a word for the counters."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Pdu(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
+    """One protocol data unit; `kind` is its name in traces and counters."""
+
+    kind: ClassVar[str] = ""
+
+
+class Streamed(Pdu):
+    """A PDU that travels in its sender's reliable stream; recovery numbers it, stability may stamp it."""
+
+    number: Counter = 0
+    stamp: Timestamp = 0
+
+
+class Data(Streamed, tag=1):
+    """An application message in its sender's stream; orderings that need more subclass it with a tag of their own."""
+
+    kind: ClassVar[str] = "data"
+    seq: Number = 1
+    payload: Payload = b""
+
+
+class Null(Streamed, tag=2):
+    """An empty place in a stream, sent so that its stamp is heard."""
+
+    kind: ClassVar[str] = "null"
+
+
+class Header(msgspec.Struct, frozen=True, gc=False):
+    """What every datagram says of its sender."""
+
+    group: int
+    view: int
+    sender: int
+    sent: int  # highest number of the sender's stream, so that the loss of its last message is noticed
+    free: int  # buffer places that the sender has left
+
+
+_HEADER = struct.Struct("<IIIIII")  # checksum, group, view, sender, sent, free
+HEADER_BYTES: Final = _HEADER.size
+_PDU_LIST = struct.Struct(">BH")  # msgpack's array 16
+
+
+def group_tag(name: str) -> int:
+    """Give the four bytes that tell one group's datagrams from another's."""
+    return crc32(f"antiphon/{FORMAT}/{name}".encode())
+
+
+@lru_cache(maxsize=64)
+def _entries(count: int) -> struct.Struct:
+    return struct.Struct(f"<{count}I")
+
+
+def pack_vector(vector: Sequence[int]) -> bytes:
+    """Put a vector of counters on the wire, 4 bytes an entry."""
+    return _entries(len(vector)).pack(*vector)
+
+
+def unpack_vector(packed: bytes, count: int) -> list[int]:
+    """Take a vector of exactly `count` counters from the wire."""
+    if len(packed) != 4 * count:
+        raise Malformed("vector-length")
+    return list(_entries(count).unpack(packed))
+
+
+class Codec:
+    """Encodes and decodes the frames of one composition of parts."""
+
+    def __init__(self, pdus: Iterable[type[Pdu]]) -> None:
+        kinds = tuple(dict.fromkeys(pdus))
+        union: Any = Union[kinds]  # noqa: UP007 - built at run time from the parts
+        self._decoder = msgspec.msgpack.Decoder(Annotated[list[union], msgspec.Meta(max_length=PDUS_MAX)])
+        self._encoder = msgspec.msgpack.Encoder()
+
+    def encode_pdu(self, pdu: Pdu) -> bytes:
+        """Encode one PDU; frames are put together from these."""
+        return self._encoder.encode(pdu)
+
+    @staticmethod
+    def frame(header: Header, pdus: Sequence[bytes]) -> bytes:
+        """Put encoded PDUs behind a header."""
+        body = b"".join((_PDU_LIST.pack(0xDC, len(pdus)), *pdus))
+        rest = _HEADER.pack(0, header.group, header.view, header.sender, header.sent, header.free)[4:] + body
+        return crc32(rest).to_bytes(4, "little") + rest
+
+    def decode(self, datagram: bytes) -> tuple[Header, list[Pdu]]:
+        """Decode a datagram or raise `Malformed`; allocates no more than the datagram justifies."""
+        if len(datagram) > DATAGRAM_BYTES_MAX:
+            raise Malformed("oversized")
+        if len(datagram) < HEADER_BYTES + _PDU_LIST.size:
+            raise Malformed("truncated")
+        checksum, *fields = _HEADER.unpack_from(datagram)
+        if crc32(memoryview(datagram)[4:]) != checksum:
+            raise Malformed("checksum")
+        try:
+            pdus: list[Pdu] = self._decoder.decode(memoryview(datagram)[HEADER_BYTES:])
+        except (msgspec.MsgspecError, RecursionError):
+            raise Malformed("undecodable") from None
+        return Header(*fields), pdus
+
+
+FRAME_OVERHEAD_BYTES: Final = HEADER_BYTES + _PDU_LIST.size
