@@ -1,0 +1,50 @@
+"""Which guarantees a run promises, by its own run.json."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from antiphon.errors import UsageError
+from antiphon.trace.schema import GUARANTEES
+
+_EVERY_ORDERING = frozenset({"integrity", "validity", "agreement", "fifo"})
+_BY_ORDERING: dict[str, frozenset[str]] = {
+    "fifo": _EVERY_ORDERING,
+    **dict.fromkeys(("causal", "causal-blocks", "co"), _EVERY_ORDERING | {"causal"}),
+    **dict.fromkeys(("total", "abcast", "tomp"), _EVERY_ORDERING | {"total"}),
+}
+
+
+def promised(run_json: Mapping[str, Any]) -> frozenset[str]:
+    """Name the guarantees that follow from a run's ordering, stability and views, or from its list `promises`."""
+    explicit = run_json.get("promises")
+    if explicit is not None:
+        unknown = sorted(set(explicit) - set(GUARANTEES))
+        if unknown:
+            raise UsageError(f"run.json promises {unknown[0]!r}; the guarantees are {', '.join(GUARANTEES)}")
+        return frozenset(explicit)
+    promises: set[str] = set()
+    ordering = _setting(run_json, "ordering")
+    if ordering is not None:
+        if ordering not in _BY_ORDERING:
+            raise UsageError(f"run.json names the ordering {ordering!r}; the orderings are {', '.join(_BY_ORDERING)}")
+        promises |= _BY_ORDERING[ordering]
+    if _setting(run_json, "stability") not in (None, False, "none", ""):
+        promises.add("stability")
+    if _setting(run_json, "views") not in (None, False, "none", "", "fixed", 0):
+        promises.add("view-synchrony")
+    return frozenset(promises)
+
+
+def has_global_clock(run_json: Mapping[str, Any]) -> bool:
+    """Say whether all members of the run read one clock, as in a simulation."""
+    return bool(_setting(run_json, "clock") == "global")
+
+
+def _setting(run_json: Mapping[str, Any], name: str) -> Any:
+    """Find a setting at the top of run.json, or inside its `protocol` or `parameters`."""
+    for place in (run_json, run_json.get("protocol"), run_json.get("parameters")):
+        if isinstance(place, Mapping) and name in place:
+            return place[name]
+    return None
