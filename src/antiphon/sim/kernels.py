@@ -1,8 +1,8 @@
 """Compiled kernels for rounds on the LAN model: equal to the event-driven model to the nanosecond, without an event.
 
-On a tree, what a link carries away from a node depends only on what the node's other links bring to it. So the links can
-be taken in topological order, upwards and then downwards, each one a pass over sorted arrivals with
-`free = max(arrival + router, free) + wire`; no heap, and the messages' order at a tie is that of the event-driven model.
+On a tree, what a link carries away from a node depends only on what the node's other links bring to it. So the links
+can be taken in topological order, upwards and then downwards, each one a pass over sorted arrivals with
+`free = max(arrival + router, free) + wire`; no heap, and at a tie the order of the event-driven model.
 
 That needs the times at which hosts send. In four protocols they follow from the tree. In FullDist a host sends when it
 has received the root's INFO, behind whatever was queued before it; there the kernel assumes send times, computes all
@@ -35,7 +35,9 @@ from antiphon.sim.trees import Tree
 try:
     from numba import njit
 except ImportError as missing:
-    raise UsageError("the compiled kernels need numba; install antiphon[fast], or choose the engine 'objects'") from missing
+    raise UsageError(
+        "the compiled kernels need numba; install antiphon[fast], or choose the engine 'objects'"
+    ) from missing
 
 MEMORY_MAX_BYTES = 8 << 30
 
@@ -137,7 +139,9 @@ def _full_distribution(layout: _Layout, costs: _Costs) -> Round:
         if np.array_equal(sends, implied):
             break
         sends = implied
-    return Round(int(rtt), Traffic(int(up_hops + down_hops), int(max(up_queue, down_queue)), int(host_queue), int(ended)))
+    return Round(
+        int(rtt), Traffic(int(up_hops + down_hops), int(max(up_queue, down_queue)), int(host_queue), int(ended))
+    )
 
 
 def _train(layout: _Layout, costs: _Costs) -> Round:
@@ -171,11 +175,13 @@ _KERNELS: dict[str, Callable[[_Layout, _Costs], Round]] = {
 
 
 def _upward_room(layout: _Layout) -> tuple[Ints, Any, Ints]:
-    """Room for what every node hears from its children: `sizes[v] - 1` arrivals from offsets[v] on, and whose they are."""
+    """Room for what each node v hears from its children: sizes[v] - 1 arrivals from offsets[v] on, and their ports."""
     offsets = np.concatenate(([0], np.cumsum(layout.sizes - 1))).astype(np.int64)
     entries = int(offsets[-1])
     if entries * 12 > MEMORY_MAX_BYTES:
-        raise UsageError(f"a tree of {layout.n} nodes this deep needs {entries * 12 >> 30} GiB; choose a flatter or smaller one")
+        raise UsageError(
+            f"a tree of {layout.n} nodes this deep needs {entries * 12 >> 30} GiB; choose a flatter or smaller one"
+        )
     return np.empty(entries, dtype=np.int64), np.empty(entries, dtype=np.int32), offsets
 
 
@@ -300,7 +306,7 @@ def _link(arrivals: Any, ports: Any, target: int, own: int, trigger: int, wire: 
 
 @compiled
 def _merge_at(stream: Any, below: Any, below_ports: Any, trigger: int, arrivals: Any, ports: Any) -> Any:
-    """Merge what comes from the parent (port -1, first at a tie) with what comes from below; return trigger's new place."""
+    """Merge what comes from the parent (port -1, first at a tie) and from below; return where the trigger now is."""
     i = j = k = 0
     place = trigger
     while j < len(below):

@@ -121,8 +121,8 @@ class Tree:
 
 def group_size(b: int, p: int, z: int) -> int:
     """The paper's n(b, p, z): complete of degree b down to level p - 1, whose nodes have z children each."""
-    bottom: int = z * b ** (p - 1)
-    return sum(b**level for level in range(p)) + bottom
+    n: int = sum(b**level for level in range(p)) + z * b ** (p - 1)
+    return n
 
 
 def near_complete(b: int, p: int, z: int) -> Tree:
