@@ -33,7 +33,7 @@ from antiphon.protocol.machine import (
     Wake,
     earliest,
 )
-from antiphon.protocol.parts import Accepted, Duplicate, Frontier, Out, Place, Received, Reliable, Step
+from antiphon.protocol.parts import Accepted, Decided, Duplicate, Frontier, Out, Place, Received, Reliable, Step
 from antiphon.protocol.recovery import Heartbeat, Recovery
 from antiphon.protocol.wire import (
     DATAGRAM_BYTES_MAX,
@@ -236,6 +236,8 @@ class Member:
                     self._record(now, "deliver", self._ids[up.sender], up.seq, None, None)
                 case Received():
                     self._record(now, "receive", self._ids[up.sender], up.seq, None, None)
+                case Decided():
+                    self._record(now, "control", self._ids[up.sender], up.seq, None, "final")
                 case Frontier():
                     self._release(up.numbers, now)
                 case Stable():

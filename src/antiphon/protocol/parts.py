@@ -54,13 +54,20 @@ class Duplicate(msgspec.Struct, frozen=True):
     seq: int | None = None
 
 
+class Decided(msgspec.Struct, frozen=True):
+    """The place of a message in the total order was learnt (the trace's `control`, detail `final`)."""
+
+    sender: int
+    seq: int
+
+
 class Frontier(msgspec.Struct, frozen=True):
     """Stability's frontier moved: per rank, the stream number up to which everyone holds everything."""
 
     numbers: tuple[int, ...]
 
 
-Up: TypeAlias = Deliver | Stable | Drop | Accepted | Received | Duplicate | Frontier
+Up: TypeAlias = Deliver | Stable | Drop | Accepted | Received | Duplicate | Decided | Frontier
 Down: TypeAlias = Out | Reliable
 
 
