@@ -32,7 +32,7 @@ class SkewedClock:
 
 
 class StrictClock:
-    """Timestamps from a physical clock, made strictly increasing and greater than 0 even where the clock repeats itself."""
+    """Timestamps from a physical clock: strictly increasing and above 0 even where the clock repeats itself."""
 
     def __init__(self) -> None:
         self.last = 0

@@ -75,7 +75,7 @@ class Install(msgspec.Struct, frozen=True):
 
 
 class Drop(msgspec.Struct, frozen=True):
-    """Something will not be delivered: a message discarded by policy, or (without sender) a datagram that is garbage."""
+    """Something will not be delivered: a message discarded by policy or, without sender, a datagram of garbage."""
 
     reason: str
     sender: int | None = None

@@ -1,0 +1,194 @@
+"""`antiphon simulate`: run a group on a simulated network and write its trace."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from antiphon.errors import UsageError
+
+_EXAMPLES = """examples:
+  antiphon simulate --members 5 --ordering co --messages 200 --loss 0.1 --seed 7 --out out/co
+  antiphon simulate scenario.toml --seed 7 --out out/run --json
+  antiphon simulate --network lan --tree 4,5,4 --stability tree-train --rounds 1 --json
+"""
+
+# flag -> (scenario table or None for the top, key, type, help)
+_FLAGS: dict[str, tuple[str | None, str, Any, str]] = {
+    "--members": (None, "members", int, "group size"),
+    "--messages": (None, "messages", int, "messages per sender"),
+    "--ordering": ("ordering", "name", str, "fifo, causal-blocks, co, abcast, tomp, or causal, total"),
+    "--stability": ("stability", "name", str, "stability protocol, for the orderings that run on recovery"),
+    "--window": (None, "window", int, "own messages that may be unstable at once"),
+    "--buffer": (None, "buffer", int, "messages that a member can keep"),
+    "--latency": ("network", "latency", str, "fixed D | uniform LOW HIGH | exponential MEAN | pareto SCALE SHAPE"),
+    "--loss": ("network", "loss", float, "share of datagrams lost"),
+    "--duplicate": ("network", "duplicate", float, "share of datagrams doubled"),
+    "--reorder": ("network", "reorder", float, "share of datagrams held back"),
+    "--bandwidth": ("network", "bandwidth", int, "bits per second of each link"),
+    "--receive-buffer": ("network", "receive_buffer", int, "datagrams that a receiver can queue"),
+    "--service": ("network", "service", str, "time to take in one datagram"),
+    "--interval": ("workload", "interval", str, "time between a sender's messages, as a distribution"),
+    "--payload": ("workload", "payload", int, "bytes per message"),
+    "--lifetime": ("workload", "lifetime", str, "lifetime of every message"),
+    "--priorities": ("workload", "priorities", int, "number of message priorities"),
+    "--skew": ("clocks", "skew", str, "largest offset of a member's clock"),
+    "--drift-ppm": ("clocks", "drift_ppm", int, "largest drift of a member's clock"),
+    "--limit": (None, "limit", str, "simulated time after which the run is given up"),
+}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.epilog = _EXAMPLES
+    parser.add_argument("scenario", nargs="?", type=Path, help="scenario file (TOML); flags override it")
+    for flag, (_, _, kind, text) in _FLAGS.items():
+        parser.add_argument(flag, type=kind, help=text)
+    parser.add_argument("--fifo", action="store_true", help="links never reorder")
+    parser.add_argument("--set", action="append", default=[], metavar="TABLE.KEY=VALUE", help="any other scenario key")
+    parser.add_argument(
+        "--network", choices=["links", "lan"], default="links", help="lan: the hierarchical paper's model"
+    )
+    parser.add_argument("--tree", help="with --network lan: B,P,Z or a file with the parent of each node")
+    parser.add_argument("--rounds", type=int, default=1, help="with --network lan: stability rounds to run")
+    parser.add_argument("--seed", type=int, default=0, help="seed of all randomness (default 0)")
+    parser.add_argument("--out", type=Path, help="folder for the trace")
+    parser.add_argument("--force", action="store_true", help="replace the folder if it exists")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Simulate, write the trace, say what happened; 3 if the run did not finish within its limit."""
+    if args.network == "lan":
+        return _run_lan(args)
+    from antiphon.progress import Progress
+    from antiphon.sim.cluster import simulate
+    from antiphon.sim.scenario import from_table
+    from antiphon.trace.writer import digest, write_trace
+
+    scenario = from_table(_tables(args))
+    scenario.check()
+    if args.out is not None and args.out.exists() and not args.force:
+        raise UsageError(f"{args.out}: exists already; name another folder or add --force")
+    with Progress("simulating", scenario.messages * scenario.members) as progress:
+        result = simulate(scenario, args.seed, progress=lambda _, left: progress.left(left))
+    if args.out is not None:
+        write_trace(args.out, result.name, result.logs, about(result), replace=args.force)
+    summary = {
+        "trace": None if args.out is None else str(args.out),
+        "run": result.name,
+        "seed": args.seed,
+        "members": scenario.members,
+        "sent": result.sent,
+        "delivered": result.delivered,
+        "events": sum(len(log) for log in result.logs),
+        "retransmissions": result.stats["members"].get("retransmissions", 0),
+        "finished": result.finished,
+        "ended_ns": result.ended_ns,
+        "digest": digest(result.name, result.logs),
+        "stats": result.stats,
+    }
+    if args.json:
+        print(json.dumps(summary))
+    else:
+        _tell(summary)
+    if not result.finished:
+        print(
+            f"antiphon simulate: not finished within {scenario.limit} of simulated time: "
+            f"{result.stats['still_held']} messages are still held; a crashed or cut-off member holds the others back",
+            file=sys.stderr,
+        )
+    return 0 if result.finished else 3
+
+
+def about(result: Any) -> dict[str, Any]:
+    """Give what `run.json` says of a simulated run."""
+    import msgspec
+
+    scenario = result.scenario
+    parameters = msgspec.to_builtins(
+        {key: getattr(scenario, key) for key in scenario.__struct_fields__ if key not in ("ordering", "stability")}
+    )
+    needs_recovery = result.needs_recovery
+    return {
+        "ordering": str(scenario.ordering),
+        "stability": str(scenario.stability) if needs_recovery else str(scenario.ordering),
+        "views": False,
+        "clock": "global" if scenario.clocks.skew == "0" and not scenario.clocks.drift_ppm else "local",
+        "promises": scenario.promises(),
+        "seed": result.seed,
+        "finished": result.finished,
+        "parameters": parameters,
+    }
+
+
+def _tables(args: argparse.Namespace) -> dict[str, Any]:
+    """Lay the flags over the scenario file."""
+    from antiphon.sim.scenario import load
+
+    tables: dict[str, Any] = load(args.scenario) if args.scenario is not None else {}
+    for flag, (table, key, _, _) in _FLAGS.items():
+        value = getattr(args, flag.removeprefix("--").replace("-", "_"))
+        if value is not None:
+            _put(tables, table, key, value)
+    if args.fifo:
+        _put(tables, "network", "fifo", True)
+    for assignment in args.set:
+        path, equals, text = assignment.partition("=")
+        table, dot, key = path.rpartition(".")
+        if not equals:
+            raise UsageError(f"--set {assignment}: write TABLE.KEY=VALUE")
+        _put(tables, table if dot else None, key, _value(text))
+    return tables
+
+
+def _put(tables: dict[str, Any], table: str | None, key: str, value: Any) -> None:
+    if table is None:
+        tables[key] = value
+    elif table in ("ordering", "stability"):
+        part = tables.get(table, {})
+        part = {"name": part} if isinstance(part, str) else dict(part)
+        default = {"ordering": "fifo", "stability": "vector-ack"}[table]
+        tables[table] = {"name": default, **part, key: value}
+    else:
+        tables[table] = {**tables.get(table, {}), key: value}
+
+
+def _value(text: str) -> Any:
+    """Read a value as TOML would, and anything else as a string."""
+    import tomllib
+
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _run_lan(args: argparse.Namespace) -> int:
+    from antiphon.sim.lan import simulate_rounds
+    from antiphon.sim.trees import parse_tree
+
+    if args.tree is None:
+        raise UsageError("--tree: the LAN model needs one; give B,P,Z or a file with the parent of each node")
+    tree = parse_tree(args.tree)
+    rounds = simulate_rounds(tree, args.stability or "tree-coordinator", args.rounds)
+    summary = {"network": "lan", "members": len(tree), "stability": args.stability, "rounds": rounds}
+    if args.json:
+        print(json.dumps(summary))
+    else:
+        for number, one in enumerate(rounds, 1):
+            print(f"round {number}: {one['rtt_ns'] / 1e6:.6f} ms, {one['hops']} hops, longest queue {one['queue_max']}")
+    return 0
+
+
+def _tell(summary: dict[str, Any]) -> None:
+    network = summary["stats"]["network"]
+    print(f"{summary['run']}: {summary['members']} members, {summary['sent']} sent, {summary['delivered']} delivered")
+    print(f"  ended after      {summary['ended_ns'] / 1e9:.3f} s of simulated time")
+    print(f"  retransmissions  {summary['retransmissions']}")
+    print(f"  datagrams        {network.get('datagrams', 0)}, {network.get('lost', 0)} lost")
+    print(f"  digest           {summary['digest'][:16]}")
+    if summary["trace"]:
+        print(f"  trace            {summary['trace']} ({summary['events']} events)")

@@ -1,0 +1,277 @@
+"""Scenario and seed give a trace: real members on a simulated network, the same byte for byte on every machine."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from antiphon.protocol.clock import SkewedClock
+from antiphon.protocol.config import ordering_type
+from antiphon.protocol.machine import Deliver, Instant, Receive, Send, Submit, Wake
+from antiphon.protocol.member import Member, View
+from antiphon.sim.distributions import duration, sampler
+from antiphon.sim.kernel import Kernel
+from antiphon.sim.network import Network
+from antiphon.sim.scenario import Fault, Scenario
+from antiphon.trace.event import Event
+from antiphon.trace.log import MemberLog
+
+_WAKE = Wake()
+_WAKES_AT_ONE_INSTANT_MAX = 10_000
+
+
+class Run(msgspec.Struct, frozen=True):
+    """What a simulated run leaves behind."""
+
+    scenario: Scenario
+    seed: int
+    name: str
+    finished: bool  # everything was sent, delivered and let go before the limit
+    ended_ns: Instant
+    sent: int
+    delivered: int
+    logs: list[MemberLog]
+    stats: dict[str, Any]
+
+    @property
+    def needs_recovery(self) -> bool:
+        """Whether the ordering ran on recovery, with a stability protocol of its own choice."""
+        return ordering_type(self.scenario.ordering).NEEDS_RECOVERY
+
+    @property
+    def events(self) -> list[Event]:
+        """The trace as rows, member by member."""
+        return [event for log in self.logs for event in log.rows(self.name)]
+
+
+def simulate(
+    scenario: Scenario,
+    seed: int = 0,
+    *,
+    drop: Callable[[int, int, bytes, Instant], bool] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Run:
+    """Run a scenario to its end; `drop(source, target, datagram, now)` may lose datagrams of a test's choice."""
+    return Cluster(scenario, seed, drop, progress).run()
+
+
+class _Node:
+    """A member, its clock, its workload and its log."""
+
+    __slots__ = ("backlog", "clock", "crashed", "log", "member", "missed", "paused", "submitted", "wake_at")
+
+    def __init__(self, member: Member, clock: SkewedClock, log: MemberLog) -> None:
+        self.member, self.clock, self.log = member, clock, log
+        self.wake_at: Instant | None = None  # when the kernel will wake it
+        self.backlog = 0  # messages that the application has ready but the member has no room for
+        self.submitted = 0
+        self.crashed = self.paused = False
+        self.missed: list[bytes] = []  # what came while it was paused
+
+
+class Cluster:
+    """The driver of a group of members in simulated time."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        seed: int,
+        drop: Callable[[int, int, bytes, Instant], bool] | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        scenario.check()
+        self.scenario, self.seed, self._progress = scenario, seed, progress
+        self.kernel = Kernel()
+        self.network = Network(
+            self.kernel, scenario.members, scenario.network, random.Random(f"{seed}/network"), self._arrive
+        )
+        self.network.drop = drop
+        self._workload_rng = random.Random(f"{seed}/workload")
+        self._interval = sampler(scenario.workload.interval, "workload.interval")
+        lifetime = scenario.workload.lifetime
+        self._lifetime_ns = None if lifetime is None else duration(lifetime, "workload.lifetime")
+        self.nodes = self._make_nodes(random.Random(f"{seed}/clocks"))
+        self._undrained: set[int] = set()
+        self._to_submit = 0
+        self._delivered = 0
+
+    def run(self) -> Run:
+        """Run until everything is delivered and let go, or the limit is reached."""
+        scenario = self.scenario
+        senders = range(scenario.members) if scenario.workload.senders is None else scenario.workload.senders
+        self._to_submit = scenario.messages * len(senders)
+        for fault in scenario.faults:
+            self._schedule(fault)
+        if scenario.messages:
+            for sender in senders:
+                self.kernel.at(self._interval(self._workload_rng), self._produce, sender)
+        self.kernel.run(until=duration(scenario.limit, "limit"))
+        for node in self.nodes:
+            if not node.crashed:
+                node.log.record(node.clock.read(self.kernel.now), "end", None, None, None, None)
+        return self._result()
+
+    # Members
+
+    def _make_nodes(self, rng: random.Random) -> list[_Node]:
+        scenario, nodes = self.scenario, []
+        view = View(0, tuple(range(scenario.members)))
+        skew_ns, drift = duration(scenario.clocks.skew, "clocks.skew"), scenario.clocks.drift_ppm
+        for me in view.members:
+            clock = SkewedClock(
+                skew_ns + rng.randint(-skew_ns, skew_ns) if skew_ns else 0, rng.randint(-drift, drift) if drift else 0
+            )
+            log = MemberLog(me, view.number)
+            member = Member(me, view, scenario.config(), random.Random(f"{self.seed}/member/{me}"), log.record)
+            nodes.append(_Node(member, clock, log))
+        return nodes
+
+    def _arrive(self, arrival: tuple[int, bytes]) -> None:
+        node = self.nodes[arrival[0]]
+        if node.paused:
+            node.missed.append(arrival[1])
+        elif not node.crashed:
+            self._drive(arrival[0], node, Receive(arrival[1]))
+
+    def _wake(self, me: int) -> None:
+        node = self.nodes[me]
+        if node.wake_at == self.kernel.now:
+            node.wake_at = None
+        if node.crashed or node.paused:
+            return
+        deadline = node.member.deadline
+        if deadline is not None and deadline <= node.clock.read(self.kernel.now):
+            self._drive(me, node, _WAKE)
+        else:
+            self._set_alarm(me, node)
+
+    def _drive(self, me: int, node: _Node, event: Receive | Wake | Submit) -> None:
+        """Give a member one input and carry out what follows."""
+        member = node.member
+        for effect in member.handle(event, node.clock.read(self.kernel.now)):
+            if isinstance(effect, Send):
+                self.network.send(me, effect.to, effect.datagram)
+            elif isinstance(effect, Deliver):
+                self._delivered += 1
+        if node.backlog and member.room:
+            self._submit_backlog(me, node)
+        self._set_alarm(me, node)
+        if member.drained and not node.backlog:
+            self._undrained.discard(me)
+            if not self._undrained and not self._to_submit:
+                self.kernel.stop()
+        else:
+            self._undrained.add(me)
+
+    def _set_alarm(self, me: int, node: _Node) -> None:
+        deadline = node.member.deadline
+        if deadline is None:
+            return
+        instant = max(node.clock.true(deadline), self.kernel.now)
+        if node.wake_at is None or instant < node.wake_at:
+            node.wake_at = instant
+            self.kernel.at(instant, self._wake, me)
+
+    # The application
+
+    def _produce(self, me: int) -> None:
+        node = self.nodes[me]
+        if node.crashed:
+            return
+        node.backlog += 1
+        node.submitted += 1
+        self._to_submit -= 1
+        if self._progress is not None:
+            self._progress(node.submitted, self._to_submit)
+        self._undrained.add(me)
+        if not node.paused:
+            self._submit_backlog(me, node)
+        if node.submitted < self.scenario.messages:
+            self.kernel.after(self._interval(self._workload_rng), self._produce, me)
+
+    def _submit_backlog(self, me: int, node: _Node) -> None:
+        workload = self.scenario.workload
+        while node.backlog and node.member.room:
+            number = node.submitted - node.backlog + 1
+            node.backlog -= 1
+            payload = f"{me}:{number} ".encode().ljust(workload.payload, b".")[: workload.payload]
+            priority = self._workload_rng.randrange(workload.priorities) if workload.priorities > 1 else 0
+            self._drive(me, node, Submit(payload, self._lifetime_ns, priority))
+
+    # Faults
+
+    def _schedule(self, fault: Fault) -> None:
+        at = duration(fault.at, "at")
+        until = None if fault.until is None else duration(fault.until, "until")
+        if fault.kind in ("partition", "cut"):
+            links = self._links_cut(fault)
+            self.kernel.at(at, lambda _: self.network.cut(links, 1))
+            if until is not None:
+                self.kernel.at(until, lambda _: self.network.cut(links, -1))
+        else:
+            assert fault.member is not None
+            self.kernel.at(at, self._crash if fault.kind == "crash" else self._pause, fault.member)
+            if until is not None and fault.kind == "pause":
+                self.kernel.at(until, self._resume, fault.member)
+
+    def _links_cut(self, fault: Fault) -> list[tuple[int, int]]:
+        if fault.kind == "cut":
+            return [(a, b) for a in fault.source or [] for b in fault.target or []]
+        side = {member: index for index, group in enumerate(fault.groups or []) for member in group}
+        members = range(self.scenario.members)
+        return [(a, b) for a in members for b in members if a != b and side.get(a, -1) != side.get(b, -1)]
+
+    def _crash(self, me: int) -> None:
+        node = self.nodes[me]
+        if not node.crashed:
+            node.crashed = True
+            node.log.record(node.clock.read(self.kernel.now), "crash", None, None, None, None)
+            self._to_submit -= self.scenario.messages - node.submitted if self._sends(me) else 0
+            self._undrained.discard(me)
+
+    def _sends(self, me: int) -> bool:
+        return self.scenario.workload.senders is None or me in self.scenario.workload.senders
+
+    def _pause(self, me: int) -> None:
+        self.nodes[me].paused = True
+
+    def _resume(self, me: int) -> None:
+        node = self.nodes[me]
+        node.paused = False
+        if node.crashed:
+            return
+        missed, node.missed = node.missed, []
+        for datagram in missed:
+            self._drive(me, node, Receive(datagram))
+        self._submit_backlog(me, node)
+        self._set_alarm(me, node)
+
+    # The result
+
+    def _result(self) -> Run:
+        counts: Counter[str] = Counter()
+        for node in self.nodes:
+            counts.update(node.member.counts)
+        sent = sum(node.log.count("send") for node in self.nodes)
+        ordering = self.scenario.ordering
+        name = ordering if isinstance(ordering, str) else ordering.__name__
+        return Run(
+            scenario=self.scenario,
+            seed=self.seed,
+            name=f"{self.scenario.name or name}-{self.seed}",
+            finished=not self._undrained and not self._to_submit,
+            ended_ns=self.kernel.now,
+            sent=sent,
+            delivered=self._delivered,
+            logs=[node.log for node in self.nodes],
+            stats={
+                "members": dict(sorted(counts.items())),
+                "network": dict(sorted(self.network.counts.items())),
+                "kernel_events": self.kernel.events,
+                "still_held": sum(node.member.held for node in self.nodes if not node.crashed),
+            },
+        )

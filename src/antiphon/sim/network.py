@@ -1,0 +1,173 @@
+"""The simulated network: every ordered pair of members is a link that delays, loses, doubles, reorders and may be cut.
+
+A datagram is lost on its link, waits for the link's bandwidth, takes a random latency, and then needs a place in the
+receiver's buffer: a receiver that takes `service` for each datagram and has `receive_buffer` places overruns.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from antiphon.errors import UsageError
+from antiphon.protocol.machine import SECOND, Duration, Instant
+from antiphon.sim.distributions import Sampler, duration, sampler
+from antiphon.sim.kernel import Kernel
+
+
+class LinkRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"source": "from", "target": "to"}):
+    """What differs on the links from some members to others."""
+
+    source: list[int]
+    target: list[int]
+    latency: str | None = None
+    loss: float | None = None
+
+
+class NetworkOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How the network behaves; the same words in a scenario file and as flags."""
+
+    latency: str = "uniform 1ms 5ms"
+    matrix: list[list[float]] | None = None  # milliseconds from row to column, instead of `latency`
+    loss: float = 0.0
+    duplicate: float = 0.0
+    reorder: float = 0.0  # share of datagrams that are held back
+    reorder_delay: str = "uniform 1ms 20ms"
+    fifo: bool = False  # a link never lets one datagram overtake another
+    bandwidth: int = 0  # bits per second of each link; 0: unlimited
+    receive_buffer: int = 0  # datagrams; 0: unlimited
+    service: str = "0"  # time to take in one datagram
+    links: list[LinkRule] = []
+
+    def check(self, size: int) -> None:
+        """Raise a `UsageError` unless a group of `size` members can talk over this."""
+        for key, share in (("loss", self.loss), ("duplicate", self.duplicate), ("reorder", self.reorder)):
+            if not 0 <= share <= 1:
+                raise UsageError(f"network.{key}: a probability from 0 to 1, not {share}")
+        losses = [("network.loss", self.loss), *(("network.links.loss", rule.loss or 0.0) for rule in self.links)]
+        for key, share in losses:
+            if not 0 <= share < 1:
+                raise UsageError(
+                    f"{key}: {share} loses everything, so nothing could ever be delivered; give less than 1"
+                )
+        if self.fifo and self.reorder > 0:
+            raise UsageError("network.reorder: a FIFO link does not reorder; drop `fifo` or set reorder to 0")
+        if self.bandwidth < 0 or self.receive_buffer < 0:
+            raise UsageError("network.bandwidth and network.receive_buffer: 0 (unlimited) or more")
+        if self.receive_buffer and duration(self.service, "network.service") == 0:
+            raise UsageError(
+                "network.service: a receive_buffer overruns only if a datagram takes time; set service too"
+            )
+        for rule in self.links:
+            for member in (*rule.source, *rule.target):
+                if not 0 <= member < size:
+                    raise UsageError(f"network.links: there is no member {member}; members are 0 to {size - 1}")
+        if self.matrix is not None and (
+            len(self.matrix) != size or any(len(row) != size or min(row) < 0 for row in self.matrix)
+        ):
+            raise UsageError(f"network.matrix: needs {size} rows of {size} milliseconds, none negative")
+
+
+class _Link:
+    """What one direction between two members has of its own."""
+
+    __slots__ = ("busy_until", "last_arrival", "latency", "loss")
+
+    def __init__(self, latency: Sampler, loss: float) -> None:
+        self.latency, self.loss = latency, loss
+        self.busy_until: Instant = 0
+        self.last_arrival: Instant = 0
+
+
+class Network:
+    """Carries datagrams between members, in simulated time."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        size: int,
+        options: NetworkOptions,
+        rng: random.Random,
+        arrive: Callable[[tuple[int, bytes]], None],
+    ) -> None:
+        options.check(size)
+        self._kernel, self._size, self._options, self._rng, self._arrive = kernel, size, options, rng, arrive
+        self._links = _links(size, options)
+        self._reorder_delay = sampler(options.reorder_delay, "network.reorder_delay")
+        self._service: Duration = duration(options.service, "network.service")
+        self._queued = [0] * size
+        self._busy_until: list[Instant] = [0] * size
+        self._cut: dict[tuple[int, int], int] = {}  # link -> how many faults cut it now
+        self.drop: Callable[[int, int, bytes, Instant], bool] | None = None  # a test's own loss
+        self.counts: Counter[str] = Counter()
+
+    def cut(self, links: Iterable[tuple[int, int]], by: int) -> None:
+        """Cut links (by = 1) or mend them (by = -1); a link that two faults cut needs both mended."""
+        for link in links:
+            self._cut[link] = self._cut.get(link, 0) + by
+
+    def send(self, source: int, targets: Sequence[int] | None, datagram: bytes) -> None:
+        """Send a datagram to the given members, or to all others."""
+        now, rng, options, links = self._kernel.now, self._rng, self._options, self._links[source]
+        for target in range(self._size) if targets is None else targets:
+            if target == source:
+                continue
+            self.counts["datagrams"] += 1
+            link = links[target]
+            if self._cut and self._cut.get((source, target)):
+                self.counts["cut"] += 1
+            elif (link.loss and rng.random() < link.loss) or (
+                self.drop is not None and self.drop(source, target, datagram, now)
+            ):
+                self.counts["lost"] += 1
+            else:
+                self._travel(link, target, datagram)
+                if options.duplicate and rng.random() < options.duplicate:
+                    self.counts["duplicated"] += 1
+                    self._travel(link, target, datagram)
+
+    def _travel(self, link: _Link, target: int, datagram: bytes) -> None:
+        options, rng = self._options, self._rng
+        departure = self._kernel.now
+        if options.bandwidth:
+            departure = max(departure, link.busy_until) + len(datagram) * 8 * SECOND // options.bandwidth
+            link.busy_until = departure
+        arrival = departure + link.latency(rng)
+        if options.reorder and rng.random() < options.reorder:
+            arrival += self._reorder_delay(rng)
+        if options.fifo:
+            arrival = link.last_arrival = max(arrival, link.last_arrival)
+        self._kernel.at(arrival, self._queue if self._service else self._arrive, (target, datagram))
+
+    def _queue(self, arrival: tuple[int, bytes]) -> None:
+        target = arrival[0]
+        if self._options.receive_buffer and self._queued[target] >= self._options.receive_buffer:
+            self.counts["overrun"] += 1
+            return
+        self._queued[target] += 1
+        self._busy_until[target] = max(self._kernel.now, self._busy_until[target]) + self._service
+        self._kernel.at(self._busy_until[target], self._serve, arrival)
+
+    def _serve(self, arrival: tuple[int, bytes]) -> None:
+        self._queued[arrival[0]] -= 1
+        self._arrive(arrival)
+
+
+def _links(size: int, options: NetworkOptions) -> list[list[_Link]]:
+    usual = sampler(options.latency, "network.latency")
+    links = [[_Link(usual, options.loss) for _ in range(size)] for _ in range(size)]
+    if options.matrix is not None:
+        for source, row in enumerate(options.matrix):
+            for target, ms in enumerate(row):
+                links[source][target].latency = sampler(f"fixed {round(ms * 1_000_000)}ns", "network.matrix")
+    for rule in options.links:
+        latency = None if rule.latency is None else sampler(rule.latency, "network.links.latency")
+        for source in rule.source:
+            for target in rule.target:
+                link = links[source][target]
+                link.latency = latency or link.latency
+                link.loss = link.loss if rule.loss is None else rule.loss
+    return links
