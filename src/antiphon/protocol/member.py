@@ -96,6 +96,7 @@ class Member:
         self._outbox: list[tuple[tuple[int, ...] | None, bytes]] = []
         self._effects: list[Effect] = []
         self._asked_at: Instant | None = None  # when a sender without credit last asked for it
+        self._bytes_each: int | None = None  # of the datagram being taken in, each PDU's share
         self.left = False
         self.counts: Counter[str] = Counter()
 
@@ -135,6 +136,7 @@ class Member:
                 raise LocalProtocolError("this member has left the group; join again to send")
             return []
         self._effects = []
+        self._bytes_each = None
         match event:
             case Receive():
                 self._receive(event.datagram, now)
@@ -200,6 +202,7 @@ class Member:
                 raise Malformed("other-view")
             if header.sender >= len(self._ids) or header.sender == self._rank:
                 raise Malformed("impossible-sender")
+            self._bytes_each = len(datagram) // max(1, len(pdus))
             self._flow.heard(header.sender, header.free)
             if self.recovery is not None:
                 self.recovery.noticed(header.sender, header.sent, now)
@@ -235,7 +238,7 @@ class Member:
                     self._effects.append(Deliver(self._ids[up.sender], up.seq, up.payload))
                     self._record(now, "deliver", self._ids[up.sender], up.seq, None, None)
                 case Received():
-                    self._record(now, "receive", self._ids[up.sender], up.seq, None, None)
+                    self._record(now, "receive", self._ids[up.sender], up.seq, self._bytes_each, None)
                 case Decided():
                     self._record(now, "control", self._ids[up.sender], up.seq, None, "final")
                 case Frontier():
@@ -263,7 +266,7 @@ class Member:
         assert self.recovery is not None
         if isinstance(pdu, Data):
             self._streamed_seqs[source].append((pdu.number, pdu.seq))
-            self._record(now, "receive", self._ids[source], pdu.seq, None, None)
+            self._record(now, "receive", self._ids[source], pdu.seq, self._bytes_each, None)
         self._carry(self.ordering.accept(source, pdu, now), now)
         self._carry(self.stability.advanced(source, pdu, self.recovery.received, now), now)
 

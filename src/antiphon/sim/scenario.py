@@ -185,6 +185,38 @@ def load(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
 
 
+def to_toml(scenario: Scenario) -> str:
+    """Write a scenario down so that `load` and `from_table` give it back; what is as usual is left out."""
+    usual = Scenario()
+    tables: list[str] = []
+    plain = {key: getattr(scenario, key) for key in _PLAIN}
+    lines = [f"{key} = {_toml(value)}" for key, value in plain.items() if value != getattr(usual, key)]
+    for key in ("ordering", "stability"):
+        tables += ["", f"[{key}]", f"name = {_toml(getattr(scenario, key))}"]
+        tables += [f"{name} = {_toml(value)}" for name, value in getattr(scenario, f"{key}_options").items()]
+    for key in _TABLES:
+        tables += _toml_table(f"[{key}]", getattr(scenario, key), getattr(usual, key))
+    for fault in scenario.faults:
+        tables += _toml_table("[[faults]]", fault, None)
+    return "\n".join([*lines, *tables]) + "\n"
+
+
+def _toml_table(title: str, table: msgspec.Struct, usual: msgspec.Struct | None) -> list[str]:
+    written, default = msgspec.to_builtins(table), {} if usual is None else msgspec.to_builtins(usual)
+    lines = [
+        f"{key} = {_toml(value)}" for key, value in written.items() if value is not None and value != default.get(key)
+    ]
+    return ["", title, *lines] if lines else []
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_toml(inner)}" for key, inner in value.items() if inner is not None) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return msgspec.json.encode(value).decode()  # TOML writes strings, numbers and truth values as JSON does
+
+
 class _Written(Scenario, frozen=True, kw_only=True):
     """A scenario as a file can say it: protocols by name only."""
 

@@ -1,0 +1,46 @@
+# `make` alone lists the targets.
+SHELL := /bin/bash
+BIN := .venv/bin
+SEEDS ?= 2000
+FROM ?= 0
+MINUTES ?= 10
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint types unit torture bench wheel clean
+
+help: ## list the targets
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
+
+setup: .venv/ready ## prepare .venv with everything, Java included
+
+.venv/ready: pyproject.toml constraints.txt scripts/setup.sh
+	@scripts/setup.sh
+
+demo: setup ## run a group under 10% loss, check its trace on Spark, say where the results lie
+	@$(BIN)/antiphon simulate --members 5 --ordering causal --messages 200 --loss 0.1 --seed 7 --out out/demo/trace --force
+	@$(BIN)/antiphon check out/demo/trace --out out/demo/check --force
+	@echo "the trace lies in out/demo/trace, the verdicts and witnesses in out/demo/check"
+
+test: setup lint types unit ## everything that must pass before a change lands
+
+lint: setup ## style
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: setup ## strict types
+	@$(BIN)/mypy
+
+unit: setup ## all tests
+	@$(BIN)/pytest -n 2 --dist loadgroup
+
+torture: setup ## random schedules of every protocol: SEEDS=n FROM=first MINUTES=m; prints and shrinks what fails
+	@$(BIN)/python -m antiphon.sim.torture --seeds $(SEEDS) --from $(FROM) --minutes $(MINUTES)
+
+bench: setup ## the figures that we publish, measured here
+	@$(BIN)/python -m bench
+
+wheel: setup ## build the wheel and try it outside the checkout
+	@scripts/try-wheel.sh
+
+clean: ## remove what the other targets made
+	@rm -rf .venv .java out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
