@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from antiphon.protocol.ordering.abcast import Abcast
 from antiphon.protocol.ordering.fifo import Fifo
+from antiphon.protocol.ordering.tomp import Tomp
 from antiphon.protocol.parts import Ordering
 
 ORDERINGS: dict[str, type[Ordering]] = {
     "fifo": Fifo,
+    "abcast": Abcast,
+    "tomp": Tomp,
 }
 # What `causal` and `total` mean: the recommended one of each kind.
 ALIASES: dict[str, str] = {}

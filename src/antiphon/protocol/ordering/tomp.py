@@ -1,0 +1,259 @@
+"""TOMP: ABCAST that anticipates, so that a decided message waits less for undecided ones before it in the queue.
+
+A proposal also says which message its host expects next from each sender (`next_mid`): whatever it expects will get a
+later timestamp there. From all proposals the deciding sender derives lower bounds: from message `min_next_mid(k)` of
+sender k on, final timestamps are at least `max_next_ts(k)`. They travel with the decision, and raise the provisional
+timestamps of messages that are still undecided.
+
+Each later message of a sender gets a later number still (`delta`), as long as streams are FIFO. Costs 4n bytes more a
+proposal, 10n a decision.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from antiphon.errors import UsageError
+from antiphon.protocol.machine import Instant
+from antiphon.protocol.ordering.two_phase import (
+    Ask,
+    Decision,
+    Poll,
+    Proposal,
+    Stamp,
+    TimedData,
+    TwoPhase,
+    TwoPhaseOptions,
+    Waiting,
+)
+from antiphon.protocol.parts import Place
+from antiphon.protocol.wire import Malformed, Pdu, Vector, pack_vector
+
+MEMBERS_MAX: Final = 4_000  # a decision must fit into a datagram
+STEPS_MORE_MAX: Final = 1_024
+_HOST_BITS: Final = 16
+_NO_ID: Final = 2**32 - 1  # no message has it
+
+Words: TypeAlias = npt.NDArray[np.int64]
+
+
+class VectorProposal(Proposal, tag=50):
+    """A proposal, and the number of the next message expected from each sender when it was made."""
+
+    next_mid: Vector
+
+
+class BoundingDecision(Decision, tag=51):
+    """A decision, and lower bounds for final timestamps: per sender one, and with `all-hosts` some more."""
+
+    min_next_mid: Vector = b""  # the bound holds from this message on
+    below: Vector = b""  # by how much the bound's number lies below the greatest possible, which is `time` + 1
+    hosts: Annotated[bytes, msgspec.Meta(max_length=2 * MEMBERS_MAX)] = b""  # the bound's host, 2 bytes
+    more: Annotated[bytes, msgspec.Meta(max_length=16 * STEPS_MORE_MAX)] = b""  # sender, message, below, host
+
+    def bounds(self, size: int) -> Iterator[tuple[int, int, Stamp]]:
+        """List the bounds as (sender, first message, timestamp), or raise `Malformed`."""
+        if (len(self.min_next_mid), len(self.below), len(self.hosts)) != (4 * size, 4 * size, 2 * size):
+            raise Malformed("vector-length")
+        if len(self.more) % 16:
+            raise Malformed("vector-length")
+        more = np.frombuffer(self.more, "<u4").reshape(-1, 4)
+        senders = [*range(size), *more[:, 0].tolist()]
+        firsts = [*np.frombuffer(self.min_next_mid, "<u4").tolist(), *more[:, 1].tolist()]
+        below = [*np.frombuffer(self.below, "<u4").tolist(), *more[:, 2].tolist()]
+        hosts = [*np.frombuffer(self.hosts, "<u2").tolist(), *more[:, 3].tolist()]
+        if max(senders) >= size or max(hosts) >= size or min(firsts) < 1:
+            raise Malformed("impossible-bound")
+        numbers = [self.time + 1 - less for less in below]
+        return zip(senders, firsts, zip(numbers, hosts, strict=True), strict=True)
+
+
+class TompOptions(TwoPhaseOptions, frozen=True):
+    """Which bounds to derive.
+
+    `paper`: per sender, from the least number that any host expects next, by the hosts that expect just that.
+    `all-hosts`: for every number, by all hosts that expect it or an earlier one; a little higher, and more bytes.
+    `delta`: whether a sender's later messages are bounded higher than its first; without it streams need not be FIFO.
+    """
+
+    bound: Literal["paper", "all-hosts"] = "paper"
+    delta: bool = True
+
+
+def packed(number: int, host: int) -> int:
+    """Put a timestamp into one word that sorts like the pair."""
+    return number << _HOST_BITS | host
+
+
+class UpdateBox:
+    """The paper's bounds: `min_next_mid` and `max_next_ts`, updated together with every proposal."""
+
+    def __init__(self, size: int) -> None:
+        self.min_next_mid: Words = np.full(size, _NO_ID, np.int64)
+        self.max_next_ts: Words = np.zeros(size, np.int64)  # packed
+
+    def take(self, host: int, time: int, next_mid: Words) -> None:
+        """Update per sender: an earlier next message replaces the bound, an equal one may raise it."""
+        stamp = packed(time + 1, host)
+        np.copyto(self.max_next_ts, stamp, where=next_mid < self.min_next_mid)
+        np.maximum(self.max_next_ts, stamp, out=self.max_next_ts, where=next_mid == self.min_next_mid)
+        np.minimum(self.min_next_mid, next_mid, out=self.min_next_mid)
+
+    def more(self) -> tuple[Words, Words, Words]:
+        """Give further bounds as (senders, first messages, timestamps): none."""
+        nothing: Words = np.empty(0, np.int64)
+        return nothing, nothing, nothing
+
+
+class AllHostsBox(UpdateBox):
+    """For every message the best bound of all hosts that do not have it yet; keeps all proposals until the decision."""
+
+    def __init__(self, size: int, delta: bool) -> None:
+        super().__init__(size)
+        self._delta = delta
+        self._proposals: list[tuple[int, Words]] = []
+
+    def take(self, host: int, time: int, next_mid: Words) -> None:
+        """Keep the proposal."""
+        super().take(host, time, next_mid)
+        self._proposals.append((packed(time + 1, host), next_mid))
+
+    def more(self) -> tuple[Words, Words, Words]:
+        """Give, per sender, the later messages at which the bound rises, with the bound there."""
+        self._proposals.sort(key=lambda proposal: proposal[0], reverse=True)  # of equal next messages, the best first
+        stamps = np.array([stamp for stamp, _ in self._proposals])
+        next_mid = np.array([next_mid for _, next_mid in self._proposals])
+        order = np.argsort(next_mid, axis=0, kind="stable")
+        first = np.take_along_axis(next_mid, order, axis=0)
+        stamp = stamps[order]
+        value = stamp - (first << _HOST_BITS) if self._delta else stamp
+        best = np.maximum.accumulate(value, axis=0)
+        rows, senders = np.nonzero(best[1:] > best[:-1])
+        return senders, first[rows + 1, senders], stamp[rows + 1, senders]
+
+
+class BoundingPoll(Poll):
+    """Proposals with vectors."""
+
+    def __init__(self, size: int, now: Instant, box: UpdateBox) -> None:
+        super().__init__(size, now)
+        self.box = box
+
+    def take(self, host: int, proposal: Proposal) -> None:
+        """Count a proposal and what it says of next messages."""
+        super().take(host, proposal)
+        assert isinstance(proposal, VectorProposal)
+        self.box.take(host, proposal.time, np.frombuffer(proposal.next_mid, "<u4").astype(np.int64))
+
+    def decision(self, seq: int) -> Decision:
+        """Put the bounds into the decision."""
+        time, host = self.greatest
+        firsts, below, hosts = _relative(time, self.box.min_next_mid, self.box.max_next_ts)
+        more_senders, more_firsts, more_stamps = (column[:STEPS_MORE_MAX] for column in self.box.more())
+        more = np.stack((more_senders, *_relative(time, more_firsts, more_stamps)), axis=1)
+        return BoundingDecision(
+            seq=seq,
+            time=time,
+            host=host,
+            min_next_mid=firsts.astype("<u4").tobytes(),
+            below=below.astype("<u4").tobytes(),
+            hosts=hosts.astype("<u2").tobytes(),
+            more=more.astype("<u4").tobytes(),
+        )
+
+
+def _relative(time: int, firsts: Words, stamps: Words) -> tuple[Words, Words, Words]:
+    """Split timestamps into their distance below `time` + 1 and their hosts; what is too far below bounds nothing."""
+    below = time + 1 - (stamps >> _HOST_BITS)
+    far = below >= _NO_ID
+    return np.where(far, _NO_ID, firsts), np.where(far, 0, below), stamps & (1 << _HOST_BITS) - 1
+
+
+class Staircase:
+    """Lower bounds for one sender's messages: from a number on at least a timestamp, rising with the number."""
+
+    def __init__(self) -> None:
+        self.firsts: list[int] = []
+        self.stamps: list[Stamp] = []
+
+    def raise_from(self, first: int, stamp: Stamp) -> None:
+        """Add a bound, and drop those that it makes superfluous."""
+        end = place = bisect_right(self.firsts, first)
+        if place and self.stamps[place - 1] >= stamp:
+            return
+        if place and self.firsts[place - 1] == first:
+            place -= 1
+        while end < len(self.stamps) and self.stamps[end] <= stamp:
+            end += 1
+        self.firsts[place:end], self.stamps[place:end] = [first], [stamp]
+
+    def at(self, seq: int) -> Stamp | None:
+        """Give the bound of a message, if there is one."""
+        place = bisect_right(self.firsts, seq)
+        return self.stamps[place - 1] if place else None
+
+    def forget_below(self, seq: int) -> None:
+        """Drop what only messages before `seq` need."""
+        unneeded = max(0, bisect_right(self.firsts, seq) - 1)
+        del self.firsts[:unneeded], self.stamps[:unneeded]
+
+
+class Tomp(TwoPhase):
+    """The two-phase machine with anticipation."""
+
+    PDUS: ClassVar[tuple[type[Pdu], ...]] = (TimedData, Ask, VectorProposal, BoundingDecision)
+    Options: ClassVar[type[msgspec.Struct]] = TompOptions
+
+    def __init__(self, place: Place, options: TompOptions) -> None:
+        if place.size > MEMBERS_MAX:
+            raise UsageError(f"members: tomp's vectors fit a datagram for up to {MEMBERS_MAX}; choose abcast")
+        super().__init__(place, options)
+        self.in_order = options.delta
+        self._bound, self._delta = options.bound, options.delta
+        # with delta the number is kept less the first message's, so that one bound serves every later message
+        self._bounds = [Staircase() for _ in range(place.size)]
+
+    def propose(self, seq: int, time: int) -> Proposal:
+        """Add what is expected next from each sender."""
+        return VectorProposal(seq, time, pack_vector(self.next_mid))
+
+    def check(self, proposal: Proposal) -> None:
+        """Refuse vectors of another size, and those that deny the proposal's own message."""
+        assert isinstance(proposal, VectorProposal)
+        if len(proposal.next_mid) != 4 * self.size:
+            raise Malformed("vector-length")
+        next_mid = np.frombuffer(proposal.next_mid, "<u4")
+        if next_mid.min() < 1 or not proposal.seq < next_mid[self.rank] <= self.next_mid[self.rank]:
+            raise Malformed("impossible-vector")
+
+    def box(self) -> UpdateBox:
+        """Choose how bounds are derived."""
+        return UpdateBox(self.size) if self._bound == "paper" else AllHostsBox(self.size, self._delta)
+
+    def poll(self, now: Instant) -> Poll:
+        """Collect vectors with the proposals."""
+        return BoundingPoll(self.size, now, self.box())
+
+    def anticipate(self, decision: Decision) -> None:
+        """Raise the bounds of senders that have undecided messages."""
+        assert isinstance(decision, BoundingDecision)
+        for sender, first, (number, host) in decision.bounds(self.size):
+            undecided = self.undecided[sender]
+            if undecided and first < self.next_mid[sender]:
+                bounds = self._bounds[sender]
+                bounds.raise_from(first, (number - first * self._delta, host))
+                if len(bounds.firsts) > 2 * len(undecided):
+                    bounds.forget_below(min(undecided))
+
+    def provisional(self, message: Waiting) -> Stamp:
+        """Give the proposal, or the bound where that is greater."""
+        bound = self._bounds[message.sender].at(message.seq)
+        if bound is None:
+            return message.stamp
+        return max(message.stamp, (bound[0] + message.seq * self._delta, bound[1]))

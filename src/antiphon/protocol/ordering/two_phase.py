@@ -1,0 +1,317 @@
+"""Total order in two phases over reliable streams: what ABCAST and TOMP have in common.
+
+Dissemination: a message goes to all in its sender's stream; every member puts it into its reception queue under a
+provisional timestamp of its own and proposes that timestamp to the sender. Decision: when all have proposed, the sender
+puts the greatest proposal, the final timestamp, into its stream. A message is delivered when its timestamp is final
+and the least in the queue. Timestamps are pairs (number, host). Three rules make this safe:
+
+- a member that hears a final timestamp moves its clock up to it, so that whatever it receives later sorts later;
+- provisional timestamps only rise and never pass the final one, so a queue is a heap whose entries may lag behind;
+- finals are unique and provisional timestamps need not be, so a decided message goes before an equal undecided one.
+
+Proposals are unicast and may be lost: they are kept until the decision comes, and the sender asks for those it lacks.
+A proposal is resent as it was, because what else it says was true at its timestamp and at no later one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from heapq import heappop, heappush, heapreplace
+from typing import Annotated, ClassVar, TypeAlias
+
+import msgspec
+
+from antiphon.protocol.clock import LamportClock
+from antiphon.protocol.machine import MILLISECOND, SECOND, Deliver, Instant, Submit
+from antiphon.protocol.parts import Decided, Out, Place, Reliable, Step, Up
+from antiphon.protocol.wire import Data, Malformed, Number, Pdu, Rank, Streamed
+
+ASK_SEQS_MAX = 64
+LOGICAL_TIME_MAX = 2**46  # leaves room to count on, and for a host beside it in 63 bits
+
+LogicalTime: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=LOGICAL_TIME_MAX)]
+Stamp: TypeAlias = tuple[int, int]  # (number, host): two hosts never give the same, and 9.10 comes after 9.9
+MessageId: TypeAlias = tuple[int, int]  # (sender, seq)
+Positive: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class TimedData(Data, tag=40):
+    """A message with its sender's own provisional timestamp, which outlives the sender in every copy."""
+
+    own: LogicalTime = 1
+
+
+class Ask(Pdu, tag=41):
+    """Please send your proposals for these of my messages again."""
+
+    kind: ClassVar[str] = "ask"
+    seqs: Annotated[list[Number], msgspec.Meta(min_length=1, max_length=ASK_SEQS_MAX)]
+
+
+class Proposal(Pdu, tag=42):
+    """The timestamp under which its sender keeps the addressee's message `seq`."""
+
+    kind: ClassVar[str] = "proposal"
+    seq: Number
+    time: LogicalTime
+
+
+class Decision(Streamed, tag=43):
+    """The final timestamp of its sender's message `seq`."""
+
+    kind: ClassVar[str] = "decision"
+    seq: Number = 1
+    time: LogicalTime = 1
+    host: Rank = 0
+
+
+class TwoPhaseOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """When to ask for proposals that do not come, and how many own messages may be undecided."""
+
+    ask_ns: Positive = 50 * MILLISECOND  # doubled with every vain try, up to the next one
+    ask_ns_max: Positive = SECOND
+    undecided_max: Positive = 256
+
+
+class Waiting(msgspec.Struct, eq=False):
+    """A message in the reception queue."""
+
+    sender: int
+    seq: int
+    payload: bytes
+    own: Stamp  # its sender's own proposal
+    proposal: Proposal  # what this member proposed, as it was sent
+    stamp: Stamp  # provisional until `decided`
+    decided: bool = False
+
+
+class Poll:
+    """The proposals for one of the member's own messages."""
+
+    def __init__(self, size: int, now: Instant) -> None:
+        self.since = now
+        self.missing = set(range(size))
+        self.greatest: Stamp = (0, 0)
+
+    def take(self, host: int, proposal: Proposal) -> None:
+        """Count a proposal."""
+        self.missing.remove(host)
+        self.greatest = max(self.greatest, (proposal.time, host))
+
+    def decision(self, seq: int) -> Decision:
+        """Say what follows when none is missing."""
+        return Decision(seq=seq, time=self.greatest[0], host=self.greatest[1])
+
+
+class Pending(msgspec.Struct, frozen=True):
+    """What a member answers when a view ends: enough for the survivors to finish a dead sender's messages."""
+
+    clock: int
+    provisional: dict[MessageId, Stamp]  # undecided messages, with everything that raised their timestamps
+    final: dict[MessageId, Stamp]  # decided here and not delivered; delivered ones lie in the streams until stable
+
+
+def takeover(message: MessageId, survivors: Mapping[int, Pending]) -> Stamp:
+    """Decide a message whose sender cannot, from all survivors' states by rank, taken after they stopped.
+
+    Some survivor may already have delivered whatever lies below its *raised* provisional timestamp (or, where it lacks
+    the message, below its clock), so first proposals are not enough. Among equal timestamps, messages that their own
+    senders decided go first, then by sender and number.
+    """
+    for state in survivors.values():
+        if message in state.final:
+            return state.final[message]
+    return max(state.provisional.get(message, (state.clock + 1, rank)) for rank, state in survivors.items())
+
+
+_Entry: TypeAlias = tuple[Stamp, bool, int, int, Waiting]
+
+
+class TwoPhase:
+    """The two-phase machine; a protocol says what proposals and decisions carry, and what they teach."""
+
+    NEEDS_RECOVERY: ClassVar[bool] = True
+    PROMISES: ClassVar[tuple[str, ...]] = ("fifo", "causal", "total")
+
+    in_order = True  # whether each sender's messages come in the order of their numbers
+
+    def __init__(self, place: Place, options: TwoPhaseOptions) -> None:
+        self.rank, self.size = place.rank, place.size
+        self.clock = LamportClock()
+        self.next_mid = [1] * place.size  # per sender, one more than the highest number received
+        self.undecided: list[dict[int, Waiting]] = [{} for _ in range(place.size)]
+        self.held = 0
+        self.deadline: Instant | None = None  # when to ask for missing proposals
+        self._queue: list[_Entry] = []  # a heap; an undecided message's timestamp may have risen since it was put in
+        self._polls: dict[int, Poll] = {}  # own undecided messages
+        self._options = options
+        self._pause_ns = options.ask_ns
+
+    # What a protocol adds
+
+    def propose(self, seq: int, time: int) -> Proposal:
+        """Make the proposal for a message that was just received."""
+        return Proposal(seq, time)
+
+    def check(self, proposal: Proposal) -> None:
+        """Raise `Malformed` unless the proposal makes sense."""
+
+    def poll(self, now: Instant) -> Poll:
+        """Begin to collect the proposals for an own message."""
+        return Poll(self.size, now)
+
+    def anticipate(self, decision: Decision) -> None:
+        """Learn from a decision about messages that are still undecided, or raise `Malformed` and learn nothing."""
+
+    def provisional(self, message: Waiting) -> Stamp:
+        """Give the greatest timestamp that an undecided message's final one is known to reach."""
+        return message.stamp
+
+    # The rules
+
+    def clock_rule(self, final: Stamp) -> None:
+        """Stamp what comes later above a final timestamp that this member has heard."""
+        self.clock.witness(final[0])
+
+    def order_key(self, message: Waiting) -> tuple[Stamp, bool]:
+        """Order the queue by timestamp; of two equal ones the decided one is first."""
+        return (message.stamp, False) if message.decided else (self.provisional(message), True)
+
+    def deliverable(self, message: Waiting) -> bool:
+        """Say whether the head of the queue may be delivered."""
+        return message.decided
+
+    def resend(self, message: Waiting) -> Proposal:
+        """Give a proposal again, as it was."""
+        return message.proposal
+
+    # The interface of an ordering
+
+    def may_submit(self, priority: int) -> bool:
+        """Bound the own messages that are undecided."""
+        return len(self._polls) < self._options.undecided_max
+
+    def submit(self, message: Submit, seq: int, now: Instant) -> Step:
+        """Put the message into the stream; this member stamps it as soon as the stream has it."""
+        return Step([], [Reliable(TimedData(seq=seq, payload=message.payload, own=self.clock.time + 1), seq)])
+
+    def accept(self, source: int, pdu: Streamed, now: Instant) -> Step:
+        """Take a message or a decision."""
+        match pdu:
+            case TimedData():
+                return self._message(source, pdu, now)
+            case Decision():
+                return self._decision(source, pdu)
+            case Data():
+                raise Malformed("unexpected")
+            case _:
+                return Step()
+
+    def receive(self, source: int, pdu: Pdu, now: Instant) -> Step:
+        """Take a proposal, or a request for one."""
+        match pdu:
+            case Proposal():
+                return self._proposal(source, pdu, now)
+            case Ask():
+                stored = (self.undecided[source].get(seq) for seq in pdu.seqs)
+                return Step([], [Out(self.resend(message), (source,)) for message in stored if message is not None])
+            case _:
+                raise Malformed("unexpected")
+
+    def wake(self, now: Instant) -> Step:
+        """Ask for proposals that should have come by now."""
+        if self.deadline is None or self.deadline > now:
+            return Step()
+        asks: dict[int, list[int]] = {}
+        for seq, poll in self._polls.items():
+            if poll.since + self._options.ask_ns <= now:
+                for host in poll.missing:
+                    asks.setdefault(host, []).append(seq)
+        self.deadline = now + self._pause_ns
+        self._pause_ns = min(2 * self._pause_ns, self._options.ask_ns_max)
+        return Step([], [Out(Ask(asks[host][:ASK_SEQS_MAX]), (host,)) for host in sorted(asks)])
+
+    def pending(self) -> Pending:
+        """Say what this member knows of messages that it has not delivered."""
+        undecided = (message for waiting in self.undecided for message in waiting.values())
+        return Pending(
+            self.clock.time,
+            {(m.sender, m.seq): max(self.provisional(m), m.own) for m in undecided},
+            {(m.sender, m.seq): m.stamp for *_, m in self._queue if m.decided},
+        )
+
+    # Dissemination
+
+    def _message(self, source: int, data: TimedData, now: Instant) -> Step:
+        if data.seq in self.undecided[source] or (self.in_order and data.seq != self.next_mid[source]):
+            raise Malformed("impossible-number")
+        time = self.clock.tick()
+        self.next_mid[source] = max(self.next_mid[source], data.seq + 1)
+        proposal = self.propose(data.seq, time)
+        message = Waiting(source, data.seq, data.payload, (data.own, source), proposal, (time, self.rank))
+        self.undecided[source][data.seq] = message
+        self._push(message)
+        self.held += 1
+        if source != self.rank:
+            return Step([], [Out(proposal, (source,))])
+        assert data.own == time, "a member stamps its own message when it sends it"
+        self._polls[data.seq] = self.poll(now)
+        if self.deadline is None:
+            self._pause_ns = self._options.ask_ns
+            self.deadline = now + self._pause_ns
+        return self._proposal(source, proposal, now)
+
+    def _proposal(self, source: int, proposal: Proposal, now: Instant) -> Step:
+        poll = self._polls.get(proposal.seq)
+        if proposal.seq >= self.next_mid[self.rank]:
+            raise Malformed("unknown-message")
+        if poll is None or source not in poll.missing:
+            return Step()  # it came before
+        self.check(proposal)
+        poll.take(source, proposal)
+        if poll.missing:
+            assert self.deadline is not None
+            self._pause_ns = self._options.ask_ns
+            self.deadline = min(self.deadline, now + self._pause_ns)
+            return Step()
+        del self._polls[proposal.seq]
+        if not self._polls:
+            self.deadline = None
+        return Step([], [Reliable(poll.decision(proposal.seq))])
+
+    # Decision
+
+    def _decision(self, source: int, decision: Decision) -> Step:
+        message = self.undecided[source].get(decision.seq)
+        final = (decision.time, decision.host)
+        if message is None:
+            raise Malformed("unknown-message")
+        if decision.host >= self.size or final < (message.proposal.time, self.rank):
+            raise Malformed("impossible-timestamp")
+        self.anticipate(decision)
+        self.clock_rule(final)
+        del self.undecided[source][decision.seq]
+        message.stamp, message.decided = final, True
+        self._push(message)
+        return Step([Decided(source, decision.seq), *self._deliveries()])
+
+    def _push(self, message: Waiting) -> None:
+        heappush(self._queue, (*self.order_key(message), message.sender, message.seq, message))
+
+    def _deliveries(self) -> list[Up]:
+        """Deliver from the head of the queue, bringing the timestamps of what shows there up to date."""
+        queue, delivered = self._queue, list[Up]()
+        while queue:
+            stamp, provisional, *_, message = queue[0]
+            key = self.order_key(message)
+            if provisional and message.decided:
+                heappop(queue)  # the decision put it in once more
+            elif key != (stamp, provisional):
+                heapreplace(queue, (*key, message.sender, message.seq, message))
+            elif self.deliverable(message):
+                heappop(queue)
+                self.held -= 1
+                delivered.append(Deliver(message.sender, message.seq, message.payload))
+            else:
+                break
+        return delivered
