@@ -1,0 +1,258 @@
+"""Read a small trace into memory: Parquet, CSV or JSON lines, and the run.json beside it.
+
+For traces that fit into memory as Python objects (tests, diagrams, the naive checker); the pipeline reads any size.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from antiphon.errors import UsageError
+from antiphon.trace.event import Event
+from antiphon.trace.promises import has_global_clock, promised
+from antiphon.trace.schema import COLUMNS, EVENTS, REQUIRED
+
+RUN_JSON: Final = "run.json"
+_ABOUT_A_MESSAGE: Final = frozenset({"send", "receive", "deliver", "discard", "stable"})
+_RANGE: Final = {"int32": 1 << 31, "int64": 1 << 63}
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """A row put aside: where it is (rows count from 1), its event as far as that can be read, and why."""
+
+    file: str
+    row: int
+    event: str | None
+    reason: str
+
+
+class Trace(msgspec.Struct, frozen=True):
+    """What a path holds: the readable events by (run, member, step), the rows put aside, and each run's run.json."""
+
+    events: list[Event]
+    unreadable: list[Unreadable]
+    about: dict[str, dict[str, Any]]  # run -> its run.json, where there is one
+
+    @property
+    def promised(self) -> frozenset[str] | None:
+        """The guarantees that any of the runs promises; None where no run.json says anything."""
+        if not self.about:
+            return None
+        return frozenset().union(*(promised(run_json) for run_json in self.about.values()))
+
+    @property
+    def global_clock(self) -> frozenset[str]:
+        """The runs whose members share one clock."""
+        return frozenset(run for run, run_json in self.about.items() if has_global_clock(run_json))
+
+
+def read(path: str | Path) -> Trace:
+    """Read the trace at a path: one file, or a directory with any number of them at any depth."""
+    root = Path(path)
+    read_rows: list[tuple[Event, str, int]] = []
+    unreadable: list[Unreadable] = []
+    about: dict[str, dict[str, Any]] = {}
+    for file in _files(root):
+        run_json = _run_json(file.parent, root)
+        for number, row in enumerate(_rows(file), start=1):
+            try:
+                event = _event(row)
+            except ValueError as problem:
+                unreadable.append(Unreadable(str(file), number, _event_name(row), str(problem)))
+                continue
+            read_rows.append((event, str(file), number))
+            if run_json is not None:
+                about[event.run] = run_json
+    events, repeated = _without_repeated_steps(read_rows)
+    return Trace(events, unreadable + repeated, about)
+
+
+def _files(root: Path) -> list[Path]:
+    """The trace files at a path, by name; what begins with . or _ is somebody's bookkeeping."""
+    if root.is_file():
+        return [root]
+    if not root.is_dir():
+        raise UsageError(f"there is no trace at {root}; give a Parquet, CSV or JSON lines file, or a directory of them")
+    files = [
+        file
+        for file in sorted(root.rglob("*"))
+        if file.suffix in _FORMATS
+        and file.is_file()
+        and not any(part.startswith((".", "_")) for part in file.relative_to(root).parts)
+    ]
+    if not files:
+        raise UsageError(f"{root} has no trace in it: no file ends in {', '.join(_FORMATS)}")
+    return files
+
+
+def _run_json(folder: Path, root: Path) -> dict[str, Any] | None:
+    """The nearest run.json, from the folder of the events up to the path that was asked for."""
+    while True:
+        file = folder / RUN_JSON
+        if file.is_file():
+            try:
+                content = json.loads(file.read_text(encoding="utf-8"))
+            except ValueError as problem:
+                raise UsageError(f"{file} is not JSON ({problem}); mend or remove it") from None
+            if not isinstance(content, dict):
+                raise UsageError(f"{file} is not a JSON object; mend or remove it")
+            return content
+        if folder == root or root not in folder.parents:
+            return None
+        folder = folder.parent
+
+
+def _rows(file: Path) -> Iterator[Mapping[str, Any] | ValueError]:
+    """The rows of one file by the contract's names; in the place of a row that is none, what is wrong with it."""
+    format_of = _FORMATS.get(file.suffix)
+    if format_of is None:
+        with file.open("rb") as opened:
+            if opened.read(4) != b"PAR1":
+                raise UsageError(f"{file} is no trace that can be read: its name ends in none of {', '.join(_FORMATS)}")
+        format_of = _parquet_rows
+    return format_of(file)
+
+
+def _parquet_rows(file: Path) -> Iterator[Mapping[str, Any] | ValueError]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        parquet = pq.ParquetFile(file)
+        columns = _known_columns(file, parquet.schema_arrow.names)
+        for batch in parquet.iter_batches(columns=columns):
+            yield from batch.to_pylist()
+    except (pa.ArrowException, OSError) as problem:
+        raise UsageError(f"{file} cannot be read as Parquet: {str(problem).splitlines()[0]}") from None
+
+
+def _csv_rows(file: Path) -> Iterator[Mapping[str, Any] | ValueError]:
+    with file.open(encoding="utf-8-sig", newline="") as opened:
+        rows = csv.DictReader(opened)
+        try:
+            columns = _known_columns(file, rows.fieldnames or ())
+            for row in rows:
+                yield {name: row[name] or None for name in columns}
+        except (csv.Error, UnicodeDecodeError) as problem:
+            raise UsageError(f"{file} cannot be read as CSV: {problem}") from None
+
+
+def _json_rows(file: Path) -> Iterator[Mapping[str, Any] | ValueError]:
+    rows: list[Mapping[str, Any] | ValueError] = []
+    names: set[str] = set()
+    try:
+        lines = file.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as problem:
+        raise UsageError(f"{file} cannot be read as JSON lines: {problem}") from None
+    for line in lines:
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError:
+            row = None
+        if isinstance(row, dict):
+            names.update(row)
+            rows.append(row)
+        else:
+            rows.append(ValueError("the line is not a JSON object"))
+    _known_columns(file, names)  # a key may be absent from a line, but not from all of them
+    yield from rows
+
+
+_FORMATS: Final[dict[str, Callable[[Path], Iterator[Mapping[str, Any] | ValueError]]]] = {
+    ".parquet": _parquet_rows,
+    ".csv": _csv_rows,
+    ".jsonl": _json_rows,
+    ".ndjson": _json_rows,
+}
+
+
+def _known_columns(file: Path, names: Iterable[str]) -> list[str]:
+    """The contract's columns among the names; the required ones must be there."""
+    present = set(names)
+    missing = [name for name in REQUIRED if name not in present]
+    if missing:
+        raise UsageError(f"{file} lacks the column {', '.join(missing)}; a trace needs {', '.join(REQUIRED)}")
+    return [name for name in COLUMNS if name in present]
+
+
+def _event(row: Mapping[str, Any] | ValueError) -> Event:
+    """Turn a row into an event, or raise a ValueError that says why it is none."""
+    if isinstance(row, ValueError):
+        raise row
+    values = {name: _value(name, row[name]) for name in COLUMNS if row.get(name) is not None}
+    for name in ("run", "member", "step", "event"):
+        if name not in values:
+            raise ValueError(f"{name} is missing")
+    event = Event(**values)
+    if event.event not in EVENTS:
+        raise ValueError(f"no event is called {event.event!r}")
+    if event.event in _ABOUT_A_MESSAGE:
+        if event.sender is None or event.seq is None:
+            raise ValueError(f"a {event.event} needs sender and seq")
+        if event.seq < 1:
+            raise ValueError(f"seq is {event.seq}, but numbers start from 1")
+    if event.event == "send" and event.sender != event.member:
+        raise ValueError(f"member {event.member} cannot send a message of {event.sender}")
+    return event
+
+
+def _event_name(row: Mapping[str, Any] | ValueError) -> str | None:
+    name = None if isinstance(row, ValueError) else row.get("event")
+    return name if name in EVENTS else None
+
+
+def _value(name: str, value: Any) -> Any:
+    """The value as its column's type; text that reads as a number counts as one."""
+    kind = COLUMNS[name]
+    if kind == "string":
+        if not isinstance(value, str):
+            raise ValueError(f"{name} is not text: {value!r}")
+        return value
+    if kind == "list<int32>":
+        if isinstance(value, str):
+            value = [part for part in re.split(r"[\s,;\[\]]+", value) if part]
+        if not isinstance(value, list):
+            raise ValueError(f"{name} is not a list: {value!r}")
+        return tuple(_integer(name, "int32", item) for item in value)
+    return _integer(name, kind, value)
+
+
+def _integer(name: str, kind: str, value: Any) -> int:
+    if isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]+\s*", value):
+        value = int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{name} is not an integer: {value!r}")
+    if not -_RANGE[kind] <= value < _RANGE[kind]:
+        raise ValueError(f"{name} does not fit into {kind}: {value}")
+    return value
+
+
+def _without_repeated_steps(rows: list[tuple[Event, str, int]]) -> tuple[list[Event], list[Unreadable]]:
+    """Sort the events; of several with one (run, member, step) keep the smallest by (event, sender, seq)."""
+
+    def order(row: tuple[Event, str, int]) -> tuple[Any, ...]:
+        event = row[0]
+        message = [(value is not None, value or 0) for value in (event.sender, event.seq)]  # null comes first
+        return event.run, event.member, event.step, event.event, *message
+
+    events: list[Event] = []
+    repeated: list[Unreadable] = []
+    for event, file, number in sorted(rows, key=order):
+        last = events[-1] if events else None
+        if last is not None and (last.run, last.member, last.step) == (event.run, event.member, event.step):
+            reason = f"step {event.step} of member {event.member} is there twice"
+            repeated.append(Unreadable(file, number, event.event, reason))
+        else:
+            events.append(event)
+    return events, repeated
