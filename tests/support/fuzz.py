@@ -68,9 +68,8 @@ def forged(member: Member, said: list[bytes], seed: int, count: int) -> Iterator
             for field in pdu.__struct_fields__:
                 if rng.random() < 0.4:
                     setattr(pdu, field, _absurd(rng, getattr(pdu, field)))
-        values = [getattr(header, name) for name in header.__struct_fields__[3:]]
-        values = [rng.choice((value, rng.getrandbits(32))) for value in values]
-        header = type(header)(header.group, header.view, header.sender, *values[1:])
+        sent, free = (rng.choice((value, rng.getrandbits(32))) for value in (header.sent, header.free))
+        header = type(header)(header.group, header.view, header.sender, sent, free)
         yield member._codec.frame(header, [member._codec.encode_pdu(pdu) for pdu in pdus])
 
 

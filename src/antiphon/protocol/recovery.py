@@ -37,7 +37,7 @@ class Heartbeat(Pdu, tag=4):
 class RecoveryOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """When to ask, when to ask again, when to break a silence."""
 
-    nack_delay_ns: Duration = 2 * MILLISECOND  # reordering mends itself
+    nack_delay_ns: Duration = 5 * MILLISECOND  # reordering mends itself
     nack_retry_ns: Duration = 20 * MILLISECOND  # doubled with every vain try, up to the next one
     nack_retry_ns_max: Duration = SECOND
     heartbeat_ns: Duration = 25 * MILLISECOND

@@ -53,6 +53,10 @@ class NetworkOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise UsageError(
                     f"{key}: {share} loses everything, so nothing could ever be delivered; give less than 1"
                 )
+        for key, text in (("latency", self.latency), ("reorder_delay", self.reorder_delay)):
+            sampler(text, f"network.{key}")
+        for rule in self.links:
+            sampler(rule.latency or self.latency, "network.links.latency")
         if self.fifo and self.reorder > 0:
             raise UsageError("network.reorder: a FIFO link does not reorder; drop `fifo` or set reorder to 0")
         if self.bandwidth < 0 or self.receive_buffer < 0:

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from antiphon.protocol.clock import LamportClock, SkewedClock, StrictClock
+
+
+@given(st.integers(0, 10**12), st.integers(-(10**9), 10**9), st.integers(-999_999, 999_999))
+def test_a_skewed_clock_is_inverted_exactly(instant: int, skew: int, drift: int) -> None:
+    clock = SkewedClock(skew, drift)
+    true = clock.true(clock.read(instant))
+    assert true <= instant
+    assert clock.read(true) == clock.read(instant)
+    assert true == 0 or clock.read(true - 1) < clock.read(instant)
+
+
+@given(st.lists(st.integers(-5, 50), min_size=1))
+def test_strict_timestamps_increase_even_where_the_clock_repeats_itself(readings: list[int]) -> None:
+    clock = StrictClock()
+    stamps = [clock.tick(reading) for reading in readings]
+    assert stamps[0] > 0
+    assert all(a < b for a, b in itertools.pairwise(stamps))
+    assert all(stamp >= reading for stamp, reading in zip(stamps, readings, strict=True))
+
+
+def test_a_lamport_clock_passes_what_it_has_witnessed() -> None:
+    clock = LamportClock()
+    assert [clock.tick(), clock.tick()] == [1, 2]
+    clock.witness(10)
+    clock.witness(4)
+    assert clock.tick() == 11

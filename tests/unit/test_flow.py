@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+from antiphon.protocol.flow import Flow
+
+
+def test_the_window_bounds_what_is_unstable() -> None:
+    flow = Flow(size=4, window=3, buffer=100)
+    assert [flow.open(outstanding) for outstanding in range(5)] == [True, True, True, False, False]
+
+
+def test_the_poorest_member_bounds_everyone() -> None:
+    flow = Flow(size=4, window=3, buffer=100)
+    flow.heard(2, 7)
+    assert flow.credit() == 1
+    assert flow.open(0)
+    assert not flow.open(1)
+    flow.heard(2, 3)
+    assert not flow.open(0)
+    flow.heard(2, 100)
+    assert flow.open(2)

@@ -1,0 +1,120 @@
+"""Reliable FIFO streams: selective retransmission, the lost last message, bounded buffers."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from antiphon.protocol.machine import MILLISECOND
+from antiphon.protocol.parts import Accepted, Duplicate, Out, Place
+from antiphon.protocol.recovery import NACK_RANGES_MAX, Heartbeat, Nack, Recovery, RecoveryOptions
+from antiphon.protocol.wire import Data, Malformed
+
+OPTIONS = RecoveryOptions()
+
+
+def recovery(rank: int, size: int = 3, window: int = 8) -> Recovery:
+    return Recovery(Place(rank, size, random.Random(0)), window, OPTIONS)
+
+
+def data(seq: int) -> Data:
+    return Data(number=seq, seq=seq, payload=b"%d" % seq)
+
+
+def accepted(step: object) -> list[int]:
+    return [up.pdu.number for up in step.up if isinstance(up, Accepted)]  # type: ignore[attr-defined]
+
+
+def test_gaps_are_asked_for_selectively_and_filled_in_order() -> None:
+    receiver = recovery(1)
+    assert accepted(receiver.receive(0, data(1), 0)) == [1]
+    for number in (3, 4, 7):
+        assert accepted(receiver.receive(0, data(number), 0)) == []
+    assert receiver.deadline == OPTIONS.nack_delay_ns
+    assert receiver.wake(OPTIONS.nack_delay_ns - 1).down == []
+    (ask,) = receiver.wake(OPTIONS.nack_delay_ns).down
+    assert ask == Out(Nack([(2, 2), (5, 6)]), (0,))
+    assert accepted(receiver.receive(0, data(2), 0)) == [2, 3, 4]
+    assert accepted(receiver.receive(0, data(6), 0)) == []
+    assert accepted(receiver.receive(0, data(5), 0)) == [5, 6, 7]
+    assert receiver.deadline is None
+
+
+def test_the_sender_repairs_exactly_what_is_asked_for_and_still_held() -> None:
+    sender = recovery(0)
+    for seq in range(1, 7):
+        sender.broadcast(Data(seq=seq), 0)
+    sender.release([2, 0, 0])
+    step = sender.receive(1, Nack([(1, 3), (5, 99)]), 0)
+    assert [(out.pdu.number, out.to, out.repair) for out in step.down] == [  # type: ignore[union-attr]
+        (3, (1,), True),
+        (5, (1,), True),
+        (6, (1,), True),
+    ]
+
+
+def test_the_loss_of_the_last_message_shows_in_the_next_header() -> None:
+    receiver = recovery(1)
+    receiver.receive(0, data(1), 0)
+    receiver.noticed(0, 2, 0)
+    (ask,) = receiver.wake(OPTIONS.nack_delay_ns).down
+    assert ask == Out(Nack([(2, 2)]), (0,))
+
+
+def test_a_silent_sender_with_unstable_messages_sends_heartbeats_until_they_are_stable() -> None:
+    sender = recovery(0)
+    sender.broadcast(Data(seq=1), 0)
+    sender.spoke(0)
+    assert sender.deadline == OPTIONS.heartbeat_ns
+    assert sender.wake(OPTIONS.heartbeat_ns).down == [Out(Heartbeat())]
+    sender.release([1, 0, 0])
+    assert sender.deadline is None
+
+
+def test_requests_are_repeated_with_a_growing_pause() -> None:
+    receiver = recovery(1)
+    receiver.noticed(0, 1, 0)
+    asked = []
+    for _ in range(12):
+        now = receiver.deadline
+        assert now is not None
+        asked.append(now)
+        assert len(receiver.wake(now).down) == 1
+    pauses = [b - a for a, b in itertools.pairwise(asked)]
+    assert pauses[0] == OPTIONS.nack_retry_ns
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == OPTIONS.nack_retry_ns_max
+
+
+def test_copies_are_kept_until_released_and_never_accepted_again() -> None:
+    receiver = recovery(1)
+    receiver.receive(0, data(1), 0)
+    receiver.receive(0, data(2), 0)
+    assert receiver.held == 2
+    receiver.release([1, 0, 0])
+    assert receiver.held == 1
+    assert receiver.receive(0, data(1), 0).up == [Duplicate(0, 1)]
+    assert receiver.receive(0, data(2), 0).up == [Duplicate(0, 2)]
+    assert receiver.held == 1
+
+
+def test_what_no_window_allows_is_not_kept() -> None:
+    receiver = recovery(1, window=2)
+    for number in range(2, 1000):
+        receiver.receive(0, data(number), 0)
+    assert receiver.held <= 4 * 2
+    assert receiver.overruns > 900
+    receiver.noticed(0, 10**6, 0)
+    (ask,) = receiver.wake(10 * MILLISECOND).down
+    assert len(ask.pdu.ranges) <= NACK_RANGES_MAX  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("pdu", [Data(number=0, seq=1), Nack([(3, 2)])])
+def test_nonsense_changes_nothing(pdu: object) -> None:
+    receiver = recovery(1)
+    with pytest.raises(Malformed):
+        receiver.receive(0, pdu, 0)  # type: ignore[arg-type]
+    assert receiver.held == 0
+    assert receiver.deadline is None
