@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from antiphon.protocol.ordering.abcast import Abcast
+from antiphon.protocol.ordering.co import Co
 from antiphon.protocol.ordering.fifo import Fifo
 from antiphon.protocol.ordering.tomp import Tomp
 from antiphon.protocol.parts import Ordering
 
 ORDERINGS: dict[str, type[Ordering]] = {
     "fifo": Fifo,
+    "co": Co,
     "abcast": Abcast,
     "tomp": Tomp,
 }

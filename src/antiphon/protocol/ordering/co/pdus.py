@@ -1,0 +1,91 @@
+"""What CO entities say to one another: sequenced PDUs (data, confirmations), requests for lost ones, probes.
+
+Everything carries ACK, the vector of numbers that its sender expects next from each member, and BUF, the buffer places
+that its sender has left. A vector takes 4 bytes a member, so PDUs are O(n) long.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+import msgspec
+
+from antiphon.errors import UsageError
+from antiphon.protocol.machine import MILLISECOND, SECOND, Duration
+from antiphon.protocol.wire import Counter, Number, Payload, Pdu, Rank, Vector
+
+RET_GAPS_MAX = 64
+
+
+class CoPdu(Pdu):
+    """What all four have in common: ACK and BUF."""
+
+    ack: Vector
+    buf: Counter
+
+
+class Sequenced(CoPdu):
+    """A PDU with a place in its sender's sequence (SEQ), which must be recovered if it is lost."""
+
+    number: Number
+
+
+class CoData(Sequenced, tag=30):
+    """An application message; its own number is the count of data PDUs before it, plus one."""
+
+    kind: ClassVar[str] = "co-data"
+    payload: Payload
+
+
+class CoConfirm(Sequenced, tag=31):
+    """A confirmation without data; one that confirms data for the first time asks to be confirmed itself."""
+
+    kind: ClassVar[str] = "co-confirm"
+    asks: bool
+
+
+class CoRet(CoPdu, tag=32):
+    """Ask LSRC to send gaps of its sequence again, each from its first number up to, not including, its end (LSEQ)."""
+
+    kind: ClassVar[str] = "co-ret"
+    source: Rank
+    gaps: Annotated[list[tuple[Number, Number]], msgspec.Meta(min_length=1, max_length=RET_GAPS_MAX)]
+
+
+class CoProbe(CoPdu, tag=33):
+    """Break a silence: this is what I have and what I have sent; if `asking`, send me what I lack and say the same."""
+
+    kind: ClassVar[str] = "co-probe"
+    asking: bool
+
+
+class CoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The paper's constants W, H and B, and the times that it leaves open."""
+
+    window: int = 32  # W: own messages that need not yet be known to be accepted by all
+    headroom: int = 32  # H: by how much the buffer is divided, so that stale news of it does no harm
+    buffer: int = 0  # B: places of a member; 0 stands for W x H for each member
+    defer_ns: Duration = 5 * MILLISECOND  # a confirmation waits so long for data to ride on
+    ret_grace_ns: Duration = 2 * MILLISECOND  # mere skew between channels mends itself
+    ret_retry_ns: Duration = 20 * MILLISECOND  # doubled with every vain try, up to the next one
+    ret_retry_ns_max: Duration = SECOND
+    probe_ns: Duration = 40 * MILLISECOND  # the silence that is broken; doubled with every vain try, up to the next one
+    probe_ns_max: Duration = SECOND
+    repairs_max: int = 256  # PDUs sent again for one request
+
+    def check(self, size: int) -> None:
+        """Raise a `UsageError` that names the key unless a group of `size` members can work with these."""
+        for field in msgspec.structs.fields(self):
+            if field.name != "buffer" and getattr(self, field.name) < 1:
+                raise UsageError(f"ordering.{field.name}: must be at least 1, not {getattr(self, field.name)}")
+        if self.headroom < self.window:
+            raise UsageError(f"ordering.headroom: must be at least the window, {self.window}, not {self.headroom}")
+        if self.buffer and self.buffer < self.headroom * size:
+            raise UsageError(
+                f"ordering.buffer: with {self.buffer} places nothing could ever be sent; "
+                f"{size} members with headroom {self.headroom} need at least {self.headroom * size}"
+            )
+
+    def places(self, size: int) -> int:
+        """Give B, the messages that a member can keep."""
+        return self.buffer or self.window * self.headroom * size
