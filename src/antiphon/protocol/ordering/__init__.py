@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from antiphon.protocol.ordering.abcast import Abcast
+from antiphon.protocol.ordering.causal_blocks import CausalBlocks
 from antiphon.protocol.ordering.co import Co
 from antiphon.protocol.ordering.fifo import Fifo
 from antiphon.protocol.ordering.tomp import Tomp
@@ -10,6 +11,7 @@ from antiphon.protocol.parts import Ordering
 
 ORDERINGS: dict[str, type[Ordering]] = {
     "fifo": Fifo,
+    "causal-blocks": CausalBlocks,
     "co": Co,
     "abcast": Abcast,
     "tomp": Tomp,

@@ -1,0 +1,64 @@
+"""What causal blocks say to one another, and what can be chosen."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias
+
+import msgspec
+
+from antiphon.protocol.machine import MILLISECOND
+from antiphon.protocol.wire import Counter, Number, Payload, Pdu, Rank, Timestamp, Vector
+
+EARLY_MAX: Final = 64  # how many messages a report can name
+PRIORITY_MAX: Final = 2**31 - 1
+
+Priority: TypeAlias = Annotated[int, msgspec.Meta(ge=-PRIORITY_MAX, le=PRIORITY_MAX)]
+Positive: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
+NotNegative: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class BlockMessage(Pdu, tag=20):
+    """An application message with its causal stamps; a repair is the same message, sent on by whoever has it.
+
+    The life that is left counts the time that copies spent at members, so that clocks need not agree. A copy that has
+    none left travels without its payload: it only says that there is nothing to wait for.
+    """
+
+    kind: ClassVar[str] = "causal-block"
+    sender: Rank
+    seq: Number
+    block: Number  # m.b
+    mb: Counter  # m.mb: the sender had received from everyone up to this block, gaps aside
+    ldv: Vector  # m.ldv: block of the last message of each member that the sender had delivered
+    stable: Counter  # everyone has delivered the sender's messages up to this seq
+    priority: Priority
+    life_ns: Timestamp | None
+    payload: Payload
+
+
+class NullMessage(Pdu, tag=21):
+    """What breaks a silence: stamps without a message. It takes a block number and has no place in causal history."""
+
+    kind: ClassVar[str] = "null"
+    block: Number
+    mb: Counter
+    ldv: Vector
+    seq: Counter  # the sender's last message
+    stable: Counter
+    asking: bool  # whoever lacks nothing, please answer with a null
+    early: Annotated[list[tuple[Rank, Number]], msgspec.Meta(max_length=EARLY_MAX)]  # received, not yet delivered
+
+
+class CausalBlocksOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Silence, repair, room and lifetimes."""
+
+    silence_ns: Positive = 25 * MILLISECOND  # a member that has something to tell is never silent for longer
+    silence_ns_max: Positive = 250 * MILLISECOND  # unless nothing changes: the silence doubles up to this
+    always: bool = False  # break the silence even when nothing is unstable, as the paper does
+    repair_delay_ns: NotNegative = 10 * MILLISECOND  # a repair waits for a random part of this: another may do it
+    repeat_ns: NotNegative = 0  # pause before the same repair, whoever sent it; 0: one silence
+    burst: Positive = 16  # repairs of one sender's messages for one member at a time; the paper's is 1
+    window: Positive = 64  # own messages that may be unstable at once
+    buffer: NotNegative = 0  # received messages that may wait for delivery; 0: as many as the windows allow
+    shed: Literal["recover", "discard"] = "recover"  # what becomes of a message that a full buffer had no room for
+    skip_after_ns: NotNegative = 0  # the one lifetime of all messages, after which a gap is skipped; 0: never
