@@ -237,7 +237,7 @@ class TwoPhase:
         return Pending(
             self.clock.time,
             {(m.sender, m.seq): max(self.provisional(m), m.own) for m in undecided},
-            {(m.sender, m.seq): m.stamp for *_, m in self._queue if m.decided},
+            {(sender, seq): stamp for stamp, provisional, sender, seq, _ in self._queue if not provisional},
         )
 
     # Dissemination
@@ -305,7 +305,7 @@ class TwoPhase:
             stamp, provisional, *_, message = queue[0]
             key = self.order_key(message)
             if provisional and message.decided:
-                heappop(queue)  # the decision put it in once more
+                heappop(queue)  # its decision has put it in once more
             elif key != (stamp, provisional):
                 heapreplace(queue, (*key, message.sender, message.seq, message))
             elif self.deliverable(message):
