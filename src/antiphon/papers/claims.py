@@ -1,0 +1,101 @@
+"""What reproducing a paper gives: its claims with ours beside them, tables, figures; and how a terminal shows them."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+import textwrap
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+Value = int | float | str
+Progress = Callable[[int, int], None]  # called as progress(done, total)
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """One statement of a paper, what came out here, and why the two differ or agree."""
+
+    claim: str
+    where: str
+    published: Value
+    ours: Value
+    agrees: bool
+    why: str
+
+
+class Table(msgspec.Struct, frozen=True):
+    """Rows under named columns; `name` also names its file; one that is not `shown` is for the file only."""
+
+    name: str
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Value]]
+    shown: bool = True
+
+
+class Reproduction(msgspec.Struct, frozen=True):
+    """All that came out for one paper; `figures` are the files that were drawn."""
+
+    paper: str
+    claims: Sequence[Claim]
+    tables: Sequence[Table]
+    figures: Sequence[Path]
+
+
+def as_json(reproduction: Reproduction) -> bytes:
+    """The contract's object: the paper and its claims."""
+    return msgspec.json.encode({"paper": reproduction.paper, "claims": reproduction.claims})
+
+
+def write(reproduction: Reproduction, out: Path) -> None:
+    """Write the claims as JSON and every table as CSV into a folder."""
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "claims.json").write_bytes(msgspec.json.format(as_json(reproduction), indent=2) + b"\n")
+    for table in reproduction.tables:
+        with (out / f"{table.name}.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(table.columns)
+            writer.writerows(table.rows)
+
+
+def render(reproduction: Reproduction) -> str:
+    """The whole reproduction as text for a terminal: the tables, then each claim, then the count."""
+    parts = [render_table(table) for table in reproduction.tables if table.shown]
+    parts.append(_render_claims(reproduction.claims))
+    if reproduction.figures:
+        parts.append("\n".join(["Figures", *map(str, reproduction.figures)]))
+    agreed = sum(claim.agrees for claim in reproduction.claims)
+    parts.append(f"{reproduction.paper}: {agreed} of {len(reproduction.claims)} claims agree with the published ones")
+    return "\n\n".join(parts)
+
+
+def render_table(table: Table) -> str:
+    """A table with aligned columns: text to the left, numbers to the right."""
+    cells = [list(table.columns)] + [[_cell(value) for value in row] for row in table.rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    text_columns = [any(isinstance(row[place], str) for row in table.rows) for place in range(len(widths))]
+    lines = [
+        "  ".join(
+            cell.ljust(width) if is_text else cell.rjust(width)
+            for cell, width, is_text in zip(row, widths, text_columns, strict=True)
+        ).rstrip()
+        for row in cells
+    ]
+    return "\n".join([table.title, lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
+
+
+def _render_claims(claims: Sequence[Claim]) -> str:
+    width = max(60, min(120, shutil.get_terminal_size((100, 24)).columns))
+    lines = []
+    for claim in claims:
+        mark = "+ " if claim.agrees else "! "
+        lines += textwrap.wrap(f"{claim.claim} ({claim.where})", width, initial_indent=mark, subsequent_indent="  ")
+        for detail in (f"published {_cell(claim.published)}; ours {_cell(claim.ours)}", claim.why):
+            lines += textwrap.wrap(detail, width, initial_indent="    ", subsequent_indent="    ")
+    return "\n".join(["Claims (+ agrees, ! differs)", *lines])
+
+
+def _cell(value: Value) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else value
