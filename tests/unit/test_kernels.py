@@ -6,10 +6,11 @@ import sys
 
 import pytest
 
-from antiphon.sim.lan import ROUND_PROTOCOLS, run_round
+from antiphon.sim.lan import ROUND_PROTOCOLS, Lan, Message, Send, message_bytes, run_round
 from antiphon.sim.trees import Tree, filled, near_complete, random_tree
 
 pytest.importorskip("numba")
+from antiphon.sim import kernels
 
 
 def assert_equal_engines(tree: Tree, stabilities: tuple[str, ...] = tuple(ROUND_PROTOCOLS)) -> None:
@@ -79,6 +80,29 @@ def test_full_distribution_among_1365_has_the_known_figures() -> None:
     assert outcome.rtt_ns == 1_477_220_354
     assert outcome.traffic.hops == 1_861_860
     assert outcome.traffic.link_queue_max == 679
+
+
+class Burst:
+    """A host that multicasts at time 0."""
+
+    def __init__(self, n: int) -> None:
+        self.size = message_bytes(n)
+
+    def on_start(self, now: int) -> list[Send]:
+        return [Send(None, self.size, "INFO")]
+
+    def on_receive(self, message: Message, now: int) -> list[Send]:
+        return []
+
+
+@pytest.mark.parametrize("tree", [near_complete(3, 4, 2), near_complete(1, 40, 1), random_tree(120, 3, 4, 1)], ids=str)
+def test_a_burst_of_everyone(tree: Tree) -> None:
+    hosts = [Burst(len(tree)) for _ in range(len(tree))]
+    assert kernels.run_burst(tree) == Lan(tree).run(hosts)
+
+
+def test_a_burst_of_1365_ends_when_other_simulators_say() -> None:
+    assert kernels.run_burst(near_complete(4, 5, 4)).ended_ns == 1_477_423_275
 
 
 def test_large_trees_count_as_the_formulas_do() -> None:

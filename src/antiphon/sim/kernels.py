@@ -86,6 +86,15 @@ def run_kernel(tree: Tree, stability: str) -> Round:
     return _KERNELS[stability](_Layout(tree), _Costs(len(tree)))
 
 
+def run_burst(tree: Tree) -> Traffic:
+    """Every host multicasts at time 0: the traffic of FullDist without its rule for when to send."""
+    layout, costs = _Layout(tree), _Costs(len(tree))
+    sends = np.full(layout.n, costs.send, dtype=np.int64)
+    implied, _, traffic = _everyone_multicasts(layout, costs, sends, at_once=True)
+    assert np.array_equal(sends, implied), "a host that is asked at time 0 is idle"
+    return traffic
+
+
 def _started(layout: _Layout) -> Ints:
     """When each host has received START: it meets no other message on its way down."""
     sent = send_ns(HEADER_BYTES)
@@ -114,34 +123,28 @@ def _coordinator(layout: _Layout, costs: _Costs) -> Round:
 
 
 def _full_distribution(layout: _Layout, costs: _Costs) -> Round:
-    times, ports, offsets = _upward_room(layout)
     # First assumption: the root's INFO meets nothing on its way, and nothing else comes while a host receives it.
     travel = layout.depths * costs.wire + np.maximum(layout.depths - 1, 0) * ROUTER_NS
     sends = costs.send + travel + costs.receive + costs.send
     sends[0] = costs.send
     while True:
-        up_hops, up_queue = _climb(
-            layout.parents, layout.first_child, layout.sizes, offsets, sends, times, ports, costs.wire
-        )
-        implied = np.empty_like(sends)
-        down_hops, down_queue, host_queue, rtt, ended = _descend(
-            layout.first_child,
-            layout.sizes,
-            offsets,
-            sends,
-            times,
-            ports,
-            costs.send,
-            costs.receive,
-            costs.wire,
-            implied,
-        )
+        implied, rtt, traffic = _everyone_multicasts(layout, costs, sends, at_once=False)
         if np.array_equal(sends, implied):
-            break
+            return Round(rtt, traffic)
         sends = implied
-    return Round(
-        int(rtt), Traffic(int(up_hops + down_hops), int(max(up_queue, down_queue)), int(host_queue), int(ended))
+
+
+def _everyone_multicasts(layout: _Layout, costs: _Costs, sends: Ints, at_once: bool) -> tuple[Ints, int, Traffic]:
+    """Every host's INFO, sent at the times assumed: the send times that the arrivals imply, the RTT, the traffic."""
+    times, ports, offsets = _upward_room(layout)
+    tree = (layout.first_child, layout.sizes, offsets)
+    up_hops, up_queue = _climb(layout.parents, *tree, sends, times, ports, costs.wire)
+    implied = np.empty_like(sends)
+    down_hops, down_queue, host_queue, rtt, ended = _descend(
+        *tree, sends, times, ports, costs.send, costs.receive, costs.wire, at_once, implied
     )
+    queue = int(max(up_queue, down_queue))
+    return implied, int(rtt), Traffic(int(up_hops + down_hops), queue, int(host_queue), int(ended))
 
 
 def _train(layout: _Layout, costs: _Costs) -> Round:
@@ -372,10 +375,12 @@ def _descend(
     t_send: int,
     t_receive: int,
     wire: int,
+    at_once: bool,
     implied: Any,
 ) -> Any:
     """FullDist downwards, and every host: fill `implied` with the send times that follow from the arrivals.
 
+    With `at_once` the hosts send at the start instead of when they have the root's INFO.
     Goes through the tree depth first with the heaviest subtree last, so that one stream for every halving is enough.
     """
     n = len(sizes)
@@ -398,7 +403,7 @@ def _descend(
         below = slice(offsets[v], offsets[v] + sizes[v] - 1)
         trigger = _merge_at(streams[top, : n - sizes[v]], times[below], ports[below], triggers[top], arrivals, origins)
         if following[top] == 0:
-            implied[v], own, last, queue = _host(arrivals, trigger, t_send, t_receive)
+            implied[v], own, last, queue = _host(arrivals, -1 if at_once else trigger, t_send, t_receive)
             queue_max = max(queue_max, queue)
             ended = max(ended, last)
             if v == 0:
@@ -406,6 +411,7 @@ def _descend(
             for child in range(first, end):
                 if sizes[child] == 1:
                     sent, stay, place = _link(arrivals, origins, child - first, sends[v], trigger, wire, leaf)
+                    place = -1 if at_once else place
                     implied[child], own, last, queue = _host(leaf[:sent], place, t_send, t_receive)
                     hops += sent
                     delay = max(delay, stay)
