@@ -1,0 +1,170 @@
+"""`antiphon check`: whether a trace kept its promises, with a witness for each violation."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from antiphon.errors import UsageError
+from antiphon.trace.schema import GUARANTEES
+
+if TYPE_CHECKING:
+    from antiphon.pipeline.layout import Totals
+    from antiphon.trace.verdict import Verdict
+
+HOLDS, VIOLATED, INCONCLUSIVE = 0, 1, 3
+_RESULT = "check.json"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    from antiphon.pipeline.session import add_spark_options
+
+    parser.add_argument("trace", metavar="TRACE", help="a Parquet, CSV or JSON lines file, or a directory of them")
+    parser.add_argument(
+        "--guarantee",
+        action="append",
+        choices=GUARANTEES,
+        metavar="NAME",
+        help=f"only this one; may be repeated: {', '.join(GUARANTEES)}",
+    )
+    parser.add_argument(
+        "--witnesses", type=_count, default=10, metavar="N", help="show at most N violations of each (default: 10)"
+    )
+    parser.add_argument("--uniform", action="store_true", help="deliveries of members that crashed or left count too")
+    parser.add_argument(
+        "--happened-before",
+        choices=("deliver", "receive"),
+        default="deliver",
+        help="what makes a later send depend on a message (default: deliver)",
+    )
+    parser.add_argument(
+        "--mapping", metavar="FILE", help="TOML file that maps a foreign log to the trace's columns and events"
+    )
+    parser.add_argument("--out", metavar="DIR", help="write the result and the quarantined rows there")
+    add_spark_options(parser)
+    parser.epilog = "example: antiphon check out/run --guarantee causal --witnesses 3"
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError("expected a number, 0 or more")
+    return number
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check a trace, say what was found, and return the exit code."""
+    from antiphon.pipeline.check import Options, check_layout
+    from antiphon.pipeline.ingest import ingest
+    from antiphon.pipeline.reading import find_files, load_mapping
+    from antiphon.pipeline.session import session
+
+    mapping = load_mapping(args.mapping) if args.mapping else None
+    find_files(args.trace)  # say what is wrong with the path before Spark starts
+    options = Options(
+        guarantees=tuple(name for name in GUARANTEES if not args.guarantee or name in args.guarantee),
+        uniform=args.uniform,
+        happened_before=args.happened_before,
+        implied_own_deliveries=mapping is not None and mapping.own_deliveries == "implied",
+        witnesses=args.witnesses,
+    )
+    with _output(args) as (folder, out), session(args, f"antiphon check {args.trace}") as spark:
+        totals = ingest(spark, args.trace, folder / "layout", mapping)
+        verdicts = check_layout(spark, folder / "layout", totals, folder / "scratch", options)
+        result = _result(args.trace, totals, verdicts)
+        if out is not None:
+            (out / _RESULT).write_text(json.dumps(result, indent=1) + "\n")
+            shutil.move(folder / "layout" / "quarantine", out / "quarantine")
+    if args.json:
+        print(json.dumps(result))
+    else:
+        _show(result)
+        if args.out:
+            print(f"\nwritten to {args.out}")
+    return _exit_code(args.guarantee, totals.promises, verdicts)
+
+
+@contextmanager
+def _output(args: argparse.Namespace) -> Iterator[tuple[Path, Path | None]]:
+    """A folder for scratch, and one for the output that takes its name only when it is whole."""
+    if args.out is None:
+        shared = args.master is not None and not args.master.startswith("local")
+        beside = str(Path(args.trace).absolute().parent) if shared else None  # where every worker can see it
+        with tempfile.TemporaryDirectory(prefix=".antiphon-check-", dir=beside, ignore_cleanup_errors=True) as scratch:
+            yield Path(scratch), None
+        return
+    final = Path(args.out).absolute()
+    if final.exists() and not (final / _RESULT).exists() and (not final.is_dir() or any(final.iterdir())):
+        raise UsageError(f"{args.out}: exists and is no earlier check's output; choose another --out")
+    final.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{final.name}-", dir=final.parent, ignore_cleanup_errors=True) as scratch:
+        fresh = Path(scratch) / "out"
+        fresh.mkdir()
+        yield Path(scratch), fresh
+        if final.exists():
+            shutil.rmtree(final)
+        fresh.rename(final)
+
+
+def _result(trace: str, totals: Totals, verdicts: dict[str, Verdict]) -> dict[str, Any]:
+    import msgspec
+
+    promises = totals.promises or ()
+    return {
+        "trace": trace,
+        "runs": totals.runs,
+        "members": totals.members,
+        "events": totals.events,
+        "quarantined": sum(totals.quarantined.values()),
+        "guarantees": {
+            name: {
+                "verdict": found.verdict,
+                "promised": name in promises,
+                "examined": found.examined,
+                "violations": found.violations,
+                "witnesses": [msgspec.to_builtins(witness) for witness in found.witnesses],
+            }
+            for name, found in verdicts.items()
+        },
+    }
+
+
+def _exit_code(named: list[str] | None, promises: list[str] | None, verdicts: dict[str, Verdict]) -> int:
+    """Those named decide, else those that run.json promises, else all that are known."""
+    if named:
+        deciding = [verdicts[name].verdict for name in verdicts]
+    elif promises is not None:
+        deciding = [verdicts[name].verdict for name in promises]
+    else:
+        deciding = [found.verdict for found in verdicts.values() if found.verdict != "unknown"]
+    if "violated" in deciding:
+        return VIOLATED
+    return INCONCLUSIVE if "unknown" in deciding or not deciding else HOLDS
+
+
+def _show(result: dict[str, Any]) -> None:
+    counts = ", ".join(
+        f"{result[name]:,} {name if result[name] != 1 else name[:-1]}" for name in ("runs", "members", "events")
+    )
+    print(
+        f"{result['trace']}: {counts}"
+        + (f", {result['quarantined']:,} rows quarantined" if result["quarantined"] else "")
+    )
+    print(f"{'guarantee':<16}{'verdict':<10}{'promised':<10}{'examined':>14}{'violations':>14}")
+    for name, found in result["guarantees"].items():
+        promised = "yes" if found["promised"] else "-"
+        print(f"{name:<16}{found['verdict']:<10}{promised:<10}{found['examined']:>14,}{found['violations']:>14,}")
+    for name, found in result["guarantees"].items():
+        for witness in found["witnesses"]:
+            where = "; ".join(
+                f"{event.get('member', witness['member'])}@{event['step']} {event['event']} ({event['sender']}, {event['seq']})"
+                for event in witness["events"]
+            )
+            print(f"\n{name}, run {witness['run']}: {witness['why']}\n  {where}")

@@ -1,0 +1,127 @@
+"""Agreement: what one member delivers in a view, every member that goes on together with it has too."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+
+from antiphon.pipeline import kernels as k
+from antiphon.pipeline.check.findings import Finding, Stub
+from antiphon.pipeline.check.run import GONE, NOTHING, Run
+from antiphon.pipeline.layout import Array
+
+
+def check_agreement(run: Run, part: int, parts: int) -> Finding:
+    """Check the part-th of so many equal parts of the run's messages."""
+    low, high = run.universe.size * part // parts, run.universe.size * (part + 1) // parts
+    missing: dict[int, list[Array]] = defaultdict(list)
+    examined = 0
+    undecided = False
+    in_view = _by_view(run)
+    for groups in in_view.values():
+        gone = groups.pop(GONE, []) if run.job.uniform else (groups.pop(GONE, []) and [])
+        on = [unit for units in groups.values() for unit, _ in units]
+        if gone and on:
+            examined += _size(gone)
+            owed = _union(run, gone, low, high)
+            for unit in on:
+                undecided |= _note(run, unit, owed, missing)
+        for following, units in groups.items():
+            if len(units) > 1:
+                examined += _size(units)
+                owed = _union(run, units, low, high)
+                for unit, _ in units:
+                    undecided |= _note(run, unit, owed, missing)
+            if following != NOTHING:
+                undecided |= _perhaps_together(run, units, following, groups.get(NOTHING, []), low, high)
+
+    violations = 0
+    stubs: list[Stub] = []
+    for unit in sorted(missing):
+        lacks = np.unique(np.concatenate(missing[unit]))
+        violations += len(lacks)
+        for message in lacks[: run.job.witnesses - len(stubs)].tolist():
+            stubs.append(_stub(run, unit, message))
+    return Finding(examined if part == 0 else 0, violations, undecided, 0, stubs)
+
+
+Deliveries = list[Array]
+Group = list[tuple[int, Deliveries]]  # units, each with what it first delivers in the view
+
+
+def _by_view(run: Run) -> dict[int, dict[int, Group]]:
+    """view -> what follows it -> the units at which that is so."""
+    views: dict[int, dict[int, Group]] = defaultdict(lambda: defaultdict(list))
+    for unit in run.units:
+        order = run.array(unit, "order")
+        delivered: dict[int, Deliveries] = defaultdict(list)
+        for view, start, stop in run.stay_slices(unit):
+            delivered[view].append(order[start:stop])
+        for view, following in run.follows[unit].items():
+            views[view][following].append((unit, delivered.get(view, [])))
+    return views
+
+
+def _size(units: Group) -> int:
+    return sum(len(piece) for _, pieces in units for piece in pieces)
+
+
+def _union(run: Run, units: Group, low: int, high: int) -> Array:
+    """The messages between low and high that any of the units delivers, in order."""
+    if not run.has_views:
+        mask = np.zeros(high - low, np.uint8)
+        for _, pieces in units:
+            for piece in pieces:
+                k.mark(piece, low, high, mask)
+        return (np.flatnonzero(mask) + low).astype(np.int32)
+    pieces = [piece for _, pieces in units for piece in pieces]
+    if not pieces:
+        return np.zeros(0, np.int32)
+    together = np.unique(np.concatenate(pieces))
+    return together[(together >= low) & (together < high)]
+
+
+def _lacking(run: Run, unit: int, owed: Array) -> Array:
+    found = np.empty(len(owed), np.int32)
+    return found[: k.lacking(owed, run.array(unit, "has"), found)]
+
+
+def _note(run: Run, unit: int, owed: Array, missing: dict[int, list[Array]]) -> bool:
+    """Note what a unit lacks of what it owes; True if that is undecided."""
+    lacks = _lacking(run, unit, owed)
+    if len(lacks) and unit not in run.cut:
+        missing[unit].append(lacks)
+    return len(lacks) > 0 and unit in run.cut
+
+
+def _perhaps_together(run: Run, longer: Group, following: int, last: Group, low: int, high: int) -> bool:
+    """Whether a log cut short in the view leaves open if its member owed something, or was owed something."""
+    members = run.views[following].members
+    for unit, pieces in last:
+        if unit in run.cut and int(run.layout.unit_member[unit]) in members:
+            if len(_lacking(run, unit, _union(run, longer, low, high))):
+                return True
+            theirs = _union(run, [(unit, pieces)], low, high)
+            if any(len(_lacking(run, other, theirs)) for other, _ in longer):
+                return True
+    return False
+
+
+def _stub(run: Run, lacking: int, message: int) -> Stub:
+    """Name the smallest member that obliges another to have a message."""
+    for unit in run.units:
+        if unit == lacking:
+            continue
+        order = run.array(unit, "order")
+        at = np.flatnonzero(order == message)
+        if not len(at):
+            continue
+        view = next(view for view, start, stop in run.stay_slices(unit) if start <= at[0] < stop)
+        mine, its = run.follows[unit][view], run.follows[lacking].get(view, GONE)
+        if its != GONE and (mine == its or (mine == GONE and run.job.uniform)):
+            member, obliger = (int(run.layout.unit_member[u]) for u in (lacking, unit))
+            return Stub(
+                run.name, (member, message), (member, *run.universe.message(message), obliger, run.views[view].number)
+            )
+    raise AssertionError("a message is owed because somebody delivers it")

@@ -1,0 +1,93 @@
+"""The second stage of a check: members against members, shared out in pieces that a task's memory holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+import numpy as np
+
+from antiphon.pipeline.check.agreement import check_agreement
+from antiphon.pipeline.check.causal import block_width, check_causal
+from antiphon.pipeline.check.findings import Finding, Findings
+from antiphon.pipeline.check.run import Job, Run, open_run, shares
+from antiphon.pipeline.check.stability import check_stability
+from antiphon.pipeline.check.total import check_total
+from antiphon.pipeline.check.view_synchrony import check_view_synchrony
+from antiphon.pipeline.layout import Layout, open_layout
+
+PIECE_ROWS = 4_000_000
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """One guarantee in one part of one run."""
+
+    guarantee: str
+    run: int
+    part: int
+    parts: int
+    cost: int
+
+
+def plan(layout: Layout, guarantees: tuple[str, ...]) -> Iterator[Piece]:
+    """All pieces of work; every task plans the same and takes its share."""
+    rows = np.add.reduceat(layout.unit_rows, layout.run_bounds[:-1]) if len(layout.runs) else []
+    sends = np.add.reduceat(layout.per_unit("send"), layout.run_bounds[:-1]) if len(layout.runs) else []
+    for run in range(len(layout.runs)):
+        members = int(layout.run_bounds[run + 1] - layout.run_bounds[run])
+        size = int(rows[run])
+        parts = -(-size // PIECE_ROWS)
+        for guarantee in guarantees:
+            if guarantee == "causal":
+                blocks = -(-members // block_width(members, int(sends[run])))
+                senders = 1 if blocks >= parts else min(members, -(-parts // blocks))
+                for part in range(blocks * senders):
+                    yield Piece(guarantee, run, part, blocks * senders, 1000 + size * members // (8 * blocks * senders))
+            elif guarantee in ("total", "stability"):
+                for part in range(min(members, parts)):
+                    yield Piece(guarantee, run, part, min(members, parts), 1000 + size // min(members, parts))
+            elif guarantee == "agreement":
+                for part in range(parts):
+                    yield Piece(guarantee, run, part, parts, 1000 + size // parts)
+            elif guarantee == "view-synchrony":
+                yield Piece(guarantee, run, 0, 1, 1000)
+
+
+def compare(job: Job, task: int) -> bytes:
+    """Do one task's share of the pieces."""
+    layout = open_layout(job.layout)
+    pieces = list(plan(layout, job.guarantees))
+    start, stop = shares(np.array([piece.cost for piece in pieces]), job.compare_tasks)[task : task + 2]
+    found = Findings(job.witnesses, job.per_run)
+    for piece in pieces[start:stop]:
+        run = open_run(job, piece.run)
+        found.add(run.name, piece.guarantee, _check(run, piece))
+    return msgspec.msgpack.encode(found)
+
+
+def _check(run: Run, piece: Piece) -> Finding:
+    match piece.guarantee:
+        case "agreement":
+            return check_agreement(run, piece.part, piece.parts)
+        case "causal":
+            receivers, senders = causal_blocks(run, piece)
+            return check_causal(run, receivers, senders)
+        case "total":
+            return check_total(run, piece.part, piece.parts)
+        case "stability":
+            return check_stability(run, piece.part, piece.parts) if run.has_stable else Finding()
+        case "view-synchrony":
+            return check_view_synchrony(run)
+    raise AssertionError(piece.guarantee)
+
+
+def causal_blocks(run: Run, piece: Piece) -> tuple[range, range]:
+    """Which members' logs are checked against which senders' pasts."""
+    sends = int(run.layout.per_unit("send")[run.units.start : run.units.stop].sum())
+    width = block_width(len(run.units), sends)
+    blocks = -(-len(run.units) // width)
+    senders = piece.parts // blocks
+    block, share = divmod(piece.part, senders)
+    first = run.units.start + block * width
+    cuts = [run.units.start + len(run.units) * i // senders for i in (share, share + 1)]
+    return range(first, min(first + width, run.units.stop)), range(*cuts)

@@ -1,0 +1,203 @@
+"""The first stage of a check: each member's log alone.
+
+It settles integrity, validity and fifo, which need nothing of other members but which numbers were sent, and leaves for
+the second stage what members must be compared by: orders, pasts and sets of messages, as small arrays.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from antiphon.pipeline import kernels as k
+from antiphon.pipeline.check.arena import ArenaWriter
+from antiphon.pipeline.check.findings import Finding, Findings, Stub
+from antiphon.pipeline.check.run import Job, Run, open_run, spans_of, steady_span, unit_shares
+from antiphon.pipeline.layout import DELIVER, DISCARD, RECEIVE, SEND, STABLE, Array, Layout, open_layout
+
+
+class Log(NamedTuple):
+    """One member's rows, with the deliveries that its sends imply if that is asked for."""
+
+    column: dict[str, Array]
+    inserted_after: Array  # the rows after which a delivery was supposed
+
+    def place(self, row: int) -> int:
+        """Where a row of the trace is in this log."""
+        return row + int(np.searchsorted(self.inserted_after, row))
+
+
+def read_log(layout: Layout, unit: int, columns: tuple[str, ...], implied: bool) -> Log:
+    """Read a member's log; `columns` has event, sender and seq at least."""
+    column = layout.read(unit, columns)
+    if not implied:
+        return Log(column, np.zeros(0, np.int64))
+    event, sender, seq = column["event"], column["sender"], column["seq"]
+    own = sender == layout.unit_member[unit]
+    handled = seq[own & ((event == DELIVER) | (event == DISCARD))]
+    sends = np.flatnonzero(event == SEND)
+    numbers, first = np.unique(seq[sends], return_index=True)
+    after = np.sort(sends[first[~np.isin(numbers, handled)]])
+    column = {name: np.insert(values, after + 1, values[after]) for name, values in column.items()}
+    column["event"][after + 1 + np.arange(len(after))] = DELIVER
+    return Log(column, after)
+
+
+def collect_sends(job: Job, task: int) -> bytes:
+    """Note the numbers of the members that do not number their messages one by one."""
+    layout = open_layout(job.layout)
+    arena = ArenaWriter(f"{job.scratch}/sends", task)
+    first, last = unit_shares(layout, job.encode_tasks)[task : task + 2]
+    for unit in range(first, last):
+        if steady_span(layout, unit) is None:
+            rows = layout.read(unit, ("event", "seq"))
+            low, high = spans_of(np.unique(rows["seq"][rows["event"] == SEND]))
+            arena.put(unit, "low", low)
+            arena.put(unit, "high", high)
+    arena.close()
+    return b""
+
+
+def encode(job: Job, task: int) -> bytes:
+    """Read the logs of some members."""
+    layout = open_layout(job.layout)
+    found = Findings(job.witnesses, job.per_run)
+    arena = ArenaWriter(f"{job.scratch}/encoded", task)
+    strays = None if job.strays_known else ArenaWriter(f"{job.scratch}/strays", task)
+    first, last = unit_shares(layout, job.encode_tasks)[task : task + 2]
+    for unit in range(first, last):
+        run = open_run(job, int(layout.unit_run[unit]))
+        _encode_unit(run, unit, found, arena, strays)
+    arena.close()
+    if strays is not None:
+        strays.close()
+    return msgspec.msgpack.encode(found)
+
+
+def _encode_unit(run: Run, unit: int, found: Findings, arena: ArenaWriter, strays: ArenaWriter | None) -> None:
+    job, universe = run.job, run.universe
+    times = run.has_stable and run.global_clock and "stability" in job.guarantees
+    log = read_log(run.layout, unit, ("event", "sender", "seq", *(("time_ns",) if times else ())), job.implied)
+    event, sender, seq = (log.column[name] for name in ("event", "sender", "seq"))
+    message = np.empty(len(event), np.int32)
+    lost = k.number_messages(
+        event, sender, seq, universe.senders, universe.table, universe.table_base, universe.first_span,
+        universe.low, universe.high, universe.base, message,
+    )  # fmt: skip
+    if lost:
+        assert strays is not None, "every message has its number once strays are known"
+        found.strays += lost
+        _note_strays(unit, sender[message == -2], seq[message == -2], strays)
+        return
+
+    size = universe.size
+    member = int(run.layout.unit_member[unit])
+    deliveries, sends, discards, receipts = (int((event == kind).sum()) for kind in (DELIVER, SEND, DISCARD, RECEIVE))
+    state = np.zeros(size, np.uint8)
+    order, order_row = np.empty(deliveries, np.int32), np.empty(deliveries, np.int64)
+    seen = np.empty(deliveries + discards, np.int32)
+    past, past_end = np.empty(deliveries + sends + receipts, np.int32), np.zeros(1, np.int64)
+    own, own_row = np.empty(sends, np.int32), np.empty(sends, np.int64)
+    thrown, thrown_row = np.empty(discards, np.int32), np.empty(discards, np.int64)
+    slots = len(universe.senders)
+    tally = np.zeros(11, np.int64)
+    wrong_rows, late_rows, highest_rows = (np.zeros(job.witnesses, np.int64) for _ in range(3))
+    k.walk(
+        event, message, seq, universe.slot(sender), universe.sent, run.cut_slots, job.with_receipts, state, order, order_row,
+        seen, past, past_end, own, own_row, thrown, thrown_row, np.zeros(slots, np.int64), np.zeros(slots, np.int64), tally,
+        wrong_rows, late_rows, highest_rows,
+    )  # fmt: skip
+    order, order_row = order[: tally[k.ORDER]], order_row[: tally[k.ORDER]]
+    seen = seen[: tally[k.SEEN]]
+    own, own_row = own[: tally[k.SENDS]], own_row[: tally[k.SENDS]]
+
+    def stubs(rows: Array, count: int, *more: Array) -> list[Stub]:
+        chosen = min(count, job.witnesses)
+        facts = zip(*(column[:chosen].tolist() for column in (rows, *more)), strict=True)
+        return [Stub(run.name, (member, fact[0]), (member, *fact)) for fact in facts]
+
+    wrong = int(tally[k.REPEATED] + tally[k.UNSENT])
+    found.add(
+        run.name,
+        "integrity",
+        Finding(deliveries, wrong, bool(tally[k.UNSENT_BY_CUT]), int(tally[k.REPEATED]), stubs(wrong_rows, wrong)),
+    )
+    late = int(tally[k.LATE])
+    found.add(run.name, "fifo", Finding(deliveries, late, False, late, stubs(late_rows, late, highest_rows)))
+    found.add(run.name, "causal", Finding(undecided=bool(tally[k.UNSENT_HANDLED_BY_CUT])))
+    if unit not in run.gone:
+        missing = own_row[(state[own] & (k.DELIVERED | k.DISCARDED)) == 0]
+        cut = unit in run.cut
+        found.add(
+            run.name,
+            "validity",
+            Finding(
+                len(own),
+                0 if cut else len(missing),
+                cut and len(missing) > 0,
+                0,
+                [] if cut else stubs(missing, len(missing)),
+            ),
+        )
+
+    stay_places = np.array([log.place(stay.place) for stay in run.stays[unit]], np.int64)
+    arena.put(unit, "order", order)
+    if discards:
+        arena.put(unit, "seen", seen)
+        arena.put(unit, "discards", thrown)
+    arena.put(unit, "past", past[: past_end[0]])
+    arena.put(unit, "has", np.packbits(state & (k.DELIVERED | k.DISCARDED), bitorder="little"))
+    if run.has_views:
+        arena.put(unit, "order_stays", np.searchsorted(order_row, stay_places))
+        arena.put(unit, "discards_stays", np.searchsorted(thrown_row, stay_places))
+        arena.put(unit, "sends", own)
+        stay_views = np.array([stay.view for stay in run.stays[unit]], np.int32)
+        arena.put(unit, "sends_view", stay_views[np.searchsorted(stay_places, own_row, side="right") - 1])
+    if run.has_stable and "stability" in job.guarantees:
+        _encode_stability(run, unit, log, message, state, order, order_row, stay_places, arena)
+
+
+def _encode_stability(
+    run: Run,
+    unit: int,
+    log: Log,
+    message: Array,
+    state: Array,
+    order: Array,
+    order_row: Array,
+    stay_places: Array,
+    arena: ArenaWriter,
+) -> None:
+    """Leave the member's marks, and which messages it holds (with one global clock: since when)."""
+    event = log.column["event"]
+    marks = np.flatnonzero(event == STABLE)
+    if len(marks):
+        arena.put(unit, "mark_sender", log.column["sender"][marks].astype(np.int64))
+        arena.put(unit, "mark_seq", log.column["seq"][marks].astype(np.int64))
+        arena.put(unit, "mark_row", marks)
+        arena.put(unit, "mark_stay", np.searchsorted(stay_places, marks, side="right") - 1)
+    if not run.global_clock:
+        arena.put(unit, "held", np.packbits((state & (k.DELIVERED | k.RECEIVED)) != 0, bitorder="little"))
+        return
+    time = log.column["time_ns"].astype(np.int64)
+    if len(marks):
+        arena.put(unit, "mark_time", time[marks])
+    since = np.full(len(state), np.iinfo(np.int64).max, np.int64)
+    receipts = np.flatnonzero(event == RECEIVE)[::-1]  # backwards, so that the first one stays
+    since[message[receipts]] = time[receipts]
+    since[order] = np.minimum(since[order], time[order_row])
+    arena.put(unit, "since", since)
+
+
+def _note_strays(unit: int, sender: Array, seq: Array, strays: ArenaWriter) -> None:
+    low, high, who = [], [], []
+    for one in np.unique(sender):
+        begin, end = spans_of(np.unique(seq[sender == one]))
+        low.append(begin)
+        high.append(end)
+        who.append(np.full(len(begin), one, np.int64))
+    strays.put(unit, "stray_sender", np.concatenate(who))
+    strays.put(unit, "stray_low", np.concatenate(low))
+    strays.put(unit, "stray_high", np.concatenate(high))

@@ -1,0 +1,321 @@
+"""What every task must know of a run before it looks at events: members, views, and the numbering of its messages."""
+
+from __future__ import annotations
+
+import functools
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+
+from antiphon.pipeline.check.arena import open_arena
+from antiphon.pipeline.layout import CODES, CRASH, END, LEAVE, VIEW, Array, Layout, open_layout
+
+GONE: Final = -1
+NOTHING: Final = -2
+TABLE_SIZE_MAX: Final = 1 << 22  # senders whose ids lie closer together than this are found by a table
+
+
+class Job(msgspec.Struct, frozen=True):
+    """How to check, and where the scratch arrays lie."""
+
+    layout: str
+    scratch: str
+    guarantees: tuple[str, ...]
+    uniform: bool
+    with_receipts: bool
+    implied: bool
+    witnesses: int
+    per_run: bool
+    encode_tasks: int
+    compare_tasks: int
+    spans_known: bool = False  # the numbers of unsteady senders have been collected
+    strays_known: bool = False  # and those of messages that were never sent
+
+
+class View(NamedTuple):
+    """A view is its number and its members."""
+
+    number: int
+    members: frozenset[int]
+
+
+class Stay(NamedTuple):
+    """From this place in its log on, the member is in this view."""
+
+    place: int
+    view: int
+
+
+class Universe:
+    """All messages of a run in order of (sender, number), numbered from 0, as spans of consecutive numbers."""
+
+    def __init__(self, sender: Array, low: Array, high: Array, sent: Array) -> None:
+        order = np.lexsort((low, sender))
+        self.span_sender, self.low, self.high, self.span_sent = sender[order], low[order], high[order], sent[order]
+        sizes = self.high - self.low + 1
+        ends = np.cumsum(sizes)
+        self.size = int(ends[-1]) if len(ends) else 0
+        self.base = (ends - sizes).astype(np.int64)
+        self.senders = np.unique(self.span_sender).astype(np.int64)
+        self.first_span = np.searchsorted(self.span_sender, np.append(self.senders, np.iinfo(np.int64).max)).astype(
+            np.int64
+        )
+        spread = int(self.senders[-1] - self.senders[0]) + 1 if len(self.senders) else 0
+        self.table_base = int(self.senders[0]) if spread else 0
+        self.table = np.zeros(0, np.int32)
+        if 0 < spread <= TABLE_SIZE_MAX:
+            self.table = np.full(spread, -1, np.int32)
+            self.table[self.senders - self.table_base] = np.arange(len(self.senders), dtype=np.int32)
+
+    @functools.cached_property
+    def sent(self) -> Array:
+        """Whether each message has a send."""
+        return np.repeat(self.span_sent, self.high - self.low + 1).astype(np.uint8)
+
+    def slot(self, sender: Array) -> Array:
+        """The index of each sender; len(senders) where it sent nothing and nothing is known of it."""
+        if len(self.table):
+            at = sender.astype(np.int64) - self.table_base
+            inside = (at >= 0) & (at < len(self.table))
+            found: Array = np.where(inside, self.table[np.where(inside, at, 0)], -1)
+            found[found < 0] = len(self.senders)
+            return found
+        at = np.searchsorted(self.senders, sender)
+        at[at < len(self.senders)] = np.where(
+            self.senders[at[at < len(self.senders)]] == sender[at < len(self.senders)],
+            at[at < len(self.senders)],
+            len(self.senders),
+        )
+        return at
+
+    def message(self, number: int) -> tuple[int, int]:
+        """The (sender, number of the sender) of a message."""
+        span = int(np.searchsorted(self.base, number, side="right")) - 1
+        return int(self.span_sender[span]), int(self.low[span] + number - self.base[span])
+
+    def bounds(self, slot: int) -> tuple[int, int]:
+        """The messages of one sender."""
+        start, stop = self.first_span[slot], self.first_span[slot + 1]
+        return int(self.base[start]), int(self.base[stop]) if stop < len(self.base) else self.size
+
+    def last_up_to(self, sender: int, number: int) -> tuple[int, bool]:
+        """The sender's last sent message with at most this number (-1 if none), and whether it has just this number."""
+        found, exact = -1, False
+        slot = int(self.slot(np.array([sender]))[0])
+        if slot == len(self.senders):
+            return found, exact
+        start, stop = int(self.first_span[slot]), int(self.first_span[slot + 1])
+        at = start + int(np.searchsorted(self.low[start:stop], number, side="right")) - 1
+        while at >= start and not self.span_sent[at]:
+            at -= 1
+        if at < start:
+            return found, exact
+        inside = min(number, int(self.high[at]))
+        return int(self.base[at]) + inside - int(self.low[at]), inside == number
+
+
+class Run:
+    """One run of a trace."""
+
+    def __init__(self, layout: Layout, job: Job, run: int) -> None:
+        self.layout, self.job, self.run = layout, job, run
+        self.name = layout.runs[run]
+        self.units = range(int(layout.run_bounds[run]), int(layout.run_bounds[run + 1]))
+        self.members = layout.unit_member[self.units.start : self.units.stop].astype(np.int64)
+        segments = slice(int(layout.bounds[self.units.start]), int(layout.bounds[self.units.stop]))
+        self.global_clock = bool(layout.column["global_clock"][segments].any())
+        self.has_stable = bool(layout.column["stable"][segments].any())
+        self._read_skeleton()
+
+    def _read_skeleton(self) -> None:
+        """Replay the views, crashes, leaves and ends of every member."""
+        initial = View(0, frozenset(self.members.tolist()))
+        self.views: list[View] = [initial]
+        number_of = {initial: 0}
+        self.stays: dict[int, list[Stay]] = {unit: [Stay(0, 0)] for unit in self.units}
+        self.follows: dict[int, dict[int, int]] = {unit: {0: NOTHING} for unit in self.units}
+        self.installed_at: dict[int, dict[int, int]] = {unit: {} for unit in self.units}
+        ended: set[int] = set()
+        self.gone: set[int] = set()
+        table = self.layout.skeleton(self.run)
+        columns = [table[name].to_pylist() for name in ("member", "step", "event", "view", "members")]
+        unit_of = dict(zip(self.members.tolist(), self.units, strict=True))
+        for (member, step, event, number, members), place in zip(
+            zip(*columns, strict=True), self._places(table), strict=True
+        ):
+            unit = unit_of[member]
+            current = self.stays[unit][-1].view
+            follows = self.follows[unit]
+            if event == VIEW:
+                view = View(number, initial.members if members is None else frozenset(members))
+                installed = number_of.setdefault(view, len(self.views))
+                if installed == len(self.views):
+                    self.views.append(view)
+                if installed != current:
+                    if follows[current] == NOTHING:
+                        follows[current] = installed
+                    follows[installed] = NOTHING
+                    self.stays[unit].append(Stay(place, installed))
+                    self.installed_at[unit][installed] = step
+            elif event in (CRASH, LEAVE):
+                self.gone.add(unit)
+                if follows[current] == NOTHING:
+                    follows[current] = GONE
+            elif event == END:
+                ended.add(unit)
+        self.has_views = len(self.views) > 1
+        named = initial.members.union(*(view.members for view in self.views))
+        self.cut = {unit for unit in self.units if ended and unit not in ended and unit not in self.gone}
+        self.cut_members = {int(self.layout.unit_member[unit]) for unit in self.cut}
+        if ended:
+            self.cut_members |= named - initial.members
+
+    def _places(self, table: object) -> list[int]:
+        """The place of each skeleton row in its member's whole log."""
+        layout = self.layout
+        member, step, place = (table[name].to_numpy() for name in ("member", "step", "place"))  # type: ignore[index]
+        unit = self.units.start + np.searchsorted(self.members, member)
+        found = []
+        for u, s, p in zip(unit.tolist(), step.tolist(), place.tolist(), strict=True):
+            segments = slice(int(layout.bounds[u]), int(layout.bounds[u + 1]))
+            earlier = layout.column["last_step"][segments] < s
+            found.append(int(layout.column["rows"][segments][earlier].sum()) + p)
+        return found
+
+    @functools.cached_property
+    def universe(self) -> Universe:
+        """The numbering of the run's messages, the same in every task."""
+        layout = self.layout
+        columns: list[tuple[Array, Array, Array, Array]] = []
+        for unit in self.units:
+            span = steady_span(layout, unit)
+            if span is not None:
+                low, high = np.array([span[0]], np.int64), np.array([span[1]], np.int64)
+            else:
+                assert self.job.spans_known
+                low, high = self.array(unit, "low", "sends"), self.array(unit, "high", "sends")
+            if len(low) and high[0] >= low[0]:
+                columns.append(
+                    (np.full(len(low), layout.unit_member[unit], np.int64), low, high, np.ones(len(low), bool))
+                )
+        if self.job.strays_known:
+            strays = [
+                np.stack([self.array(unit, name, "strays") for name in ("stray_sender", "stray_low", "stray_high")])
+                for unit in self.units
+            ]
+            sender, low, high = merge_spans(*np.concatenate(strays, axis=1))
+            columns.append((sender, low, high, np.zeros(len(low), bool)))
+        if not columns:
+            nothing = np.zeros(0, np.int64)
+            return Universe(nothing, nothing, nothing, np.zeros(0, bool))
+        return Universe(*(np.concatenate(column) for column in zip(*columns, strict=True)))
+
+    @functools.cached_property
+    def cut_slots(self) -> Array:
+        """Whether each sender's log was cut short; one more entry for senders that nothing is known of."""
+        cut = np.isin(self.universe.senders, np.array(sorted(self.cut_members), np.int64))
+        return np.append(cut, False).astype(np.uint8)
+
+    @functools.cached_property
+    def sent_view(self) -> Array:
+        """The view in which each message was sent."""
+        views = np.zeros(self.universe.size, np.int32)
+        if self.has_views:
+            for unit in self.units:
+                views[self.array(unit, "sends")] = self.array(unit, "sends_view")
+        return views
+
+    def belongs(self, units: range) -> Array:
+        """Whether each of some units belongs to each view."""
+        members = self.layout.unit_member[units.start : units.stop].tolist()
+        return np.array([[member in view.members for member in members] for view in self.views], np.uint8)
+
+    def array(self, unit: int, name: str, stage: str = "encoded") -> Array:
+        """One of the arrays that an earlier stage left for a unit; empty if it left none."""
+        task = int(np.searchsorted(unit_shares(self.layout, self.job.encode_tasks), unit, side="right")) - 1
+        found = open_arena(f"{self.job.scratch}/{stage}", task).get(unit, name)
+        return np.zeros(0, np.int64) if found is None else found
+
+    def stay_slices(self, unit: int, name: str = "order") -> list[tuple[int, int, int]]:
+        """(view, start, stop): which part of the array the member did in which stay, empty parts left out."""
+        size = len(self.array(unit, name))
+        if not self.has_views:
+            return [(0, 0, size)] if size else []
+        starts = np.append(self.array(unit, f"{name}_stays"), size).tolist()
+        return [
+            (stay.view, start, stop)
+            for stay, start, stop in zip(self.stays[unit], starts, starts[1:], strict=False)
+            if stop > start
+        ]
+
+
+def steady_span(layout: Layout, unit: int) -> tuple[int, int] | None:
+    """The numbers that a member sent, if they go up one by one; (1, 0) if it sent none."""
+    segments = slice(int(layout.bounds[unit]), int(layout.bounds[unit + 1]))
+    sends = layout.column["send"][segments] > 0
+    if not sends.any():
+        return 1, 0
+    first, last = layout.column["first_seq"][segments][sends], layout.column["last_seq"][segments][sends]
+    if layout.column["steady"][segments][sends].all() and (first[1:] == last[:-1] + 1).all():
+        return int(first[0]), int(last[-1])
+    return None
+
+
+def merge_spans(sender: Array, low: Array, high: Array) -> tuple[Array, Array, Array]:
+    """The union of spans of numbers, as few spans as possible, in order."""
+    if not len(sender):
+        return sender, low, high
+    order = np.lexsort((low, sender))
+    sender, low, high = sender[order], low[order], high[order]
+    fresh = np.ones(len(sender), bool)
+    reach = _running_reach(sender, high)
+    fresh[1:] = (sender[1:] != sender[:-1]) | (low[1:] > reach[:-1] + 1)
+    starts = np.flatnonzero(fresh)
+    return sender[starts], low[starts], np.maximum.reduceat(high, starts)
+
+
+def _running_reach(sender: Array, high: Array) -> Array:
+    """The highest number so far, for each sender by itself."""
+    reach = high.copy()
+    starts = np.flatnonzero(np.concatenate(([True], sender[1:] != sender[:-1])))
+    for start, stop in zip(starts, np.append(starts[1:], len(sender)), strict=True):
+        np.maximum.accumulate(reach[start:stop], out=reach[start:stop])
+    return reach
+
+
+def spans_of(numbers: Array) -> tuple[Array, Array]:
+    """Sorted distinct numbers as spans of consecutive ones."""
+    if not len(numbers):
+        return numbers, numbers
+    breaks = np.flatnonzero(np.diff(numbers) != 1)
+    return numbers[np.concatenate(([0], breaks + 1))], numbers[np.append(breaks, len(numbers) - 1)]
+
+
+@functools.lru_cache(maxsize=8)
+def _unit_shares(folder: str, tasks: int) -> Array:
+    layout = open_layout(folder)
+    return shares(layout.unit_rows + 1_000, tasks)
+
+
+def unit_shares(layout: Layout, tasks: int) -> Array:
+    """The first unit of each encoding task, and the end: about as many rows in each."""
+    return _unit_shares(str(layout.folder), tasks)
+
+
+def shares(weight: Array, tasks: int) -> Array:
+    """Cut a row of weighted items into so many parts of about the same weight: the start of each, and the end."""
+    ends = np.cumsum(weight)
+    total = ends[-1] if len(ends) else 0
+    cuts = np.searchsorted(ends, total * np.arange(1, tasks) / tasks, side="left") + 1
+    cuts = np.minimum(cuts, len(weight))
+    return np.concatenate(([0], cuts, [len(weight)])).astype(np.int64)
+
+
+@functools.lru_cache(maxsize=64)
+def open_run(job: Job, run: int) -> Run:
+    """A run as the tasks of a job see it; a worker builds it once."""
+    return Run(open_layout(job.layout), job, run)
+
+
+assert CODES["view"] == VIEW

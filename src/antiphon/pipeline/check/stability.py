@@ -1,0 +1,150 @@
+"""Stability: a mark is right if every member of the view holds each message that it covers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from antiphon.pipeline.check.findings import Finding, Stub
+from antiphon.pipeline.check.run import Run
+from antiphon.pipeline.layout import NULL_TIME, Array
+
+HELD: int = NULL_TIME  # since ever, for all that is known
+NEVER: int = int(np.iinfo(np.int64).max)
+
+
+class Marks:
+    """All marks of a run on the messages of some senders."""
+
+    def __init__(self, run: Run, senders: Array) -> None:
+        columns: list[list[Array]] = [[], [], [], [], [], []]
+        for unit in run.units:
+            sender = run.array(unit, "mark_sender")
+            chosen = np.flatnonzero(np.isin(sender, senders)) if len(sender) else sender
+            if not len(chosen):
+                continue
+            views = np.array([stay.view for stay in run.stays[unit]], np.int64)
+            time = run.array(unit, "mark_time")[chosen] if run.global_clock else np.full(len(chosen), NULL_TIME)
+            pieces = (
+                np.full(len(chosen), unit, np.int64),
+                run.array(unit, "mark_row")[chosen],
+                sender[chosen],
+                run.array(unit, "mark_seq")[chosen],
+                np.where(time == NULL_TIME, NEVER - 1, time),  # without a time, only what never comes is too late
+                views[run.array(unit, "mark_stay")[chosen]],
+            )
+            for column, piece in zip(columns, pieces, strict=True):
+                column.append(piece)
+        nothing = [np.zeros(0, np.int64)]
+        self.unit, self.row, self.sender, self.seq, self.time, self.view = (
+            np.concatenate(c or nothing) for c in columns
+        )
+
+
+def check_stability(run: Run, part: int, parts: int) -> Finding:
+    """Check the marks on the messages of a share of the senders."""
+    senders = _marked_senders(run)
+    mine = senders[len(senders) * part // parts : len(senders) * (part + 1) // parts]
+    marks = Marks(run, mine)
+    whole = Finding()
+    for sender in mine.tolist():
+        of_sender = np.flatnonzero(marks.sender == sender)
+        for view in np.unique(marks.view[of_sender]).tolist():
+            whole.add(_check(run, marks, of_sender[marks.view[of_sender] == view], sender, view), run.job.witnesses)
+    return whole
+
+
+def _marked_senders(run: Run) -> Array:
+    return np.unique(np.concatenate([np.unique(run.array(unit, "mark_sender")) for unit in run.units])).astype(np.int64)
+
+
+def _check(run: Run, marks: Marks, at: Array, sender: int, view: int) -> Finding:
+    """Check the marks that were made in one view on one sender's messages."""
+    messages, numbers = _sent(run, sender)
+    cut = sender in run.cut_members
+    seq, time = marks.seq[at], marks.time[at]
+    last = np.searchsorted(numbers, seq, side="right") - 1  # the last message that each mark covers
+    covers = last >= 0
+    exists = covers.copy()
+    exists[covers] = numbers[last[covers]] == seq[covers]
+    since, lost = _held_by_all(run, messages, sender, view)
+    wrong, open_ = np.zeros(len(at), bool), np.zeros(len(at), bool)
+    wrong[covers] = np.maximum.accumulate(since)[last[covers]] > time[covers]
+    open_[covers] = np.logical_or.accumulate(lost)[last[covers]]
+    if cut:
+        open_ |= ~exists
+    else:
+        wrong |= ~exists
+
+    order = np.flatnonzero(wrong)
+    first = order[np.lexsort((marks.row[at][order], marks.unit[at][order]))][: run.job.witnesses]
+    stubs = []
+    for i in first.tolist():
+        member, row = int(run.layout.unit_member[marks.unit[at[i]]]), int(marks.row[at[i]])
+        cause = (0, 0, 0)
+        if exists[i] or cut:
+            message = int(np.argmax(since > time[i]))
+            cause = (*_who_lacks(run, messages[message], sender, view, int(time[i])), int(numbers[message]))
+        stubs.append(Stub(run.name, (member, row), (member, row, *cause)))
+    return Finding(len(at), len(order), bool((open_ & ~wrong).any()), 0, stubs)
+
+
+def _sent(run: Run, sender: int) -> tuple[Array, Array]:
+    """A sender's sent messages, and their numbers."""
+    universe = run.universe
+    slot = int(universe.slot(np.array([sender]))[0])
+    if slot == len(universe.senders):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    spans = [
+        span for span in range(universe.first_span[slot], universe.first_span[slot + 1]) if universe.span_sent[span]
+    ]
+    if not spans:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    numbers = np.concatenate([np.arange(universe.low[span], universe.high[span] + 1) for span in spans])
+    base = np.concatenate(
+        [universe.base[span] + np.arange(universe.high[span] - universe.low[span] + 1) for span in spans]
+    )
+    return base, numbers
+
+
+def _since(run: Run, unit: int, messages: Array) -> Array:
+    """Since when a member holds each message; NEVER if it does not."""
+    if run.global_clock:
+        return run.array(unit, "since")[messages]
+    bits = run.array(unit, "held")
+    return np.where((bits[messages >> 3] >> (messages & 7)) & 1, HELD, NEVER)
+
+
+def _held_by_all(run: Run, messages: Array, sender: int, view: int) -> tuple[Array, Array]:
+    """Since when all members of the view hold each message; and which one a log that was cut short does not show."""
+    since, lost = np.full(len(messages), HELD, np.int64), np.zeros(len(messages), bool)
+    unit_of = dict(zip(run.members.tolist(), run.units, strict=True))
+    for member in run.views[view].members - {sender}:
+        due = _due(run, messages, member)
+        unit = unit_of.get(member)
+        held = np.full(len(messages), NEVER) if unit is None else _since(run, unit, messages)
+        held[~due] = HELD
+        if member in run.cut_members:
+            lost |= held == NEVER
+            held[held == NEVER] = HELD
+        np.maximum(since, held, out=since)
+    return since, lost
+
+
+def _due(run: Run, messages: Array, member: int) -> Array:
+    """Which messages were sent in a view that the member belongs to."""
+    belongs = np.array([member in view.members for view in run.views])
+    return belongs[run.sent_view[messages]] if run.has_views else np.full(len(messages), belongs[0])
+
+
+def _who_lacks(run: Run, message: int, sender: int, view: int, time: int) -> tuple[int, int]:
+    """The smallest member of the view that holds the message too late (2) or never (1)."""
+    unit_of = dict(zip(run.members.tolist(), run.units, strict=True))
+    one = np.array([message])
+    for member in sorted(run.views[view].members - {sender}):
+        if not _due(run, one, member)[0]:
+            continue
+        unit = unit_of.get(member)
+        held = NEVER if unit is None else int(_since(run, unit, one)[0])
+        if held > time and not (held == NEVER and member in run.cut_members):
+            return (1 if held == NEVER else 2), member
+    raise AssertionError("the mark is wrong because some member lacks the message")

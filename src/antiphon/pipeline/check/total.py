@@ -1,0 +1,99 @@
+"""Total order: no two members that go on together deliver two common messages in different orders.
+
+Members with the very same order agree, so only one of each kind is compared with the others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+
+import numpy as np
+
+from antiphon.pipeline import kernels as k
+from antiphon.pipeline.check.findings import Finding, Stub
+from antiphon.pipeline.check.run import GONE, Run
+from antiphon.pipeline.layout import Array
+
+
+def check_total(run: Run, part: int, parts: int) -> Finding:
+    """Check the part-th of so many shares of the pairs of members."""
+    alike: dict[bytes, list[int]] = defaultdict(list)
+    for unit in run.units:
+        alike[_fingerprint(run, unit)].append(unit)
+    classes = list(alike.values())
+    examined = violations = 0
+    differing: set[tuple[int, int]] = set()
+    place = np.full(run.universe.size, -1, np.int32)
+    for i, some in enumerate(classes):
+        if i % parts != part:
+            continue
+        if len(some) > 1 and len(_together(run, some[0], some[1])[0]) > 1:
+            examined += len(some) * (len(some) - 1) // 2
+        for j in range(i):
+            common, first, _ = _compare(run, classes[j][0], some[0], place)
+            if common > 1:
+                examined += len(some) * len(classes[j])
+            if first >= 0:
+                violations += len(some) * len(classes[j])
+                differing.add((j, i))
+    return Finding(examined, violations, False, 0, _first(run, classes, differing, place))
+
+
+def _fingerprint(run: Run, unit: int) -> bytes:
+    """What decides how a unit compares with others: its order, by views, and what follows each view."""
+    order = run.array(unit, "order")
+    digest = hashlib.blake2b(digest_size=20)
+    if run.job.uniform:
+        digest.update(order.data)
+        return digest.digest()
+    digest.update(repr(sorted(run.follows[unit].items())).encode())
+    for view, start, stop in run.stay_slices(unit):
+        if run.follows[unit][view] != GONE:
+            digest.update(np.array([start, stop, view], np.int64).data)
+            digest.update(order[start:stop].data)
+    return digest.digest()
+
+
+def _together(run: Run, one: int, other: int) -> tuple[Array, Array]:
+    """What each of two units delivers in views from which they go on together, in order."""
+    orders = []
+    for unit in (one, other):
+        order = run.array(unit, "order")
+        slices = [
+            order[start:stop]
+            for view, start, stop in run.stay_slices(unit)
+            if run.job.uniform or (run.follows[one].get(view, GONE) == run.follows[other].get(view, GONE) != GONE)
+        ]
+        orders.append(slices[0] if len(slices) == 1 else np.concatenate(slices) if slices else order[:0])
+    return orders[0], orders[1]
+
+
+def _compare(run: Run, one: int, other: int, place: Array) -> tuple[int, int, int]:
+    """(number of common messages or at least 2, the first neighbours of one that the other has the other way round)."""
+    mine, its = _together(run, one, other)
+    shorter = min(len(mine), len(its))
+    if np.array_equal(mine[:shorter], its[:shorter]):  # one stopped earlier
+        return shorter, -1, -1
+    place[its] = np.arange(len(its), dtype=np.int32)
+    common, first, second = k.first_inversion(mine, place)
+    place[its] = -1
+    return common, first, second
+
+
+def _first(run: Run, classes: list[list[int]], differing: set[tuple[int, int]], place: Array) -> list[Stub]:
+    if not differing:
+        return []
+    class_of = {unit: number for number, units in enumerate(classes) for unit in units}
+    stubs: list[Stub] = []
+    for one in run.units:
+        for other in range(one + 1, run.units.stop):
+            pair = sorted((class_of[one], class_of[other]))
+            if (pair[0], pair[1]) in differing:
+                _, first, second = _compare(run, one, other, place)
+                p, q = (int(run.layout.unit_member[unit]) for unit in (one, other))
+                messages = (*run.universe.message(first), *run.universe.message(second))
+                stubs.append(Stub(run.name, (p, q), (p, q, *messages)))
+                if len(stubs) == run.job.witnesses:
+                    return stubs
+    return stubs

@@ -1,0 +1,150 @@
+"""From stubs to witnesses: look the few events up that show a violation, and say in one sentence why it is one."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from antiphon.pipeline.check.encode import Log, read_log
+from antiphon.pipeline.check.findings import Stub
+from antiphon.pipeline.check.run import Job
+from antiphon.pipeline.layout import CODES, DELIVER, DISCARD, RECEIVE, SEND, Array, Layout, open_layout
+from antiphon.trace import verdict as sentence
+from antiphon.trace.schema import EVENTS
+from antiphon.trace.verdict import Message, Witness, WitnessEvent
+
+
+class MemberLog:
+    """One member's log, asked for single rows."""
+
+    def __init__(self, layout: Layout, unit: int, implied: bool) -> None:
+        self.member = int(layout.unit_member[unit])
+        self.log: Log = read_log(layout, unit, ("event", "sender", "seq", "step"), implied)
+
+    def rows(self, message: Message, *kinds: int) -> Array:
+        """The rows of some kinds about a message."""
+        column = self.log.column
+        about = (column["sender"] == message[0]) & (column["seq"] == message[1])
+        return np.flatnonzero(about & np.isin(column["event"], kinds))
+
+    def first(self, message: Message, *kinds: int) -> int:
+        """The first such row."""
+        return int(self.rows(message, *kinds)[0])
+
+    def message(self, row: int) -> Message:
+        """The message that a row is about."""
+        return int(self.log.column["sender"][row]), int(self.log.column["seq"][row])
+
+    def event(self, row: int) -> str:
+        """The name of a row's event."""
+        return EVENTS[self.log.column["event"][row]]
+
+    def show(self, row: int, witness: int) -> WitnessEvent:
+        """A row as an event of a member's witness."""
+        elsewhere = None if self.member == witness else self.member
+        return WitnessEvent(int(self.log.column["step"][row]), self.event(row), *self.message(row), elsewhere)
+
+
+class Witnesses:
+    """Makes witnesses of one trace."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.layout = open_layout(job.layout)
+        self.log = functools.lru_cache(maxsize=4)(self._log)
+
+    def _log(self, run: str, member: int) -> MemberLog:
+        layout = self.layout
+        code = int(np.searchsorted(np.array(layout.runs, dtype=object), run))
+        units = slice(int(layout.run_bounds[code]), int(layout.run_bounds[code + 1]))
+        unit = units.start + int(np.searchsorted(layout.unit_member[units], member))
+        return MemberLog(layout, unit, self.job.implied)
+
+    def make(self, guarantee: str, stub: Stub) -> Witness:
+        """The witness of one violation."""
+        maker = getattr(self, f"_{guarantee.replace('-', '_')}")
+        events, why = maker(stub.run, *stub.facts)
+        return Witness(stub.run, stub.facts[0], events, why)
+
+    def _integrity(self, run: str, member: int, row: int) -> tuple[list[WitnessEvent], str]:
+        log = self.log(run, member)
+        message = log.message(row)
+        kind = CODES[log.event(row)]
+        first = log.first(message, kind)
+        if first == row:
+            return [log.show(row, member)], sentence.delivered_unsent(member, message)
+        again = sentence.sent_again if kind == SEND else sentence.delivered_again
+        return [log.show(first, member), log.show(row, member)], again(member, message)
+
+    def _validity(self, run: str, member: int, row: int) -> tuple[list[WitnessEvent], str]:
+        log = self.log(run, member)
+        return [log.show(row, member)], sentence.own_missing(member, log.message(row))
+
+    def _agreement(
+        self, run: str, member: int, sender: int, seq: int, obliger: int, view: int
+    ) -> tuple[list[WitnessEvent], str]:
+        log = self.log(run, obliger)
+        shown = log.show(log.first((sender, seq), DELIVER), member)
+        return [shown], sentence.delivery_missing(member, (sender, seq), obliger, view)
+
+    def _fifo(self, run: str, member: int, row: int, highest: int) -> tuple[list[WitnessEvent], str]:
+        log = self.log(run, member)
+        why = sentence.delivered_late(member, log.message(row), log.message(highest)[1])
+        return [log.show(highest, member), log.show(row, member)], why
+
+    def _causal(self, run: str, member: int, sender: int, seq: int, *cause: int) -> tuple[list[WitnessEvent], str]:
+        message, predecessor = (sender, seq), (cause[0], cause[1])
+        log, past = self.log(run, member), self.log(run, sender)
+        handled = log.first(message, DELIVER, DISCARD)
+        sent = past.first(message, SEND)
+        events = [past.show(self._made_predecessor(past, predecessor, sent), member), past.show(sent, member)]
+        events.append(log.show(handled, member))
+        later = log.rows(predecessor, DELIVER, DISCARD)
+        if len(later):
+            events.append(log.show(int(later[0]), member))
+        return events, sentence.effect_before_cause(member, log.event(handled), message, predecessor)
+
+    def _made_predecessor(self, past: MemberLog, predecessor: Message, sent: int) -> int:
+        """The row, since its sender's previous first send, by which a message became a predecessor."""
+        own = np.flatnonzero(past.log.column["event"][:sent] == SEND)
+        _, first = np.unique(past.log.column["seq"][own][: len(own)], return_index=True)
+        start = int(own[first].max()) if len(own) else 0
+        kinds = [SEND, DELIVER, RECEIVE] if self.job.with_receipts else [SEND, DELIVER]
+        candidates = []
+        for kind in kinds:
+            rows = past.rows(predecessor, kind)
+            if len(rows) and start <= rows[0] < sent:
+                candidates.append(int(rows[0]))
+        return min(candidates)
+
+    def _total(self, run: str, p: int, q: int, *numbers: int) -> tuple[list[WitnessEvent], str]:
+        first, second = (numbers[0], numbers[1]), (numbers[2], numbers[3])
+        one, other = self.log(run, p), self.log(run, q)
+        events = [
+            log.show(log.first(message, DELIVER), p)
+            for log, message in ((one, first), (one, second), (other, second), (other, first))
+        ]
+        return events, sentence.orders_differ(p, q, first, second)
+
+    def _stability(
+        self, run: str, member: int, row: int, cause: int, who: int, number: int
+    ) -> tuple[list[WitnessEvent], str]:
+        log = self.log(run, member)
+        mark = log.message(row)
+        events = [log.show(row, member)]
+        message = (mark[0], number)
+        if cause == 0:
+            return events, sentence.marked_unsent(member, mark)
+        if cause == 1:
+            return events, sentence.marked_unreceived(member, mark, who, message)
+        late = self.log(run, who)
+        events.append(late.show(late.first(message, DELIVER, RECEIVE), member))
+        return events, sentence.marked_too_early(member, mark, who, message)
+
+    def _view_synchrony(
+        self, run: str, member: int, deliverer: int, other: int, sender: int, seq: int, view: int, following: int
+    ) -> tuple[list[WitnessEvent], str]:
+        log = self.log(run, deliverer)
+        shown = log.show(log.first((sender, seq), DELIVER), member)
+        return [shown], sentence.views_differ(deliverer, other, (sender, seq), view, following)

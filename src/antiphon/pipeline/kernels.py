@@ -1,0 +1,325 @@
+"""Compiled loops over a member's columns; everything that touches each event once lives here."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Final
+
+from antiphon.pipeline.java import cache_dir
+
+os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_dir() / "numba"))
+
+import numba
+import numpy as np
+
+from antiphon.pipeline.layout import CONTROL, DELIVER, DISCARD, RECEIVE, SEND, STABLE
+
+compiled: Any = numba.njit(cache=True, nogil=True, boundscheck=False)
+
+NEVER: Final = np.int32(2**31 - 1)
+
+
+@compiled
+def survey_rows(code, sender, has_sender, seq, step, member, counts):  # type: ignore[no-untyped-def]
+    """Count one member's rows by event and say whether all can be read and come in order of step.
+
+    Returns (good, number of the first send, of the last, whether the sends are numbered one by one upwards).
+    """
+    first_seq = last_seq = np.int64(0)
+    steady = True
+    masked = has_sender.size == code.size
+    for i in range(code.size):
+        kind = code[i]
+        counts[kind] += 1
+        if i and step[i] <= step[i - 1]:
+            return False, first_seq, last_seq, False
+        if kind < CONTROL:
+            if seq[i] < 1 or (masked and not has_sender[i]):
+                return False, first_seq, last_seq, False
+            if kind == SEND:
+                if sender[i] != member:
+                    return False, first_seq, last_seq, False
+                if first_seq == 0:
+                    first_seq = seq[i]
+                elif seq[i] != last_seq + 1:
+                    steady = False
+                last_seq = seq[i]
+    return True, first_seq, last_seq, steady
+
+
+@compiled
+def number_messages(code, sender, seq, senders, table, table_base, first_span, low, high, base, out):  # type: ignore[no-untyped-def]
+    """Give every row about a message its number in the run's universe; -1 for other rows, -2 where it has none.
+
+    Sender i of `senders` has the spans first_span[i] .. first_span[i + 1]; span j holds the numbers low[j] .. high[j] and
+    starts at base[j]. `table` (if not empty) finds a sender by its id directly. Returns how many have none.
+    """
+    lost = 0
+    for row in range(code.size):
+        if code[row] >= CONTROL or code[row] == STABLE:
+            out[row] = -1
+            continue
+        who = np.int64(sender[row])
+        if table.size:
+            at = who - table_base
+            s = table[at] if 0 <= at < table.size else -1
+        else:
+            s = np.searchsorted(senders, who)
+            if s == senders.size or senders[s] != who:
+                s = -1
+        out[row] = -2
+        if s >= 0:
+            start = first_span[s]
+            stop = first_span[s + 1]
+            if stop - start > 1:
+                start += np.searchsorted(low[start:stop], seq[row], side="right") - 1
+            if start >= first_span[s] and start < stop and low[start] <= seq[row] <= high[start]:
+                out[row] = base[start] + (seq[row] - low[start])
+        if out[row] == -2:
+            lost += 1
+    return lost
+
+
+DELIVERED, DISCARDED, RECEIVED, SENT = 1, 2, 4, 8
+
+# indices into the tallies of `walk`
+EXAMINED, REPEATED, UNSENT, LATE, UNSENT_BY_CUT, UNSENT_HANDLED_BY_CUT, ORDER, SEEN, PAST, SENDS, DISCARDS = range(11)
+
+
+@compiled
+def walk(
+    code,
+    message,
+    seq,
+    slot,
+    sent,
+    cut,
+    with_receipts,
+    state,
+    order,
+    order_row,
+    seen,
+    past,
+    past_end,
+    sends,
+    send_row,
+    discards,
+    discard_row,
+    highest,
+    highest_row,
+    tally,
+    integrity_rows,
+    late_rows,
+    late_highest_rows,
+):  # type: ignore[no-untyped-def]
+    """Read one member's log once: what it delivers and discards in which order, and what is wrong with that alone.
+
+    `slot` is each row's sender (an index), `sent` whether a message has a send, `cut` whether a sender's log is cut
+    short. `past` gets what the member's sends depend on: first deliveries (and receipts), and ~message for first sends.
+    """
+    wanted = integrity_rows.size
+    for row in range(code.size):
+        kind = code[row]
+        m = message[row]
+        if m < 0:
+            continue
+        before = state[m]
+        if kind == DELIVER:
+            tally[EXAMINED] += 1
+            s = slot[row]
+            if seq[row] > highest[s]:
+                highest[s] = seq[row]
+                highest_row[s] = row
+            elif seq[row] < highest[s]:
+                if tally[LATE] < wanted:
+                    late_rows[tally[LATE]] = row
+                    late_highest_rows[tally[LATE]] = highest_row[s]
+                tally[LATE] += 1
+            wrong = False
+            if before & DELIVERED:
+                tally[REPEATED] += 1
+                wrong = True
+            else:
+                order[tally[ORDER]] = m
+                order_row[tally[ORDER]] = row
+                tally[ORDER] += 1
+                if sent[m]:
+                    past[tally[PAST]] = m
+                    tally[PAST] += 1
+                elif cut[s]:
+                    tally[UNSENT_BY_CUT] += 1
+                else:
+                    tally[UNSENT] += 1
+                    wrong = True
+            if wrong and tally[REPEATED] + tally[UNSENT] <= wanted:
+                integrity_rows[tally[REPEATED] + tally[UNSENT] - 1] = row
+            if not before & (DELIVERED | DISCARDED):
+                seen[tally[SEEN]] = m
+                tally[SEEN] += 1
+                if not sent[m] and cut[s]:
+                    tally[UNSENT_HANDLED_BY_CUT] += 1
+            state[m] = before | DELIVERED
+        elif kind == RECEIVE:
+            if with_receipts and not before & RECEIVED and sent[m]:
+                past[tally[PAST]] = m
+                tally[PAST] += 1
+            state[m] = before | RECEIVED
+        elif kind == SEND:
+            if before & SENT:
+                tally[REPEATED] += 1
+                if tally[REPEATED] + tally[UNSENT] <= wanted:
+                    integrity_rows[tally[REPEATED] + tally[UNSENT] - 1] = row
+            else:
+                sends[tally[SENDS]] = m
+                send_row[tally[SENDS]] = row
+                tally[SENDS] += 1
+                past[tally[PAST]] = ~m
+                tally[PAST] += 1
+                past_end[0] = tally[PAST]
+            state[m] = before | SENT
+        elif kind == DISCARD:
+            discards[tally[DISCARDS]] = m
+            discard_row[tally[DISCARDS]] = row
+            tally[DISCARDS] += 1
+            if not before & (DELIVERED | DISCARDED):
+                seen[tally[SEEN]] = m
+                tally[SEEN] += 1
+                if not sent[m] and cut[slot[row]]:
+                    tally[UNSENT_HANDLED_BY_CUT] += 1
+            state[m] = before | DISCARDED
+
+
+@compiled
+def causal_count(past, place, latest, examined, violations):  # type: ignore[no-untyped-def]
+    """Check one sender's messages at a block of members: place[m, j] is where member j handles m (NEVER if it does not).
+
+    `latest` is scratch, one number a member. A message is handled too early at j if a predecessor's place is later.
+    """
+    width = place.shape[1]
+    latest[:] = -1
+    one = -1  # a predecessor, and whether there is another one: m itself is none
+    several = False
+    for i in range(past.size):
+        entry = past[i]
+        if entry >= 0:
+            for j in range(width):
+                latest[j] = max(latest[j], place[entry, j])
+            several |= one >= 0 and one != entry
+            one = entry
+        else:
+            m = ~entry
+            if several or (one >= 0 and one != m):
+                for j in range(width):
+                    here = place[m, j]
+                    handled = np.int64(here != NEVER)
+                    examined[j] += handled
+                    violations[j] += handled & np.int64(latest[j] > here)
+            for j in range(width):
+                latest[j] = place[m, j]
+            one = m
+            several = False
+
+
+@compiled
+def causal_count_in_views(past, place, latest, examined, violations, sent_view, belongs):  # type: ignore[no-untyped-def]
+    """As `causal_count`, where a predecessor counts at a member only if it belongs to the view it was sent in."""
+    width = place.shape[1]
+    latest[:] = -1
+    counted = np.zeros(width, np.int64)
+    own = np.zeros(width, np.int64)  # a message delivered before its own send is no predecessor of itself
+    start = 0
+    for i in range(past.size):
+        entry = past[i]
+        if entry >= 0:
+            for j in range(width):
+                if belongs[sent_view[entry], j]:
+                    latest[j] = max(latest[j], place[entry, j])
+                    counted[j] += 1
+        else:
+            m = ~entry
+            own[:] = 0
+            for k in range(start, i):
+                if past[k] == m:
+                    for j in range(width):
+                        own[j] += belongs[sent_view[m], j]
+            for j in range(width):
+                if place[m, j] != NEVER and counted[j] > own[j]:
+                    examined[j] += 1
+                    if latest[j] > place[m, j]:
+                        violations[j] += 1
+                latest[j] = -1
+                counted[j] = 0
+                if belongs[sent_view[m], j]:
+                    latest[j] = place[m, j]
+                    counted[j] = 1
+            start = i + 1
+
+
+@compiled
+def causal_find(past, place, counts, found, cause):  # type: ignore[no-untyped-def]
+    """One sender's messages that one member handles too early, each with the smallest predecessor that it lacks.
+
+    `counts[m]` says whether a message counts as a predecessor at this member. Returns how many; fills found and cause.
+    """
+    n = 0
+    start = 0
+    previous = -1
+    for i in range(past.size):
+        if past[i] >= 0:
+            continue
+        m = ~past[i]
+        here = place[m]
+        if here != NEVER:
+            smallest = -1
+            if previous >= 0 and counts[previous] and place[previous] > here:
+                smallest = previous
+            for k in range(start, i):
+                p = past[k]
+                if p != m and counts[p] and place[p] > here and (smallest < 0 or p < smallest):
+                    smallest = p
+            if smallest >= 0:
+                found[n] = m
+                cause[n] = smallest
+                n += 1
+        previous = m
+        start = i + 1
+    return n
+
+
+@compiled
+def mark(messages, low, high, mask):  # type: ignore[no-untyped-def]
+    """Mark the messages between low and high in a mask that starts at low."""
+    for m in messages:
+        if low <= m < high:
+            mask[m - low] = 1
+
+
+@compiled
+def lacking(candidates, bits, found):  # type: ignore[no-untyped-def]
+    """The candidates whose bit is not set; returns how many, fills found."""
+    n = 0
+    for m in candidates:
+        if not (bits[m >> 3] >> (m & 7)) & 1:
+            found[n] = m
+            n += 1
+    return n
+
+
+@compiled
+def first_inversion(one, place):  # type: ignore[no-untyped-def]
+    """Walk one member's order of the messages that another has at place (-1 if not).
+
+    Returns (how many are common, the neighbours that the other has the other way round or -1, -1); the count may stop at
+    the inversion, and is at least 2 there.
+    """
+    common = 0
+    previous = -1
+    for m in one:
+        here = place[m]
+        if here < 0:
+            continue
+        common += 1
+        if previous >= 0 and here < place[previous]:
+            return common, previous, m
+        previous = m
+    return common, -1, -1

@@ -1,0 +1,484 @@
+"""From anyone's files to tables with the contract's columns, and a reason for every row that cannot be read."""
+
+from __future__ import annotations
+
+import functools
+import json
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet as pq
+
+from antiphon.errors import UsageError
+from antiphon.pipeline.layout import CONTROL, NO_EVENT, SEND, Array, event_codes
+from antiphon.trace.promises import has_global_clock, promised
+from antiphon.trace.schema import COLUMNS, EVENTS, REQUIRED
+
+SUFFIXES: Final = {".parquet": "parquet", ".csv": "csv", ".jsonl": "json lines", ".ndjson": "json lines"}
+BATCH_ROWS: Final = 1 << 21
+BLOCK_BYTES: Final = 32 << 20
+
+TYPES: Final[dict[str, pa.DataType]] = {
+    name: pa.list_(pa.int32()) if kind.startswith("list") else pa.type_for_alias(kind) for name, kind in COLUMNS.items()
+}
+TRACE_SCHEMA: Final = pa.schema(list(TYPES.items()))
+_INTEGERS: Final = tuple(name for name, kind in TYPES.items() if pa.types.is_integer(kind))
+
+# reasons, by code; 0 is a good row
+REASONS: Final = (
+    "",
+    "run is null or no text",
+    "member is null or no 32-bit number",
+    "step is null or no number",
+    "event is none of " + ", ".join(EVENTS),
+    "sender is null or no 32-bit number",
+    "seq is null, no number or below 1",
+    "the sender of a send is not its member",
+    "a second row with the same run, member and step",
+    "an optional column is not of its type",
+)
+BAD_RUN, BAD_MEMBER, BAD_STEP, BAD_EVENT, BAD_SENDER, BAD_SEQ, BAD_SEND, DUPLICATE, BAD_OPTIONAL = range(
+    1, len(REASONS)
+)
+
+
+class Mapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a foreign system's log is read as a trace: the TOML file of `--mapping`."""
+
+    columns: dict[str, str] = {}  # the contract's name -> the name in the log
+    events: dict[str, str] = {}  # the event in the log -> the contract's event
+    constants: dict[str, str | int] = {}  # the contract's name -> the value of every row
+    own_deliveries: str = "recorded"  # or "implied": by the sends
+
+    @property
+    def renames(self) -> bool:
+        """Whether rows must be rewritten, so that the files cannot be read as they lie."""
+        return bool(self.columns or self.events or self.constants)
+
+
+def load_mapping(path: str) -> Mapping:
+    """Read a mapping file; UsageError says what is wrong with it."""
+    try:
+        mapping = msgspec.convert(tomllib.loads(Path(path).read_text()), Mapping)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        raise UsageError(f"{path}: not a mapping file: {error}") from None
+    for name in [*mapping.columns, *mapping.constants]:
+        if name not in COLUMNS:
+            raise UsageError(f"{path}: no trace column is called {name!r}; they are {', '.join(COLUMNS)}")
+    for event in mapping.events.values():
+        if event not in EVENTS:
+            raise UsageError(f"{path}: no event is called {event!r}; they are {', '.join(EVENTS)}")
+    if mapping.own_deliveries not in ("recorded", "implied"):
+        raise UsageError(f"{path}: own_deliveries is 'recorded' or 'implied', not {mapping.own_deliveries!r}")
+    return mapping
+
+
+def find_files(trace: str) -> list[str]:
+    """The event files of a trace, sorted; UsageError if there is none."""
+    root = Path(trace)
+    if not root.exists():
+        raise UsageError(f"{trace}: no such file or directory")
+    if root.is_file():
+        return [str(root.absolute())]
+    found = sorted(
+        str(path.absolute())
+        for path in root.rglob("*")
+        if format_of(path)
+        and path.is_file()
+        and not any(part.startswith((".", "_")) for part in path.relative_to(root).parts)
+    )
+    if not found:
+        raise UsageError(f"{trace}: no events in this directory; expected files named *{', *'.join(SUFFIXES)}")
+    return found
+
+
+def format_of(path: Path) -> str | None:
+    """The format that a file's name says, or None."""
+    suffixes = path.suffixes
+    name = suffixes[-2] if len(suffixes) > 1 and suffixes[-1] == ".gz" else path.suffix
+    return SUFFIXES.get(name.lower())
+
+
+@functools.lru_cache(maxsize=4096)
+def run_file(folder: str, root: str) -> tuple[frozenset[str], bool] | None:
+    """What the nearest run.json at or above a folder promises, and whether its runs have one global clock."""
+    path = Path(folder) / "run.json"
+    if path.is_file():
+        try:
+            content = json.loads(path.read_text())
+        except (ValueError, UnicodeDecodeError) as error:
+            raise UsageError(f"{path}: not JSON: {error}") from None
+        if not isinstance(content, dict):
+            raise UsageError(f"{path}: expected one JSON object")
+        return promised(content), has_global_clock(content)
+    if folder == root or Path(folder).parent == Path(folder):
+        return None
+    return run_file(str(Path(folder).parent), root)
+
+
+class Rubbish(msgspec.Struct, frozen=True):
+    """A row that cannot be read."""
+
+    file: str
+    row: int | None  # its place in the file, from 1
+    reason: str
+    event: str | None  # its event, where that can be read
+    content: str
+
+
+class Batch(msgspec.Struct):
+    """Some rows of a file: the good ones typed, the bad ones with their reasons."""
+
+    good: pa.Table
+    bad: list[Rubbish]
+
+
+def open_parquet_input(file: str, mapping: Mapping) -> pq.ParquetFile:
+    """An input Parquet file whose columns have the contract's types; UsageError otherwise."""
+    try:
+        source = pq.ParquetFile(
+            file, memory_map=True, read_dictionary=[_foreign(mapping, "run"), _foreign(mapping, "event")]
+        )
+    except pa.ArrowInvalid:
+        raise UsageError(f"{file}: not a Parquet file") from None
+    schema = source.schema_arrow
+    for name, kind in TYPES.items():
+        foreign = _foreign(mapping, name)
+        if foreign not in schema.names:
+            if name in REQUIRED and name not in mapping.constants:
+                raise UsageError(f"{file}: the column {foreign!r} is missing; a trace needs {', '.join(REQUIRED)}")
+        elif not _fits(schema.field(foreign).type, kind):
+            raise UsageError(
+                f"{file}: the column {foreign!r} is {schema.field(foreign).type}, expected {COLUMNS[name]}"
+            )
+    return source
+
+
+def _foreign(mapping: Mapping, name: str) -> str:
+    return mapping.columns.get(name, name)
+
+
+def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
+    if pa.types.is_dictionary(found):
+        found = found.value_type
+    if pa.types.is_null(found):
+        return True
+    if pa.types.is_list(wanted):
+        return (pa.types.is_list(found) or pa.types.is_large_list(found)) and pa.types.is_integer(found.value_type)
+    if pa.types.is_integer(wanted):
+        return bool(pa.types.is_integer(found))
+    return bool(pa.types.is_string(found) or pa.types.is_large_string(found))
+
+
+def read_batches(file: str, row_groups: list[int] | None, mapping: Mapping) -> Iterator[Batch]:
+    """All rows of a file (or of some of its row groups), a bounded number at a time."""
+    kind = format_of(Path(file)) or "parquet"
+    if kind == "parquet":
+        source = open_parquet_input(file, mapping)
+        wanted = [foreign for name in COLUMNS if (foreign := _foreign(mapping, name)) in source.schema_arrow.names]
+        row = 1
+        if row_groups is not None:
+            row += sum(source.metadata.row_group(group).num_rows for group in range(row_groups[0]))
+        for batch in source.iter_batches(BATCH_ROWS, row_groups=row_groups, columns=wanted, use_threads=False):
+            yield _sorted_out(pa.Table.from_batches([batch]), file, row, mapping)
+            row += batch.num_rows
+    elif kind == "csv":
+        yield from _read_csv(file, mapping)
+    else:
+        yield from _read_json_lines(file, mapping)
+
+
+def _sorted_out(raw: pa.Table, file: str, first_row: int, mapping: Mapping, rows: Array | None = None) -> Batch:
+    """Type the rows and part the good from the bad."""
+    table, reason = _typed(raw, mapping)
+    bad = np.flatnonzero(reason)
+    if not len(bad):
+        return Batch(table, [])
+    names = raw.take(pa.array(bad)).to_pylist()
+    events = _event_names(raw, bad, mapping)
+    rubbish = [
+        Rubbish(
+            file,
+            int(rows[at]) if rows is not None else first_row + int(at),
+            REASONS[reason[at]],
+            event,
+            json.dumps(content, default=str, ensure_ascii=False),
+        )
+        for at, content, event in zip(bad, names, events, strict=True)
+    ]
+    return Batch(table.filter(pa.array(reason == 0)), rubbish)
+
+
+def _event_names(raw: pa.Table, at: Array, mapping: Mapping) -> list[str | None]:
+    name = _foreign(mapping, "event")
+    if name not in raw.column_names:
+        return [str(mapping.constants.get("event"))] * len(at)
+    values = raw[name].take(pa.array(at)).to_pylist()
+    found = [mapping.events.get(str(value), value) for value in values]
+    return [event if event in EVENTS else None for event in found]
+
+
+def _typed(raw: pa.Table, mapping: Mapping) -> tuple[pa.Table, Array]:
+    """The contract's columns in their types, and each row's reason to be put aside (0 if none)."""
+    rows = raw.num_rows
+    reason = np.zeros(rows, np.uint8)
+
+    def blame(wrong: Array, code: int) -> None:
+        reason[wrong & (reason == 0)] = code
+
+    columns: dict[str, pa.Array] = {}
+    unreadable: dict[str, Array] = {}
+    for name, kind in TYPES.items():
+        foreign = _foreign(mapping, name)
+        if name in mapping.constants:
+            columns[name] = pa.array([mapping.constants[name]] * rows, kind)
+        elif foreign not in raw.column_names:
+            columns[name] = pa.nulls(rows, kind)
+        else:
+            column = raw[foreign].combine_chunks()
+            column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+            columns[name], unreadable[name] = _convert(column, kind)
+    if mapping.events:
+        columns["event"] = _renamed(columns["event"], mapping.events)
+    code = event_codes(columns["event"])
+    event_null = code == NO_EVENT
+
+    def null(name: str) -> Array:
+        result: Array = pc.is_null(columns[name]).to_numpy(zero_copy_only=False)
+        return result
+
+    blame(null("run"), BAD_RUN)
+    blame(null("member"), BAD_MEMBER)
+    blame(null("step"), BAD_STEP)
+    blame(event_null, BAD_EVENT)
+    about_message = code < CONTROL  # send, receive, deliver, stable, discard
+    blame(about_message & null("sender"), BAD_SENDER)
+    seq = pc.fill_null(columns["seq"], 0).to_numpy(zero_copy_only=False)
+    blame(about_message & (seq < 1), BAD_SEQ)
+    sender = pc.fill_null(columns["sender"], 0).to_numpy(zero_copy_only=False)
+    member = pc.fill_null(columns["member"], 0).to_numpy(zero_copy_only=False)
+    blame((code == SEND) & (sender != member), BAD_SEND)
+    for name, wrong in unreadable.items():
+        if wrong.any():
+            blame(wrong, BAD_OPTIONAL)
+    return pa.table(columns, schema=_dictionary_schema(columns)), reason
+
+
+def _dictionary_schema(columns: dict[str, pa.Array]) -> pa.Schema:
+    return pa.schema([(name, columns[name].type) for name in TYPES])
+
+
+def _renamed(events: pa.Array, names: dict[str, str]) -> pa.Array:
+    encoded = events if pa.types.is_dictionary(events.type) else events.dictionary_encode()
+    dictionary = pa.array([names.get(name, name) for name in encoded.dictionary.to_pylist()], pa.string())
+    return dictionary.take(encoded.indices)
+
+
+def _convert(column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Array]:
+    """A column in its type, null where that is impossible; and where that was."""
+    nothing = np.zeros(len(column), bool)
+    if pa.types.is_null(column.type):
+        return pa.nulls(len(column), kind), nothing
+    if pa.types.is_string(kind) and pa.types.is_dictionary(column.type):
+        return column, nothing
+    try:
+        if not (pa.types.is_binary(column.type) and pa.types.is_list(kind)):
+            return _cast(column, kind), nothing
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        pass
+    parse = _parse_list if pa.types.is_list(kind) else _parse_integer if pa.types.is_integer(kind) else _parse_text
+    values = [None if value is None else parse(value) for value in column.to_pylist()]
+    if pa.types.is_integer(kind):
+        low, high = (-(1 << (kind.bit_width - 1)), (1 << (kind.bit_width - 1)) - 1)
+        values = [value if value is not None and low <= value <= high else None for value in values]
+    typed = pa.array(values, kind)
+    lost = pc.and_(pc.is_null(typed), pc.is_valid(column)).to_numpy(zero_copy_only=False)
+    return typed, lost
+
+
+def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_binary(column.type):
+        column = column.cast(pa.string())
+    if pa.types.is_floating(column.type) and pa.types.is_integer(kind):
+        raise pa.ArrowInvalid("a number with a fraction is no integer")
+    return column.cast(kind)
+
+
+def _parse_integer(value: Any) -> int | None:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, bytes):
+        try:
+            return int(value)
+        except ValueError:
+            return None
+    return None
+
+
+def _parse_text(value: Any) -> str | None:
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return None
+    return value if isinstance(value, str) else None
+
+
+def _parse_list(value: Any) -> list[int] | None:
+    if isinstance(value, bytes):
+        parsed = [_parse_integer(word) for word in value.strip(b"[]").replace(b",", b" ").split()]
+    elif isinstance(value, list):
+        parsed = [_parse_integer(word) for word in value]
+    else:
+        return None
+    numbers = [number for number in parsed if number is not None and -(1 << 31) <= number < 1 << 31]
+    return numbers if len(numbers) == len(parsed) else None
+
+
+def _read_csv(file: str, mapping: Mapping) -> Iterator[Batch]:
+    """A CSV file with a header; every field comes as bytes, so that one bad field spoils one row only."""
+    malformed: list[Rubbish] = []
+
+    def put_aside(row: Any) -> str:
+        reason = f"expected {row.expected_columns} fields, found {row.actual_columns}"
+        malformed.append(Rubbish(file, row.number, reason, None, str(row.text)))
+        return "skip"
+
+    header = _csv_header(file)
+    _require(header, file, mapping)
+    try:
+        reader = pa.csv.open_csv(
+            pa.input_stream(file, compression="detect"),
+            read_options=pa.csv.ReadOptions(block_size=BLOCK_BYTES, use_threads=False),
+            parse_options=pa.csv.ParseOptions(invalid_row_handler=put_aside, newlines_in_values=True),
+            convert_options=pa.csv.ConvertOptions(
+                column_types=dict.fromkeys(header, pa.binary()), null_values=[""], strings_can_be_null=True
+            ),
+        )
+    except pa.ArrowInvalid as error:
+        raise UsageError(f"{file}: not CSV: {error}") from None
+    row = 2
+    while True:
+        try:
+            batch = reader.read_next_batch()
+        except StopIteration:
+            break
+        except pa.ArrowInvalid as error:
+            raise UsageError(f"{file}: not CSV: {error}") from None
+        found = _sorted_out(pa.Table.from_batches([batch]), file, row, mapping)
+        row += batch.num_rows
+        found.bad += malformed
+        malformed.clear()
+        yield found
+    if malformed:
+        yield Batch(TRACE_SCHEMA.empty_table(), malformed)
+
+
+def _csv_header(file: str) -> list[str]:
+    import csv
+    import io
+
+    with pa.input_stream(file, compression="detect") as stream:
+        text = io.TextIOWrapper(io.BytesIO(stream.read(1 << 20)), encoding="utf-8-sig", errors="replace", newline="")
+    return next(csv.reader(text), [])
+
+
+def _require(header: list[str], file: str, mapping: Mapping) -> None:
+    for name in REQUIRED:
+        if _foreign(mapping, name) not in header and name not in mapping.constants:
+            raise UsageError(
+                f"{file}: the column {_foreign(mapping, name)!r} is missing; a trace needs {', '.join(REQUIRED)}"
+            )
+
+
+def _read_json_lines(file: str, mapping: Mapping) -> Iterator[Batch]:
+    """One JSON object a line; a block with a line that does not fit is read line by line."""
+    schema = pa.schema(
+        [(_foreign(mapping, name), pa.int64() if name in _INTEGERS else kind) for name, kind in TYPES.items()]
+    )
+    decode = msgspec.json.Decoder().decode
+    row = 1
+    for block in _line_blocks(file):
+        lines = block.count(b"\n") + (not block.endswith(b"\n"))
+        try:
+            table = pa.json.read_json(
+                pa.BufferReader(block),
+                read_options=pa.json.ReadOptions(use_threads=False, block_size=len(block) + 1),
+                parse_options=pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+            )
+            if table.num_rows != lines:  # blank lines: count them right
+                raise pa.ArrowInvalid("blank lines")
+            yield _sorted_out(table, file, row, mapping)
+        except pa.ArrowInvalid:
+            yield _line_by_line(block, file, row, mapping, decode)
+        row += lines
+
+
+def _line_by_line(block: bytes, file: str, first: int, mapping: Mapping, decode: Callable[[bytes], Any]) -> Batch:
+    objects: list[dict[str, Any]] = []
+    rows: list[int] = []
+    broken: list[Rubbish] = []
+    for number, line in enumerate(block.splitlines(), first):
+        if not line.strip():
+            continue
+        try:
+            content = decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            content = None
+        if isinstance(content, dict):
+            objects.append(content)
+            rows.append(number)
+        else:
+            broken.append(Rubbish(file, number, "not a JSON object", None, line.decode(errors="replace")))
+    table, reason = _typed_objects(objects, mapping)
+    bad = np.flatnonzero(reason)
+    for at in bad:
+        event = mapping.events.get(str(value := objects[at].get(_foreign(mapping, "event"))), value)
+        name = event if isinstance(event, str) and event in EVENTS else None
+        text = msgspec.json.encode(objects[at]).decode()
+        broken.append(Rubbish(file, rows[at], REASONS[reason[at]], name, text))
+    return Batch(table.filter(pa.array(reason == 0)), broken)
+
+
+def _typed_objects(objects: list[dict[str, Any]], mapping: Mapping) -> tuple[pa.Table, Array]:
+    columns: dict[str, pa.Array] = {}
+    wrong = np.zeros(len(objects), bool)
+    for name, kind in TYPES.items():
+        values = [content.get(_foreign(mapping, name)) for content in objects]
+        if pa.types.is_list(kind):
+            parsed: list[Any] = [_parse_list(value) for value in values]
+        elif pa.types.is_integer(kind):
+            parsed = [_parse_integer(value) if not isinstance(value, bytes) else None for value in values]
+            half = 1 << (kind.bit_width - 1)
+            parsed = [value if value is not None and -half <= value < half else None for value in parsed]
+        else:
+            parsed = [_parse_text(value) for value in values]
+        columns[_foreign(mapping, name)] = pa.array(parsed, kind)
+        if name not in REQUIRED:
+            wrong |= [value is not None and good is None for value, good in zip(values, parsed, strict=True)]
+    table, reason = _typed(pa.table(columns), mapping)
+    reason[wrong & (reason == 0)] = BAD_OPTIONAL
+    return table, reason
+
+
+def _line_blocks(file: str) -> Iterator[bytes]:
+    rest = b""
+    with pa.input_stream(file, compression="detect") as stream:
+        while True:
+            chunk = stream.read(BLOCK_BYTES)
+            if not chunk:
+                break
+            head, newline, tail = (rest + chunk).rpartition(b"\n")
+            if newline:
+                yield head + newline
+            rest = tail
+    if rest:
+        yield rest

@@ -1,0 +1,305 @@
+"""One place that starts or joins Spark, runs tasks on it, shows their progress and turns their errors into one line."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+import threading
+import time
+import warnings
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from antiphon.errors import AntiphonError, UsageError
+from antiphon.pipeline.java import find_java_home
+
+if TYPE_CHECKING:
+    import argparse
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+Work = Callable[[int], bytes]
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit for the driver that it starts
+
+# Fit for a laptop: the JVM only hands out descriptions of work, so the memory belongs to the Python workers.
+_LAPTOP = {
+    "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "8",
+}
+_ALWAYS = {
+    "spark.ui.showConsoleProgress": "false",
+    "spark.python.worker.reuse": "true",
+    "spark.sql.artifact.isolation.enabled": "false",  # an isolated session would start its own Python workers
+}
+
+
+def add_spark_options(parser: argparse.ArgumentParser) -> None:
+    """The options that every command on Spark takes."""
+    parser.add_argument(
+        "--master", metavar="URL", help="Spark master (default: local[*], or what spark-submit or SPARK_REMOTE says)"
+    )
+    parser.add_argument(
+        "--conf", metavar="KEY=VALUE", action="append", default=[], help="a Spark setting; may be repeated"
+    )
+
+
+class Session:
+    """A SparkSession, and the one way in which the pipeline uses it: numbered tasks, each returning a few bytes."""
+
+    def __init__(self, spark: SparkSession, *, owned: bool = False) -> None:
+        self.spark = spark
+        self.owned = owned
+        self.jobs = 0  # what a check costs in Spark jobs is part of its contract with its tests
+
+    @property
+    def parallelism(self) -> int:
+        """How many tasks run at once, as far as Spark says."""
+        if _is_connect(self.spark):
+            return int(self.spark.conf.get("spark.default.parallelism", "") or os.cpu_count() or 2)
+        return int(self.spark.sparkContext.defaultParallelism)
+
+    def each(self, tasks: int, work: Work, label: str) -> list[bytes]:
+        """Run `work(0)` ... `work(tasks - 1)` as one Spark job and return what they returned, in no particular order."""
+        if tasks == 0:
+            return []
+        self.jobs += 1
+        numbered = self.spark.range(0, tasks, 1, tasks)
+        with _progress(self.spark, label), one_line_errors(), warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore"
+            )  # PySpark's opinion of the pandas that is installed is not the user's matter
+            table = numbered.mapInArrow(_task(work), "result binary").toArrow()
+        return [value for value in table["result"].to_pylist() if value is not None]
+
+    def stop(self) -> None:
+        """Stop Spark if this process started it."""
+        if self.owned:
+            self.spark.stop()
+
+
+@contextmanager
+def session(args: argparse.Namespace, name: str) -> Iterator[Session]:
+    """The session that a command's arguments ask for; stopped at the end if it was started here."""
+    opened = open_session(args.master, args.conf, name=name, quiet=not args.debug)
+    try:
+        yield opened
+    finally:
+        opened.stop()
+
+
+def open_session(
+    master: str | None = None, conf: Sequence[str] = (), *, name: str = "antiphon", quiet: bool = True
+) -> Session:
+    """Join the Spark that is there (an active session, spark-submit, SPARK_REMOTE), else start one."""
+    settings = _settings(conf)
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise UsageError("this command needs Spark: pip install 'antiphon[spark]'") from None
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return Session(active)
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(name)
+    where = master or os.environ.get("SPARK_REMOTE") or ("spark-submit" if _SUBMITTED in os.environ else "local[*]")
+    if where.startswith("sc://") or (not master and "SPARK_REMOTE" in os.environ):
+        builder = builder.remote(where)
+    elif _SUBMITTED in os.environ and not master:
+        builder = builder.config(map=_ALWAYS)  # where and how to run has been decided
+    else:
+        os.environ["JAVA_HOME"] = str(find_java_home())
+        local = where.startswith("local")
+        if local or "127.0.0.1" in where:
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        builder = builder.master(where).config(map={**(_LAPTOP if local else {}), **_ALWAYS})
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    with _silenced(quiet), _startup_errors(where):
+        spark = builder.getOrCreate()
+        if not _is_connect(spark):
+            spark.sparkContext.setLogLevel("OFF" if quiet else "WARN")
+        if not where.startswith("local"):
+            spark.addArtifacts(str(_package_archive()), pyfile=True)
+    return Session(spark, owned=True)
+
+
+def _settings(conf: Iterable[str]) -> dict[str, str]:
+    settings = {}
+    for item in conf:
+        key, equals, value = item.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"--conf {item}: expected KEY=VALUE, for example spark.driver.memory=2g")
+        settings[key.strip()] = value.strip()
+    return settings
+
+
+def _is_connect(spark: SparkSession) -> bool:
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def _package_archive() -> Path:
+    """This package as a zip, for workers that do not have it installed."""
+    import antiphon
+
+    root = Path(antiphon.__file__).parent
+    archive = Path(tempfile.mkdtemp(prefix="antiphon-")) / "antiphon.zip"
+    with zipfile.ZipFile(archive, "w") as out:
+        for source in sorted(root.rglob("*.py")):
+            out.write(source, source.relative_to(root.parent))
+    return archive
+
+
+def _task(work: Work) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        pa.set_cpu_count(1)  # Spark already runs one task a core
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield pa.RecordBatch.from_pydict({"result": pa.array([work(number)], pa.binary())})
+
+    return run
+
+
+@contextmanager
+def _silenced(quiet: bool) -> Iterator[None]:
+    """Give the JVM that starts meanwhile another stderr than ours; it keeps it for its life."""
+    if not quiet:
+        yield
+        return
+    sys.stderr.flush()
+    ours = os.dup(2)
+    with tempfile.TemporaryFile() as log:
+        os.dup2(log.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(ours, 2)
+            os.close(ours)
+
+
+@contextmanager
+def _startup_errors(where: str) -> Iterator[None]:
+    try:
+        yield
+    except AntiphonError:
+        raise
+    except ImportError as error:
+        raise UsageError(f"{where}: Spark Connect needs pip install 'pyspark[connect]' ({error})") from error
+    except Exception as error:
+        first = str(error).strip().splitlines() or [type(error).__name__]
+        raise UsageError(f"cannot start Spark on {where}: {first[0]}") from error
+
+
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Turn what a task raised, which Spark wraps in pages of traceback, into the one line that it said."""
+    try:
+        yield
+    except AntiphonError:
+        raise
+    except Exception as error:
+        if not type(error).__module__.startswith(("pyspark", "py4j", "grpc")):
+            raise
+        raise UsageError(_culprit(str(error))) from error
+
+
+def _culprit(text: str) -> str:
+    raised = re.findall(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt)): (.+)$", text, flags=re.MULTILINE)
+    ours = [message for kind, message in raised if kind == "UsageError"]
+    if ours:
+        return ours[0].strip()
+    if raised:
+        kind, message = raised[0]
+        if "No space left" in message:
+            return f"the disk is full: {message.strip()}"
+        return f"a Spark task failed: {kind}: {message.strip()}"
+    return "Spark failed: " + (text.strip().splitlines() or ["no reason given"])[0]
+
+
+@contextmanager
+def _progress(spark: SparkSession, label: str) -> Iterator[None]:
+    """A bar on stderr while the block runs, on a terminal only."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    bar = _Bar(label)
+    with _connect_watch(spark, bar) if _is_connect(spark) else _classic_watch(spark, bar):
+        yield
+    bar.clear()
+
+
+class _Bar:
+    WIDTH = 30
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self.started = time.monotonic()
+
+    def draw(self, done: int, total: int) -> None:
+        share = min(1.0, done / total) if total else 0.0  # Spark's totals grow while it runs, so done may pass them
+        filled = round(share * self.WIDTH)
+        bar = "#" * filled + "-" * (self.WIDTH - filled)
+        elapsed = time.monotonic() - self.started
+        print(
+            f"\r{self.label:<10} [{bar}] {min(done, total)}/{total} tasks {elapsed:6.1f} s",
+            end="",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    def clear(self) -> None:
+        print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def _classic_watch(spark: SparkSession, bar: _Bar) -> Iterator[None]:
+    tracker = spark.sparkContext.statusTracker()
+    finished = threading.Event()
+
+    def poll() -> None:
+        while not finished.wait(0.2):
+            done = total = 0
+            for job in tracker.getActiveJobsIds():
+                info = tracker.getJobInfo(job)
+                for stage in info.stageIds if info else ():
+                    counts = tracker.getStageInfo(stage)
+                    if counts:
+                        done, total = done + counts.numCompletedTasks, total + counts.numTasks
+            bar.draw(done, total)
+
+    thread = threading.Thread(target=poll, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        finished.set()
+        thread.join()
+
+
+@contextmanager
+def _connect_watch(spark: SparkSession, bar: _Bar) -> Iterator[None]:
+    def handler(stages: Iterable[object] | None, inflight: int, operation: str | None, done: bool) -> None:
+        stages = list(stages or ())
+        bar.draw(
+            sum(getattr(stage, "num_completed_tasks", 0) for stage in stages),
+            sum(getattr(stage, "num_tasks", 0) for stage in stages),
+        )
+
+    spark.registerProgressHandler(handler)  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        spark.removeProgressHandler(handler)  # type: ignore[arg-type]
