@@ -38,9 +38,10 @@ class TimestampGroup:
             t_ack_ns=rng.choice((5, 20, 50)) * MILLISECOND,
             clock=rng.choice(("physical", "logical", "hybrid")),
             piggyback=rng.random() < 0.5,
+            trigger=rng.choice(("timer", "timer", "buffer")),
         )
         self.clocks = [SkewedClock(rng.randint(0, skew), rng.randint(-drift, drift)) for _ in range(self.size)]
-        places = (Place(rank, self.size, random.Random(f"{seed}/{rank}")) for rank in range(self.size))
+        places = (Place(rank, self.size, random.Random(f"{seed}/{rank}"), window=4) for rank in range(self.size))
         self.parts = [part(place, options) for place in places]
         self.received = [[0] * self.size for _ in range(self.size)]
         self.frontiers = [[0] * self.size for _ in range(self.size)]

@@ -75,7 +75,7 @@ class Member:
         self._rank = view.members.index(me)
         self._record = record or _no_record
         self._group = group_tag(config.group)
-        place = Place(self._rank, size, randomness)
+        place = Place(self._rank, size, randomness, window=config.window)
         Ordering = ordering_type(config.ordering)
         self.ordering = Ordering(place, options_of(Ordering, config.ordering_options, "ordering"))
         self.recovery: Recovery | None = None

@@ -79,11 +79,12 @@ class Step(msgspec.Struct):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a part stands: its rank in a view of `size` members, and its own randomness."""
+    """Where a part stands: its rank in a view of `size` members, its own randomness, and the member's window."""
 
     rank: int
     size: int
     random: random.Random
+    window: int = 64  # own messages that may be unstable at once
 
 
 class Ordering(Protocol):

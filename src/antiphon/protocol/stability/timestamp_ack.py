@@ -8,8 +8,8 @@ A silent member would hold everyone's acknowledgments back, so each owes the oth
 a null message where the application sends nothing. A null takes no place in the stream: it names the last number that
 was used, so it acts only on those who hold the stream up to there, and needs neither buffer nor repair.
 
-Both duties bind only while something is unstable. A member that knows all to be stable is silent, and answers those
-who still ask.
+Both duties bind only while something is unstable; with the trigger of the buffer, only once enough has gathered. A
+member that knows all to be stable is silent, and answers those who still ask.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 import msgspec
 
 from antiphon.protocol.clock import StrictClock
-from antiphon.protocol.machine import MILLISECOND, SECOND, Duration, Instant
+from antiphon.protocol.machine import MILLISECOND, SECOND, Duration, Instant, earliest
 from antiphon.protocol.parts import Down, Frontier, Out, Place, Step
 from antiphon.protocol.stability.minimum import Minimum
+from antiphon.protocol.stability.trigger import BufferTrigger
 from antiphon.protocol.wire import Counter, Malformed, Pdu, Streamed, Timestamp
 
 _ALWAYS: Final[int] = 2**63  # above every timestamp: one's own messages are held by oneself
@@ -56,6 +57,8 @@ class TimestampAckOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     pause_ns_max: Pause = SECOND  # what is only said again is said at doubling intervals, up to this one
     clock: Literal["physical", "logical", "hybrid"] = "physical"  # hybrid: physical, but never behind what it has heard
     piggyback: bool = False  # acknowledge with each message of one's own too
+    trigger: Literal["timer", "buffer"] = "timer"  # buffer: let messages gather first, as many as can be sustained
+    idle_ns: Pause = 200 * MILLISECOND  # with trigger = "buffer": how long a few messages wait for more
 
 
 class _Duty:
@@ -70,8 +73,8 @@ class _Duty:
         """When it must be said next, if it has to be said at all."""
         return now if self._done_at is None else self._done_at + self._pause_ns
 
-    def begin(self, now: Instant) -> None:
-        """Count the period from now on."""
+    def begin(self, now: Instant | None) -> None:
+        """Count the period from now on; with None it has passed already."""
         self._done_at = now
 
     def renew(self) -> None:
@@ -102,6 +105,8 @@ class TimestampAck:
         self._unstable: list[tuple[int, int, int]] = []  # heap of (stamp, sender, number)
         self._frontier = [0] * place.size
         self._goal = 0  # the highest stamp of a message that is held here
+        self._owed = 0  # the stamp up to which the duties bind
+        self._trigger = BufferTrigger(place.window, options.idle_ns) if options.trigger == "buffer" else None
         self._acknowledged = 0  # what this member last said to all
         self._deadline: Instant | None = None
         self._ack = _Duty(options.t_ack_ns, options.pause_ns_max)
@@ -125,11 +130,9 @@ class TimestampAck:
         self._numbers[source] = number
         heappush(self._unstable, (stamp, source, number))
         if stamp > self._goal:
-            if not self._active:
-                self._ack.begin(now)
             self._goal = stamp
-            self._ack.renew()
-            self._null.renew()
+            if self._trigger is None:
+                self._bind(now)
         if source != self._rank:
             self._hear(source, stamp)
             null = self._nulls.get(source)
@@ -149,6 +152,8 @@ class TimestampAck:
                     raise Malformed("impossible-acknowledgment")
                 self._follow(pdu.clock)
                 self._acks.put(source, max(pdu.held, self._acks[source]))
+                if pdu.asking and self._goal > self._acks.least:
+                    self._bind(now)
                 answer = pdu.asking and not self._active
                 return self._settle([Out(item, (source,)) for item in self._all_said(now)] if answer else [], now)
             case NullMessage():
@@ -158,6 +163,7 @@ class TimestampAck:
 
     def wake(self, now: Instant) -> Step:
         """Keep the duties that are due."""
+        self._open_round(now)
         if not self._active:
             return Step()
         down: list[Down] = []
@@ -171,8 +177,27 @@ class TimestampAck:
 
     @property
     def _active(self) -> bool:
-        """Whether a message is held here that is not known to be stable."""
-        return self._goal > self._acks.least
+        """Whether the duties bind: a message is held here that is not known to be stable, and it is time to ask."""
+        return self._owed > self._acks.least
+
+    def _bind(self, now: Instant) -> None:
+        """Take up the duties for all that is held here."""
+        if not self._active:
+            self._ack.begin(now)
+        if self._goal > self._owed:
+            self._owed = self._goal
+            self._ack.renew()
+            self._null.renew()
+
+    def _open_round(self, now: Instant) -> None:
+        """With the trigger of the buffer: take up the duties, and ask at once, when enough has gathered."""
+        sent, stable = self._numbers[self._rank], self._frontier[self._rank]
+        if self._trigger is not None:
+            if self._trigger.running and not self._active:
+                self._trigger.end(stable, now)
+            if self._trigger.start(sent, stable, now, others=bool(self._unstable)):
+                self._bind(now)
+                self._ack.begin(None)
 
     def _receive_null(self, source: int, null: NullMessage, now: Instant) -> Step:
         if null.stamp > self._heard[source]:
@@ -219,5 +244,7 @@ class TimestampAck:
             _, source, number = heappop(unstable)
             self._frontier[source] = number
             moved = True
-        self._deadline = min(self._ack.due(now), self._null.due(now)) if self._active else None
+        self._open_round(now)
+        waiting = None if self._trigger is None else self._trigger.deadline
+        self._deadline = earliest(waiting, *((self._ack.due(now), self._null.due(now)) if self._active else ()))
         return Step([Frontier(tuple(self._frontier))] if moved else [], down)

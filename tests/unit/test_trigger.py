@@ -1,0 +1,133 @@
+"""The trigger: its vectors, the backlog that it predicts against one that is counted, and its live use."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from antiphon.errors import UsageError
+from antiphon.protocol.machine import MILLISECOND
+from antiphon.protocol.stability.trigger import BufferTrigger, Load
+
+
+def counted_peak(threshold: Fraction, rf: Fraction, alpha: Fraction, rounds: int = 400) -> Fraction:
+    """Follow the backlog round by round: wait for X, send rf more, let alpha of what was there go."""
+    backlog, peak = Fraction(0), Fraction(0)
+    for _ in range(rounds):
+        backlog = max(backlog, threshold)
+        peak = max(peak, backlog + rf)
+        backlog = ((1 - alpha) * backlog + rf).limit_denominator(10**9)
+    return peak
+
+
+@pytest.mark.parametrize("alpha", [Fraction(1), Fraction(1, 2), Fraction(1, 4)])
+def test_the_sustainable_optimum_fills_the_buffer_and_no_more(alpha: Fraction) -> None:
+    load = Load(100, 1000, 0.02, float(alpha))
+    assert load.threshold() == 80
+    assert counted_peak(Fraction(80), Fraction(20), alpha) == 100 == load.peak(80)
+    assert counted_peak(Fraction(81), Fraction(20), alpha) == 101 == load.peak(81)
+
+
+def test_two_rounds_do_not_foretell_the_third() -> None:
+    load, threshold, rf, alpha = Load(100, 1000, 0.04, 0.5), 40, 40, 0.5
+    assert threshold + rf <= 100  # constraint (iii)
+    assert (1 - alpha) * threshold + 2 * rf <= 100  # constraint (iv)
+    assert round(counted_peak(Fraction(40), Fraction(40), Fraction(1, 2))) == 120 == load.peak(40)
+    with pytest.raises(UsageError, match=r"no threshold survives: 40 messages .* frees at most 30 .* at least 120"):
+        load.threshold()
+
+
+@given(st.integers(2, 500), st.integers(1, 300), st.fractions(Fraction(1, 20), 1), st.integers(1, 500))
+def test_the_predicted_peak_is_the_counted_one(g: int, rf: int, alpha: Fraction, threshold: int) -> None:
+    load = Load(g, rf, 1.0, float(alpha))
+    assert float(counted_peak(Fraction(threshold), Fraction(rf), alpha)) == pytest.approx(
+        load.peak(threshold), rel=1e-3
+    )
+    if load.refusal() is None:
+        best = load.threshold()
+        assert load.peak(best) <= g + 1e-6
+        assert load.peak(best + 1) > g
+    else:
+        assert load.peak(1) > g
+
+
+@pytest.mark.parametrize(
+    ("fields", "culprit"),
+    [
+        ((0, 1, 1), "buffer"),
+        ((10, -1, 1), "rate"),
+        ((10, 1, -1), "round"),
+        ((10, 1, 1, 1.5), "alpha"),
+        ((10, float("nan"), 1), "rate"),
+    ],
+)
+def test_nonsense_is_refused(fields: tuple[float, ...], culprit: str) -> None:
+    with pytest.raises(UsageError, match=culprit):
+        Load(*fields)
+
+
+def test_rounds_that_free_nothing_are_refused() -> None:
+    with pytest.raises(UsageError, match="no threshold survives"):
+        Load(100, 1, 1, 0).threshold()
+
+
+@pytest.mark.parametrize("alpha", [1.0, 0.5])
+def test_predicted_time_to_stable_is_the_counted_one(alpha: float) -> None:
+    rate, f, threshold = 1000, 0.02, 80  # a message every millisecond, 20 sent in a round
+    now, buffer, waits = 0, [], []
+    ends: int | None = None
+    goes: list[int] = []
+    while len(waits) < 20_000:
+        now += 1
+        if ends == now:
+            waits += [now - sent for sent in goes]
+            buffer, ends = buffer[len(goes) :], None
+        buffer.append(now)
+        if ends is None and len(buffer) >= threshold:
+            goes, ends = buffer[: round(alpha * len(buffer))], now + round(1000 * f)
+    measured = sum(waits) / len(waits) / 1000
+    assert measured == pytest.approx(Load(100, rate, f, alpha).time_to_stable_s(threshold), rel=0.03)
+
+
+def drive(trigger: BufferTrigger, rate_per_s: int, round_ms: int, messages: int) -> list[int]:
+    """Send at a constant rate, with rounds of constant length; give what was held when each started."""
+    held, ends_at, target, stable = [], None, 0, 0
+    for sent in range(1, messages + 1):
+        now = sent * 1_000_000_000 // rate_per_s
+        if ends_at is not None and now >= ends_at:
+            stable, ends_at = target, None
+            trigger.end(stable, now)
+        if trigger.start(sent, stable, now):
+            held.append(sent - stable)
+            ends_at, target = now + round_ms * MILLISECOND, sent
+    return held
+
+
+def test_live_it_measures_the_round_and_sets_the_threshold() -> None:
+    trigger = BufferTrigger(100, 1000 * MILLISECOND)
+    held = drive(trigger, 1000, 20, 2000)
+    assert held[0] == 50  # half the buffer, as long as nothing is known
+    assert held[-1] == trigger.threshold == 80
+    assert trigger.refusal is None
+
+
+def test_live_it_says_why_a_sender_is_held_up() -> None:
+    trigger = BufferTrigger(100, 1000 * MILLISECOND)
+    drive(trigger, 1000, 60, 1000)
+    assert trigger.threshold == 1
+    assert trigger.refusal is not None
+    assert "no threshold survives" in trigger.refusal
+
+
+def test_what_is_sent_at_last_does_not_wait_for_more() -> None:
+    trigger = BufferTrigger(100, 200 * MILLISECOND)
+    assert not trigger.start(3, 0, 10 * MILLISECOND)
+    assert trigger.deadline == 210 * MILLISECOND
+    assert not trigger.start(3, 0, 209 * MILLISECOND)
+    assert trigger.start(3, 0, 210 * MILLISECOND)
+    assert trigger.deadline is None
+    trigger.end(3, 230 * MILLISECOND)
+    assert not trigger.start(3, 3, 240 * MILLISECOND)
