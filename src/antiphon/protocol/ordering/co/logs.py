@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 
-class Logged(msgspec.Struct, frozen=True):
+class Logged(msgspec.Struct):
     """A sequenced PDU as the logs keep it."""
 
     source: int  # SRC
@@ -16,6 +16,7 @@ class Logged(msgspec.Struct, frozen=True):
     buf: int
     payload: bytes | None  # None: a confirmation
     asks: bool  # whether it is to be confirmed
+    seq: int = 0  # the message's own number, known once it is accepted
 
 
 def precedes(p: Logged, q: Logged) -> bool:

@@ -184,7 +184,7 @@ class Co:
                 p = log.popleft()
                 self.pal.raise_column(source, p.ack)
                 if p.payload is not None:
-                    self._pre_acknowledged[source] += 1
+                    self._pre_acknowledged[source] = p.seq
                     self.prl.insert(self.insertion_place(p, start), p)
             if self._pre_acknowledged[source] > before:
                 step.up.append(Stable(source, self._pre_acknowledged[source]))
@@ -204,9 +204,9 @@ class Co:
             if not self.ack_condition(p):
                 break
             count += 1
-            self._acknowledged[p.source] += 1
             assert p.payload is not None, "only data enters PRL"
-            step.up.append(Deliver(p.source, self._acknowledged[p.source], p.payload))
+            self._acknowledged[p.source] = p.seq
+            step.up.append(Deliver(p.source, p.seq, p.payload))
         del self.prl[:count]
         self._unacknowledged -= count
 
@@ -226,7 +226,15 @@ class Co:
     def retransmission_range(self, ret: CoRet) -> Iterable[int]:
         """List one's own numbers that a RET asks for; the end of a gap has arrived or was never sent."""
         for first, end in ret.gaps:
-            yield from range(max(first, self.al.least[self.rank]), min(end, self.req[self.rank]))
+            yield from range(max(first, self.releasable()), min(end, self.req[self.rank]))
+
+    def releasable(self) -> int:
+        """Give the first of one's own numbers that some member may lack; copies of those before it can go."""
+        return self.al.least[self.rank]
+
+    def just_resent(self, resent_at: Instant | None, now: Instant) -> bool:
+        """Say whether a copy is on its way to all; others that miss the same PDU ask for it at about the same time."""
+        return resent_at is not None and now - resent_at < self.options.ret_retry_ns // 2
 
     # How they hang together
 
@@ -290,9 +298,9 @@ class Co:
 
     def _accept_early(self, source: int, now: Instant, step: Step) -> None:
         """Accept what waited for this source's advance, and what waited for that."""
-        advanced = [source]
-        while advanced:
-            source = advanced.pop()
+        candidates = self._may_follow(source)
+        while candidates:
+            source = candidates.pop()
             p = self.early[source].get(self.req[source])
             if p is None:
                 continue
@@ -303,8 +311,11 @@ class Co:
             del self.early[source][p.number]
             self._early_count -= 1
             self._accept(p, now, step)
-            advanced.append(source)
-            advanced.extend(waiting for waiting, on in self._blocked.items() if on == source)
+            candidates += self._may_follow(source)
+
+    def _may_follow(self, source: int) -> list[int]:
+        """List the sources whose next PDU may be acceptable now that one from `source` was accepted."""
+        return [source, *(waiting for waiting, on in self._blocked.items() if on == source)]
 
     def _accept(self, p: Logged, now: Instant, step: Step) -> None:
         """Do the acceptance action, then those of pre-acknowledgment and acknowledgment."""
@@ -318,9 +329,9 @@ class Co:
             self._heard.add(source)
         if p.payload is not None:
             self._unconfirmed_data = True
-            self._accepted[source] += 1
+            p.seq = self._accepted[source] = self._accepted[source] + 1
             self._unacknowledged += 1
-            step.up.append(Received(source, self._accepted[source]))
+            step.up.append(Received(source, p.seq))
         self._progress(now)
         self._credit(source, p.ack, p.buf, now)
         risen = self.al.raise_column(source, p.ack)
@@ -332,7 +343,7 @@ class Co:
     def _release(self) -> None:
         """Let go of the copies that nobody can ask for any more."""
         for number in list(self._sl):
-            if number >= self.al.least[self.rank]:
+            if number >= self.releasable():
                 break
             self._outstanding -= self._sl.pop(number).seq is not None
 
@@ -375,18 +386,18 @@ class Co:
         """Learn from another's vector what each of the two lacks, and answer with one's own and a fresh BUF."""
         self.failure_condition(source, ack, now)
         self._credit(source, ack, probe.buf, now)
-        lacking = range(max(ack[self.rank], self.al.least[self.rank]), self.req[self.rank])
+        lacking = range(max(ack[self.rank], self.releasable()), self.req[self.rank])
         under_way = now - self.options.ret_retry_ns
         self._rebroadcast((number for number in lacking if self._sl[number].sent_at <= under_way), now, step)
         if probe.asking:
             step.down.append(Out(CoProbe(pack_vector(self.req), self.free, asking=False), (source,)))
 
     def _rebroadcast(self, numbers: Iterable[int], now: Instant, step: Step) -> None:
-        """Send one's own PDUs to all again, but not what was just sent again: others miss it too and ask as well."""
+        """Send one's own PDUs to all again."""
         count = 0
         for number in numbers:
             sent = self._sl[number]
-            if sent.resent_at is not None and now - sent.resent_at < self.options.ret_retry_ns // 2:
+            if self.just_resent(sent.resent_at, now):
                 continue
             if count == self.options.repairs_max:
                 break
