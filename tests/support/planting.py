@@ -64,10 +64,11 @@ class Planted:
 
 def random_shape(rng: random.Random, order: Order | None = None) -> Shape:
     views = rng.random() < 0.5
+    orders: tuple[Order, ...] = ("fifo", "causal", "total")
     return Shape(
         members=rng.randint(2, 5),
         messages=rng.randint(8, 36),
-        order=order or rng.choice(("fifo", "causal", "total")),
+        order=order or rng.choice(orders),
         views=views,
         joiner=views and rng.random() < 0.5,
         gone=rng.choice(("", "crash", "leave")),
