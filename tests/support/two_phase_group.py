@@ -174,8 +174,6 @@ def adversary(group: Group, seed: int, *, messages: int = 8, fifo: bool = True, 
     return group
 
 
-
-
 def explore(group: Group, sends: list[int], *, fifo: bool, states_max: int) -> tuple[int, set[str]]:
     """Try every interleaving of sends (hosts, in this order) and arrivals; give the states seen and all that is wrong.
 

@@ -490,7 +490,7 @@ def _latency_claims(rows: Sequence[Sequence[Value]]) -> list[Claim]:
             f"the clairvoyant reaches {_span(row[_BEST_TOTAL] for row in spread)}, since t1 is the same for all",
         ),
         Claim(
-            "TOMP reduces t2 alone by 30-40% when all hosts send at once (a reading of the claim that its aim suggests)",
+            "TOMP reduces t2 alone by 30-40% when all hosts send at once (a reading that the paper's aim suggests)",
             "Sections 3.1 and 4",
             "30% to 40%",
             _span(row[_LESS_T2] for row in at_once),

@@ -124,7 +124,8 @@ def takeover(message: MessageId, survivors: Mapping[int, Pending]) -> Stamp:
     return max(state.provisional.get(message, (state.clock + 1, rank)) for rank, state in survivors.items())
 
 
-_Entry: TypeAlias = tuple[Stamp, bool, int, int, Waiting]
+# (what it sorts by, sender, seq, whether it was decided when it was put in, the message)
+_Entry: TypeAlias = tuple[tuple[Stamp, bool], int, int, bool, Waiting]
 
 
 class TwoPhase:
@@ -237,7 +238,7 @@ class TwoPhase:
         return Pending(
             self.clock.time,
             {(m.sender, m.seq): max(self.provisional(m), m.own) for m in undecided},
-            {(sender, seq): stamp for stamp, provisional, sender, seq, _ in self._queue if not provisional},
+            {(sender, seq): m.stamp for _, sender, seq, decided, m in self._queue if decided},
         )
 
     # Dissemination
@@ -250,7 +251,7 @@ class TwoPhase:
         proposal = self.propose(data.seq, time)
         message = Waiting(source, data.seq, data.payload, (data.own, source), proposal, (time, self.rank))
         self.undecided[source][data.seq] = message
-        self._push(message)
+        heappush(self._queue, self._entry(message))
         self.held += 1
         if source != self.rank:
             return Step([], [Out(proposal, (source,))])
@@ -292,22 +293,21 @@ class TwoPhase:
         self.clock_rule(final)
         del self.undecided[source][decision.seq]
         message.stamp, message.decided = final, True
-        self._push(message)
+        heappush(self._queue, self._entry(message))
         return Step([Decided(source, decision.seq), *self._deliveries()])
 
-    def _push(self, message: Waiting) -> None:
-        heappush(self._queue, (*self.order_key(message), message.sender, message.seq, message))
+    def _entry(self, message: Waiting) -> _Entry:
+        return self.order_key(message), message.sender, message.seq, message.decided, message
 
     def _deliveries(self) -> list[Up]:
         """Deliver from the head of the queue, bringing the timestamps of what shows there up to date."""
         queue, delivered = self._queue, list[Up]()
         while queue:
-            stamp, provisional, *_, message = queue[0]
-            key = self.order_key(message)
-            if provisional and message.decided:
+            key, _, _, decided, message = queue[0]
+            if message.decided and not decided:
                 heappop(queue)  # its decision has put it in once more
-            elif key != (stamp, provisional):
-                heapreplace(queue, (*key, message.sender, message.seq, message))
+            elif key != self.order_key(message):
+                heapreplace(queue, self._entry(message))
             elif self.deliverable(message):
                 heappop(queue)
                 self.held -= 1
