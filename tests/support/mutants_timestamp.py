@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from antiphon.protocol.machine import Instant
 from antiphon.protocol.parts import Down, Out, Step
 from antiphon.protocol.stability.timestamp_ack import Ack, NullMessage, TimestampAck
-from antiphon.protocol.wire import Pdu, Streamed
+from antiphon.protocol.wire import Pdu
 
 
 class CoarseClock(TimestampAck):
@@ -21,9 +19,9 @@ class CoarseClock(TimestampAck):
 class AcknowledgesTheGreatest(TimestampAck):
     """Acknowledges the latest stamp that was heard from anyone."""
 
-    def _ack_message(self, *, asking: bool) -> Ack:
+    def _ack_message(self, asked: int | None = None) -> Ack:
         others = (self._heard[rank] for rank in range(len(self._numbers)) if rank != self._rank)
-        return Ack(min(max(others), self._clock.last), self._clock.last, asking)
+        return Ack(min(max(others), self._clock.last), self._clock.last, asked)
 
 
 class NullsSkipTheStream(TimestampAck):
@@ -58,20 +56,16 @@ class IgnoresQuestions(TimestampAck):
 
     def receive(self, source: int, pdu: Pdu, now: Instant) -> Step:
         if isinstance(pdu, Ack):
-            pdu = Ack(pdu.held, pdu.clock, asking=False)
+            pdu = Ack(pdu.held, pdu.clock, asked=None)
         return super().receive(source, pdu, now)
 
 
 class CaresForItsOwn(TimestampAck):
     """Keeps its duties only while a message of its own is unstable."""
 
-    def advanced(self, source: int, pdu: Streamed, received: Sequence[int], now: Instant) -> Step:
-        goal = self._goal
-        step = super().advanced(source, pdu, received, now)
-        if source != self._rank:
-            self._goal = goal
-            step.down = list(self._settle([], now).down)
-        return step
+    def _bind(self, stamp: int, now: Instant) -> None:
+        if self._numbers[self._rank] > self._frontier[self._rank]:
+            super()._bind(stamp, now)
 
 
 class SaysItOnce(TimestampAck):
@@ -100,7 +94,7 @@ class NeverRests(TimestampAck):
 
     @property
     def _active(self) -> bool:
-        return self._goal > 0 and len(self._numbers) > 1
+        return self._owed > 0 and len(self._numbers) > 1
 
 
 MUTANTS: tuple[type[TimestampAck], ...] = (

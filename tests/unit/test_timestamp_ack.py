@@ -139,8 +139,8 @@ def test_acknowledgments_may_come_late_doubled_and_out_of_order() -> None:
 def test_one_that_lacks_nothing_is_silent_and_answers_who_asks() -> None:
     one = part(rank=0, size=2)
     assert one.deadline is None
-    assert said(one.receive(1, Ack(0, asking=False), 5 * MS)) == []
-    step = one.receive(1, Ack(0, asking=True), 5 * MS)
+    assert said(one.receive(1, Ack(0), 5 * MS)) == []
+    step = one.receive(1, Ack(0, asked=1), 5 * MS)
     assert [type(pdu) for pdu in said(step)] == [Ack, NullMessage]
     assert all(isinstance(item, Out) and item.to == (1,) for item in step.down)
     assert one.deadline is None
@@ -183,7 +183,7 @@ def test_an_acknowledgment_carries_the_clock_where_clocks_follow() -> None:
     one = part(rank=0, size=2, clock="logical")
     one.receive(1, Ack(0, clock=7), 1 * MS)
     assert one.stamp(1 * MS) == 8
-    assert part(clock="physical")._ack_message(asking=True).clock == 0
+    assert part(clock="physical")._ack_message().clock == 0
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,11 @@ from hypothesis import strategies as st
 
 from antiphon.errors import UsageError
 from antiphon.protocol.machine import MILLISECOND
+from antiphon.protocol.stability.timestamp_ack import TimestampAck
 from antiphon.protocol.stability.trigger import BufferTrigger, Load
+from antiphon.sim.cluster import Cluster
+from antiphon.sim.network import NetworkOptions
+from antiphon.sim.scenario import Scenario, Workload
 
 
 def counted_peak(threshold: Fraction, rf: Fraction, alpha: Fraction, rounds: int = 400) -> Fraction:
@@ -131,3 +135,41 @@ def test_what_is_sent_at_last_does_not_wait_for_more() -> None:
     assert trigger.deadline is None
     trigger.end(3, 230 * MILLISECOND)
     assert not trigger.start(3, 3, 240 * MILLISECOND)
+
+
+@pytest.mark.parametrize(
+    ("window", "rate_per_s", "latency"), [(64, 200, "fixed 10ms"), (100, 500, "uniform 5ms 10ms"), (32, 100, "5ms")]
+)
+def test_measured_time_to_stable_is_the_predicted_one_in_a_simulated_group(
+    window: int, rate_per_s: int, latency: str
+) -> None:
+    scenario = Scenario(
+        members=4,
+        messages=1500,
+        window=window,
+        stability="timestamp-ack",
+        stability_options={"trigger": "buffer", "idle_ns": 2000 * MILLISECOND},
+        network=NetworkOptions(latency=latency),
+        workload=Workload(interval=f"fixed {1_000_000 // rate_per_s}us", senders=[0]),
+    )
+    cluster = Cluster(scenario, 1)
+    run = cluster.run()
+    assert run.finished
+    log = run.logs[0]
+    sent: dict[int, int] = {}
+    waits: list[int] = []
+    for time_ns, event, sender, seq in zip(log.times, log.events, log.senders, log.seqs, strict=True):
+        if event == "send":
+            sent[seq or 0] = time_ns
+        elif event == "stable" and sender == 0:
+            waits += [
+                time_ns - sent.pop(number) for number in list(sent) if number is not None and number <= (seq or 0)
+            ]
+    middle = waits[len(waits) // 4 : -2 * window]  # once it has settled, and before the last ones that wait for no more
+    part = cluster.nodes[0].member.stability
+    assert isinstance(part, TimestampAck)
+    assert part._trigger is not None
+    assert part._trigger.round_ns is not None
+    load = Load(window, rate_per_s, part._trigger.round_ns / 1e9)
+    measured_s = sum(middle) / len(middle) / 1e9
+    assert measured_s == pytest.approx(load.time_to_stable_s(load.threshold()), rel=0.1)

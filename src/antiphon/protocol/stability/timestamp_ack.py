@@ -30,6 +30,7 @@ from antiphon.protocol.wire import Counter, Malformed, Pdu, Streamed, Timestamp
 _ALWAYS: Final[int] = 2**63  # above every timestamp: one's own messages are held by oneself
 
 Pause: TypeAlias = Annotated[Duration, msgspec.Meta(ge=1)]
+Offset: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class Ack(Pdu, tag=80):
@@ -38,7 +39,7 @@ class Ack(Pdu, tag=80):
     kind: ClassVar[str] = "timestamp-ack"
     held: Timestamp
     clock: Timestamp = 0  # the sender's clock, where clocks follow one another
-    asking: bool = False  # please answer, even if you lack nothing
+    asked: Offset | None = None  # please answer, even if you lack nothing: I wait for stamps so far above `held`
 
 
 class NullMessage(Pdu, tag=81):
@@ -132,7 +133,7 @@ class TimestampAck:
         if stamp > self._goal:
             self._goal = stamp
             if self._trigger is None:
-                self._bind(now)
+                self._bind(stamp, now)
         if source != self._rank:
             self._hear(source, stamp)
             null = self._nulls.get(source)
@@ -152,10 +153,12 @@ class TimestampAck:
                     raise Malformed("impossible-acknowledgment")
                 self._follow(pdu.clock)
                 self._acks.put(source, max(pdu.held, self._acks[source]))
-                if pdu.asking and self._goal > self._acks.least:
-                    self._bind(now)
-                answer = pdu.asking and not self._active
-                return self._settle([Out(item, (source,)) for item in self._all_said(now)] if answer else [], now)
+                down: list[Down] = []
+                if pdu.asked is not None:
+                    self._bind(min(pdu.held + pdu.asked, self._goal), now)
+                    if not self._active:
+                        down = [Out(self._ack_message(), (source,)), Out(self._null_message(now), (source,))]
+                return self._settle(down, now)
             case NullMessage():
                 return self._receive_null(source, pdu, now)
             case _:
@@ -168,7 +171,7 @@ class TimestampAck:
             return Step()
         down: list[Down] = []
         if self._null.due(now) <= now:
-            enough = self._clock.last >= self._goal  # then only a loss can make another one necessary
+            enough = self._clock.last >= self._owed  # then only a loss can make another one necessary
             down.append(Out(self._null_message(now)))
             self._null.done(now, news=not enough)
         if self._ack.due(now) <= now:
@@ -180,12 +183,12 @@ class TimestampAck:
         """Whether the duties bind: a message is held here that is not known to be stable, and it is time to ask."""
         return self._owed > self._acks.least
 
-    def _bind(self, now: Instant) -> None:
-        """Take up the duties for all that is held here."""
-        if not self._active:
-            self._ack.begin(now)
-        if self._goal > self._owed:
-            self._owed = self._goal
+    def _bind(self, stamp: int, now: Instant) -> None:
+        """Take up the duties for what is stamped up to here."""
+        if stamp > self._owed:
+            if not self._active:
+                self._ack.begin(now)
+            self._owed = stamp
             self._ack.renew()
             self._null.renew()
 
@@ -196,7 +199,7 @@ class TimestampAck:
             if self._trigger.running and not self._active:
                 self._trigger.end(stable, now)
             if self._trigger.start(sent, stable, now, others=bool(self._unstable)):
-                self._bind(now)
+                self._bind(self._goal, now)
                 self._ack.begin(None)
 
     def _receive_null(self, source: int, null: NullMessage, now: Instant) -> Step:
@@ -225,17 +228,13 @@ class TimestampAck:
     def _null_message(self, now: Instant) -> NullMessage:
         return NullMessage(self._clock.tick(0 if self._options.clock == "logical" else now), self._numbers[self._rank])
 
-    def _ack_message(self, *, asking: bool) -> Ack:
-        return Ack(self._heard.least, 0 if self._options.clock == "physical" else self._clock.last, asking)
+    def _ack_message(self, asked: int | None = None) -> Ack:
+        return Ack(self._heard.least, 0 if self._options.clock == "physical" else self._clock.last, asked)
 
     def _acknowledge(self, now: Instant) -> Out:
         news, self._acknowledged = self._heard.least > self._acknowledged, self._heard.least
         self._ack.done(now, news=news)
-        return Out(self._ack_message(asking=True))
-
-    def _all_said(self, now: Instant) -> tuple[Pdu, ...]:
-        """What a member that lacks nothing tells one that still asks."""
-        return self._ack_message(asking=False), self._null_message(now)
+        return Out(self._ack_message(self._owed - self._heard.least))
 
     def _settle(self, down: list[Down], now: Instant) -> Step:
         """Move the frontier to what all acknowledge, and set the next deadline."""
