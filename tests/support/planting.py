@@ -68,7 +68,7 @@ def random_shape(rng: random.Random, order: Order | None = None) -> Shape:
     return Shape(
         members=rng.randint(2, 5),
         messages=rng.randint(8, 36),
-        order=order or rng.choice(orders),
+        order=rng.choice(orders) if order is None else order,
         views=views,
         joiner=views and rng.random() < 0.5,
         gone=rng.choice(("", "crash", "leave")),
