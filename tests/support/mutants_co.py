@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import msgspec
-
 from antiphon.protocol.machine import Instant
 from antiphon.protocol.ordering.co import Co
 from antiphon.protocol.ordering.co.logs import Logged
@@ -83,10 +81,10 @@ class NeverProbes(Co):
 
 
 class ConfirmsDataOnly(Co):
-    """Confirmations are not confirmed, so that nothing is ever acknowledged."""
+    """Receipt is confirmed, but not its confirmation by all, so that nothing is ever acknowledged."""
 
-    def _accept(self, p: Logged, now: Instant, step: Step) -> None:
-        super()._accept(msgspec.structs.replace(p, asks=p.payload is not None), now, step)
+    def confirmation_owed(self) -> bool:
+        return self._unconfirmed and bool(self._heard)
 
 
 class CountsEarlyTwice(Co):

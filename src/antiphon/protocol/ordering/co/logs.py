@@ -15,7 +15,6 @@ class Logged(msgspec.Struct):
     ack: Sequence[int]  # ACK
     buf: int
     payload: bytes | None  # None: a confirmation
-    asks: bool  # whether it is to be confirmed
     seq: int = 0  # the message's own number, known once it is accepted
 
 

@@ -38,10 +38,9 @@ class CoData(Sequenced, tag=30):
 
 
 class CoConfirm(Sequenced, tag=31):
-    """A confirmation without data; one that confirms data for the first time asks to be confirmed itself."""
+    """A confirmation without data."""
 
     kind: ClassVar[str] = "co-confirm"
-    asks: bool
 
 
 class CoRet(CoPdu, tag=32):
@@ -76,8 +75,9 @@ class CoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def check(self, size: int) -> None:
         """Raise a `UsageError` that names the key unless a group of `size` members can work with these."""
         for field in msgspec.structs.fields(self):
-            if field.name != "buffer" and getattr(self, field.name) < 1:
-                raise UsageError(f"ordering.{field.name}: must be at least 1, not {getattr(self, field.name)}")
+            least = 0 if field.name in ("buffer", "defer_ns", "ret_grace_ns") else 1
+            if getattr(self, field.name) < least:
+                raise UsageError(f"ordering.{field.name}: must be at least {least}, not {getattr(self, field.name)}")
         if self.headroom < self.window:
             raise UsageError(f"ordering.headroom: must be at least the window, {self.window}, not {self.headroom}")
         if self.buffer and self.buffer < self.headroom * size:

@@ -70,8 +70,8 @@ class Co:
         self._acknowledged = [0] * place.size
         self._buf_as_of = [0] * place.size  # how much each had accepted when it said its BUF
         self._heard: set[int] = set()  # others of whom something was accepted since one's own last PDU
-        self._asked = False  # something not covered by one's own last PDU asks to be confirmed
-        self._unconfirmed_data = False  # and it is data
+        self._unconfirmed = False  # data was accepted since then
+        self._unconfirmed_by_all = False  # data was pre-acknowledged since then
         self._confirm_at: Instant | None = None
         self._starved = False  # a message waits for the flow condition
         self._quiet_since: Instant = 0
@@ -125,9 +125,9 @@ class Co:
         step = Step()
         match pdu:
             case CoData():
-                self._receive(_logged(source, pdu, ack, pdu.payload, asks=True), now, step)
+                self._receive(_logged(source, pdu, ack, pdu.payload), now, step)
             case CoConfirm():
-                self._receive(_logged(source, pdu, ack, None, asks=pdu.asks), now, step)
+                self._receive(_logged(source, pdu, ack, None), now, step)
             case CoRet():
                 self._requested(source, pdu, ack, now, step)
             case CoProbe():
@@ -187,6 +187,7 @@ class Co:
                     self._pre_acknowledged[source] = p.seq
                     self.prl.insert(self.insertion_place(p, start), p)
             if self._pre_acknowledged[source] > before:
+                self._unconfirmed_by_all = True
                 step.up.append(Stable(source, self._pre_acknowledged[source]))
 
     def insertion_place(self, p: Logged, start: int) -> int:
@@ -211,13 +212,14 @@ class Co:
         self._unacknowledged -= count
 
     def confirmation_owed(self) -> bool:
-        """Say whether others wait for a confirmation.
+        """Say whether others wait for a confirmation of this member, which they do twice for each message.
 
-        Only while some data is not acknowledged here; there is news to tell; and something asks for it: data, or what
-        confirmed data for the first time. So each message causes a bounded number of confirmations, and then silence.
+        First when it is accepted (if it is one's own: when there is news of others besides), then when it is
+        pre-acknowledged: all first confirmations are here then, and one PDU confirms them all. So a message causes at
+        most 2n confirmations, and then there is silence.
         """
         news = bool(self._heard) or self.size == 1
-        return self._unacknowledged > 0 and self._asked and news
+        return (self._unconfirmed and news) or self._unconfirmed_by_all
 
     def silence_matters(self) -> bool:
         """Say whether something is waited for of which no sequence number tells."""
@@ -248,17 +250,16 @@ class Co:
         number, packed = self.req[self.rank], pack_vector(self.req)
         pdu: Sequenced
         if payload is None:
-            pdu, seq = CoConfirm(packed, self.free, number, self._unconfirmed_data), None
+            pdu, seq = CoConfirm(packed, self.free, number), None
             step.down.append(Out(pdu))
         else:
             pdu, seq = CoData(packed, max(0, self.free - 1), number, payload), self._accepted[self.rank] + 1
             step.down.append(Out(pdu, None, self.rank, seq))
             self._outstanding += 1
         self._sl[number] = _Sent(pdu, seq, now)
-        asks = payload is not None or self._unconfirmed_data
         self._heard.clear()
-        self._asked = self._unconfirmed_data = False
-        self._accept(Logged(self.rank, number, tuple(self.req), pdu.buf, payload, asks), now, step)
+        self._unconfirmed = self._unconfirmed_by_all = False
+        self._accept(Logged(self.rank, number, tuple(self.req), pdu.buf, payload), now, step)
 
     def _receive(self, p: Logged, now: Instant, step: Step) -> None:
         """Accept a sequenced PDU, hold it while it is early, or drop it as a copy or for want of a place."""
@@ -324,11 +325,10 @@ class Co:
         self._blocked.pop(source, None)
         self.losses.advanced(source, p.number + 1, now)
         self.rrl[source].append(p)
-        self._asked |= p.asks
         if source != self.rank:
             self._heard.add(source)
         if p.payload is not None:
-            self._unconfirmed_data = True
+            self._unconfirmed = True
             p.seq = self._accepted[source] = self._accepted[source] + 1
             self._unacknowledged += 1
             step.up.append(Received(source, p.seq))
@@ -406,7 +406,7 @@ class Co:
             step.down.append(Out(sent.pdu, None, self.rank, sent.seq, repair=True))
 
 
-def _logged(source: int, pdu: Sequenced, ack: list[int], payload: bytes | None, *, asks: bool) -> Logged:
+def _logged(source: int, pdu: Sequenced, ack: list[int], payload: bytes | None) -> Logged:
     if ack[source] != pdu.number:
         raise Malformed("misplaced-number")
-    return Logged(source, pdu.number, ack, pdu.buf, payload, asks)
+    return Logged(source, pdu.number, ack, pdu.buf, payload)
