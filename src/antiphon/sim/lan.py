@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Sequence
 from importlib.util import find_spec
 from itertools import pairwise
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 import msgspec
 
@@ -223,6 +223,8 @@ def run_round(tree: Tree, stability: str, engine: Engine = "auto") -> Round:
         raise UsageError(
             f"stability {stability!r} does not run in rounds; the LAN model runs {', '.join(ROUND_PROTOCOLS)}"
         )
+    if engine not in get_args(Engine):
+        raise UsageError(f"engine {engine!r}: choose one of {', '.join(get_args(Engine))}")
     if engine == "auto":
         hops = len(tree) ** 2 if stability == "full-distribution" else 2 * len(tree) + sum(tree.depths)
         engine = "kernel" if hops > _HOPS_IN_PYTHON and find_spec("numba") else "objects"
