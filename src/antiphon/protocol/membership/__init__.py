@@ -1,0 +1,1 @@
+"""Membership: pairwise connections, and views."""
