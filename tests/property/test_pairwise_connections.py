@@ -57,18 +57,8 @@ class Pair:
             incarnation = state.incarnation + 1
             first = r.connect(S, incarnation)
             acks = state.acks | {(incarnation, first)}
-            yield (
-                f"r connects with {first}",
-                self.pack(
-                    state,
-                    s,
-                    r,
-                    incarnation=incarnation,
-                    open=True,
-                    acks=state.acks | {(incarnation, first)},
-                    channel=(),
-                ),
-            )
+            opened = self.pack(state, s, r, incarnation=incarnation, open=True, acks=acks, channel=())
+            yield f"r connects with {first}", opened
         heard = {sender: link for sender, *link in state.senders}
         if heard[OTHER][1] < self.stamp_max:
             s, r = self.sides(state)
