@@ -2,7 +2,7 @@
 
 `stuck`: some message is not delivered everywhere; `undrained`: all is delivered, but something is kept for ever.
 The clock rule matters in sparse traffic only (about every fifth run of 3 members, 4 messages each, intervals of 50 ms
-and delays of 10 ms, both exponential); the asking and resending ones need lost datagrams; the others fail nearly always.
+and delays of 10 ms, both exponential); asking and resending need lost datagrams; the others fail nearly always.
 """
 
 from __future__ import annotations

@@ -136,7 +136,7 @@ class Group:
             return ["undecided"]
         order = sorted(everything, key=lambda message: self.final[message])
         wrong += [f"order at {host}" for host, delivered in enumerate(self.delivered) if delivered != order]
-        wrong += [f"bound of {m}" for m in everything if self.highest_bound[m] > self.final[m]]
+        wrong += [f"bound of {m}" for m in everything if self.highest_bound.get(m, (0, 0)) > self.final[m]]
         wrong += [f"held at {part.rank}" for part in self.parts if part.held or part.deadline is not None]
         wrong += [f"kept at {part.rank}" for part in self.parts if any(part.undecided) or part._queue or part._polls]
         return wrong
@@ -145,7 +145,7 @@ class Group:
 def adversary(group: Group, seed: int, *, messages: int = 8, fifo: bool = True, loss: float = 0.3) -> Group:
     """Run a group under a seeded adversary that picks who acts, loses, doubles and reorders what channels allow."""
     rng = random.Random(seed)
-    pairs = [pair for pair in group.channels if pair[0] != pair[1]]
+    pairs = [pair for pair in group.channels if pair[0] != pair[1]] or [(0, 0)]
     slow = rng.choice(pairs)  # one channel that seldom moves, for long overlaps
     left = [rng.randint(0, messages) for _ in range(group.size)]
     while any(left) or any(group.channels.values()):

@@ -360,7 +360,7 @@ def whole_stack_rows(messages: int) -> list[list[Value]]:
 
 def reproduce(out: Path | None, *, quick: bool = False, progress: Progress | None = None) -> Reproduction:
     """Run everything, and set ours beside theirs."""
-    sizes, messages = ([3, 8, 16], 60) if quick else ([3, 4, 8, 16, 32, 64], 240)
+    sizes, messages = ([3, 8], 60) if quick else ([3, 4, 8, 16, 32, 64], 240)
     rows = latency_rows(sizes, messages, progress)
     stack = whole_stack_rows(20 if quick else 100)
     if progress is not None:
@@ -475,19 +475,21 @@ def _span(values: Iterable[Value]) -> str:
 
 
 def _latency_claims(rows: Sequence[Sequence[Value]]) -> list[Claim]:
-    spread = [row for row in rows if row[1] != "fixed"]
-    at_once = [row for row in spread if row[0] == "all at once"]
-    inside = sum(30 <= float(row[_LESS_TOTAL]) <= 40 for row in spread)
+    light = [row for row in rows if row[1] in ("uniform", "exponential")]
+    heavy = [row for row in rows if str(row[1]).startswith("Pareto")]
+    at_once = [row for row in light + heavy if row[0] == "all at once"]
+    inside = sum(30 <= float(row[_LESS_TOTAL]) <= 40 for row in light + heavy)
     inside_t2 = sum(30 <= float(row[_LESS_T2]) <= 40 for row in at_once)
     return [
         Claim(
             "TOMP reduces the latency t1 + t2 by 30-40% against ABCAST",
             "Sections 1 and 4",
             "30% to 40%",
-            _span(row[_LESS_TOTAL] for row in spread),
-            inside * 2 > len(spread),
-            f"random delays, all loads and sizes; {inside} of {len(spread)} settings lie within 30-40%; "
-            f"the clairvoyant reaches {_span(row[_BEST_TOTAL] for row in spread)}, since t1 is the same for all",
+            f"{_span(row[_LESS_TOTAL] for row in light)}; Pareto delays {_span(row[_LESS_TOTAL] for row in heavy)}",
+            inside * 2 > len(light + heavy),
+            f"{inside} of {len(light + heavy)} settings with random delays lie within 30-40%. t1 is the same for all: "
+            f"even the clairvoyant reaches no more than {_span(row[_BEST_TOTAL] for row in light)}; with Pareto delays "
+            f"single stragglers decide, and it reaches {_span(row[_BEST_TOTAL] for row in heavy)}",
         ),
         Claim(
             "TOMP reduces t2 alone by 30-40% when all hosts send at once (a reading that the paper's aim suggests)",
