@@ -10,7 +10,10 @@ from antiphon.errors import UsageError
 
 # name of the paper -> the module whose reproduce(out, quick=, progress=) gives its Reproduction.
 PAPERS: dict[str, str] = {
+    "causally-ordering-broadcast": "antiphon.papers.causally_ordering_broadcast",
     "hierarchical-stability": "antiphon.papers.hierarchical",
+    "tomp-total-order": "antiphon.papers.tomp_total_order",
+    "robust-causal-order": "antiphon.papers.robust_causal_order",
 }
 
 
