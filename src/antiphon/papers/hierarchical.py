@@ -685,6 +685,8 @@ def _claims_about_the_trigger() -> list[Claim]:
 
 def reproduce(out: Path | None, *, quick: bool, progress: Progress) -> Reproduction:
     """All tables, claims and, where a folder is given, figures of the paper."""
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)  # before the work, so that a folder that cannot be is refused at once
     measured = _measure(quick, progress)
     figures: list[Path] = []
     if out is not None:

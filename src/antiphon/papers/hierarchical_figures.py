@@ -54,7 +54,6 @@ def queue(outcome: Round) -> float:
 
 def draw(measured: Measured, out: Path) -> list[Path]:
     """Draw every figure as SVG and PNG into a folder; return the files."""
-    out.mkdir(parents=True, exist_ok=True)
     everyone = tuple(ROUND_PROTOCOLS)
     pairs = tuple(STRUCTURED_OF.items())
     figures: list[tuple[str, str, str, Measure, Sequence[Sequence[str]], bool, bool]] = [
