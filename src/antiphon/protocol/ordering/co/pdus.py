@@ -65,7 +65,7 @@ class CoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     headroom: int = 32  # H: by how much the buffer is divided, so that stale news of it does no harm
     buffer: int = 0  # B: places of a member; 0 stands for W x H for each member
     defer_ns: Duration = 5 * MILLISECOND  # a confirmation waits so long for data to ride on
-    ret_grace_ns: Duration = 2 * MILLISECOND  # mere skew between channels mends itself
+    ret_grace_ns: Duration = 5 * MILLISECOND  # mere skew between channels mends itself
     ret_retry_ns: Duration = 20 * MILLISECOND  # doubled with every vain try, up to the next one
     ret_retry_ns_max: Duration = SECOND
     probe_ns: Duration = 40 * MILLISECOND  # the silence that is broken; doubled with every vain try, up to the next one
