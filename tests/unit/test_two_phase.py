@@ -192,7 +192,7 @@ def test_repeated_and_late_proposals_change_nothing() -> None:
 
 
 def test_undecided_own_messages_are_bounded() -> None:
-    part = abcast(size=2, undecided_max=2)
+    part = Abcast(Place(0, 2, random.Random(0), window=2), TwoPhaseOptions())
     for seq in (1, 2):
         assert part.may_submit(0)
         send(part, seq)

@@ -66,11 +66,10 @@ class Decision(Streamed, tag=43):
 
 
 class TwoPhaseOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """When to ask for proposals that do not come, and how many own messages may be undecided."""
+    """When to ask for proposals that do not come."""
 
     ask_ns: Positive = 50 * MILLISECOND  # doubled with every vain try, up to the next one
     ask_ns_max: Positive = SECOND
-    undecided_max: Positive = 256
 
 
 class Waiting(msgspec.Struct, eq=False):
@@ -145,7 +144,7 @@ class TwoPhase:
         self.deadline: Instant | None = None  # when to ask for missing proposals
         self._queue: list[_Entry] = []  # a heap; an undecided message's timestamp may have risen since it was put in
         self._polls: dict[int, Poll] = {}  # own undecided messages
-        self._options = options
+        self._window, self._options = place.window, options
         self._pause_ns = options.ask_ns
 
     # What a protocol adds
@@ -189,8 +188,8 @@ class TwoPhase:
     # The interface of an ordering
 
     def may_submit(self, priority: int) -> bool:
-        """Bound the own messages that are undecided."""
-        return len(self._polls) < self._options.undecided_max
+        """Bound the own messages that are undecided, and with them the decisions that may follow what is unstable."""
+        return len(self._polls) < self._window
 
     def submit(self, message: Submit, seq: int, now: Instant) -> Step:
         """Put the message into the stream; this member stamps it as soon as the stream has it."""
