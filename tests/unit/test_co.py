@@ -1,0 +1,495 @@
+"""CO rule by rule, in random schedules against an oracle that sees everything, and with seeded bugs."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import Any
+
+import pytest
+
+from antiphon.errors import UsageError
+from antiphon.protocol.config import Config
+from antiphon.protocol.machine import MILLISECOND, SECOND, Submit
+from antiphon.protocol.member import Member, View
+from antiphon.protocol.ordering import ORDERINGS
+from antiphon.protocol.ordering.co import Co, CoOptions, Levels
+from antiphon.protocol.ordering.co.minima import Minima
+from antiphon.protocol.ordering.co.pdus import CoConfirm, CoData, CoProbe, CoRet
+from antiphon.protocol.parts import Duplicate, Out, Place, Received
+from antiphon.protocol.wire import Malformed, Pdu, pack_vector, unpack_vector
+from antiphon.sim.cluster import Cluster, simulate
+from antiphon.sim.network import NetworkOptions
+from antiphon.sim.scenario import Scenario, Workload
+from antiphon.trace.naive import check
+from support.co_world import World
+from support.mutants_co import MUTANTS
+
+
+def entity(size: int = 3, rank: int = 0, **options: Any) -> Co:
+    return Co(Place(rank, size, random.Random(0)), CoOptions(**options))
+
+
+def data(number: int, *ack: int, buf: int = 1000, payload: bytes = b"x") -> CoData:
+    return CoData(pack_vector(ack), buf, number, payload)
+
+
+def confirm(number: int, *ack: int, buf: int = 1000) -> CoConfirm:
+    return CoConfirm(pack_vector(ack), buf, number)
+
+
+def sent(part: Co, kind: type[Pdu], now: int) -> list[Any]:
+    return [out.pdu for out in part.wake(now).down if isinstance(out, Out) and isinstance(out.pdu, kind)]
+
+
+def test_is_in_the_table_of_orderings() -> None:
+    assert ORDERINGS["co"] is Co
+
+
+# Options
+
+
+@pytest.mark.parametrize(
+    ("options", "key"),
+    [
+        ({"buffer": 5, "window": 2, "headroom": 2}, "ordering.buffer"),
+        ({"window": 0}, "ordering.window"),
+        ({"window": 64}, "ordering.headroom"),
+        ({"probe_ns": 0}, "ordering.probe_ns"),
+        ({"defer_ns": -1}, "ordering.defer_ns"),
+    ],
+)
+def test_options_that_cannot_work_are_refused_by_name(options: dict[str, int], key: str) -> None:
+    with pytest.raises(UsageError, match=key):
+        entity(3, **options)
+
+
+def test_a_member_refuses_a_buffer_below_h_times_n() -> None:
+    config = Config(ordering="co", ordering_options={"buffer": 95})
+    with pytest.raises(UsageError, match=r"ordering\.buffer: .* at least 96"):
+        Member(0, View(0, (0, 1, 2)), config, random.Random(0))
+    Member(0, View(0, (0, 1, 2)), Config(ordering="co", ordering_options={"buffer": 96}), random.Random(0))
+
+
+# Transmission and acceptance
+
+
+def test_a_message_carries_what_its_sender_expects_next() -> None:
+    part = entity()
+    part.receive(1, data(1, 1, 1, 1), 0)
+    step = part.submit(Submit(b"p"), 1, 0)
+    (out,) = step.down
+    assert isinstance(out, Out)
+    assert isinstance(out.pdu, CoData)
+    assert (out.pdu.number, unpack_vector(out.pdu.ack, 3), out.sender, out.seq) == (1, [1, 2, 1], 0, 1)
+    assert out.pdu.buf == part.places - 2
+    assert step.up == [Received(0, 1)]
+
+
+def test_an_early_message_waits_for_its_source() -> None:
+    part = entity()
+    assert part.receive(1, data(2, 1, 2, 1), 0).up == []
+    assert part.held == 1
+    assert part.receive(1, data(1, 1, 1, 1), 0).up == [Received(1, 1), Received(1, 2)]
+    assert part.req == [1, 3, 1]
+
+
+def test_an_early_message_waits_for_what_its_sender_had_accepted() -> None:
+    part = entity(4)
+    assert part.receive(1, data(1, 1, 1, 2, 2), 0).up == []
+    assert part.receive(2, data(1, 1, 1, 1, 2), 0).up == []
+    assert part.receive(3, data(1, 1, 1, 1, 1), 0).up == [Received(3, 1), Received(2, 1), Received(1, 1)]
+    assert part.held == 3
+
+
+def test_copies_change_nothing() -> None:
+    part = entity()
+    part.receive(1, data(1, 1, 1, 1), 0)
+    part.receive(1, data(3, 1, 3, 1), 0)
+    for copy in (data(1, 1, 1, 1), data(3, 1, 3, 1)):
+        assert part.receive(1, copy, 0).up == [Duplicate(1)]
+    assert part.held == 2
+
+
+def test_early_messages_are_bounded_and_give_way_to_one_that_can_be_accepted() -> None:
+    part = entity(2, window=1, headroom=1, buffer=3)
+    for number in (2, 3, 4, 5):
+        part.receive(1, data(number, 1, number), 0)
+    assert (sorted(part.early[1]), part.overruns) == ([2, 3], 2)  # 4 and 5 lie beyond what could be kept
+    part.receive(1, data(1, 1, 1), 0)
+    assert (part.req[1], part.held, part.free) == (4, 3, 0)
+    part.receive(1, data(6, 1, 6), 0)
+    part.receive(1, data(4, 1, 4), 0)
+    assert (part.held, part.overruns) == (3, 4)
+
+
+def test_an_early_message_is_evicted_for_one_that_can_be_accepted() -> None:
+    part = entity(3, window=1, headroom=1, buffer=3)
+    for number in (2, 3):
+        part.receive(1, data(number, 1, number, 1), 0)
+    part.receive(2, data(2, 1, 1, 2), 0)
+    assert part.free == 0
+    assert part.receive(2, data(1, 1, 1, 1), 0).up == [Received(2, 1), Received(2, 2)]
+    assert (sorted(part.early[1]), part.held, part.overruns) == ([2], 3, 1)
+
+
+@pytest.mark.parametrize(
+    "pdu",
+    [
+        data(1, 1, 1),  # a vector too short
+        data(2, 1, 1, 1),  # its ACK for itself is not its number
+        data(1, 2, 1, 1),  # acknowledges what was never sent
+        CoRet(pack_vector([1, 1, 1]), 0, 3, [(1, 2)]),
+        CoRet(pack_vector([1, 1, 1]), 0, 0, [(2, 2)]),
+        CoProbe(pack_vector([2, 1, 1]), 0, True),
+        Pdu(),
+    ],
+)
+def test_nonsense_is_refused_and_changes_nothing(pdu: Pdu) -> None:
+    part = entity()
+    with pytest.raises(Malformed):
+        part.receive(1, pdu, 0)
+    assert (part.req, part.held, part.deadline, part.buf) == ([1, 1, 1], 0, None, [part.places] * 3)
+
+
+def test_a_claim_of_endless_messages_is_asked_for_in_bounds() -> None:
+    part = entity(2)
+    part.receive(1, data(2**32 - 1, 1, 2**32 - 1), 0)
+    (ret,) = sent(part, CoRet, SECOND)
+    assert ret.gaps == [(1, 1 + part.places)]
+    assert part.held == 0
+
+
+# Failure detection and recovery
+
+
+def test_failure_condition_1_asks_for_what_lies_before() -> None:
+    part = entity()
+    part.receive(1, data(3, 1, 3, 1), 0)
+    part.receive(1, data(5, 1, 5, 1), 0)
+    assert part.deadline == part.options.ret_grace_ns
+    (ret,) = sent(part, CoRet, part.options.ret_grace_ns)
+    assert (ret.source, ret.gaps, unpack_vector(ret.ack, 3)) == (1, [(1, 3), (4, 5)], [1, 1, 1])
+
+
+def test_failure_condition_2_asks_for_what_another_has() -> None:
+    part = entity()
+    part.receive(2, data(1, 1, 3, 1), 0)
+    (ret,) = sent(part, CoRet, part.options.ret_grace_ns)
+    assert (ret.source, ret.gaps) == (1, [(1, 3)])
+
+
+def test_nothing_is_asked_for_that_comes_within_the_grace() -> None:
+    part = entity()
+    part.receive(2, data(1, 1, 2, 1), 0)
+    part.receive(1, data(1, 1, 1, 1), 1)
+    assert sent(part, CoRet, part.options.ret_grace_ns) == []
+
+
+def test_one_request_is_outstanding_and_is_repeated_ever_more_rarely() -> None:
+    part = entity(2, probe_ns=1000 * SECOND, probe_ns_max=1000 * SECOND)
+    part.receive(1, data(2, 1, 2), 0)
+    asked = []
+    for number in range(3, 9):
+        part.receive(1, data(number, 1, number), 0)
+    for _ in range(10):
+        assert part.deadline is not None
+        asked.append(part.deadline)
+        assert len(sent(part, CoRet, part.deadline)) == 1
+    pauses = [later - earlier for earlier, later in itertools.pairwise(asked)]
+    assert pauses[:3] == [20 * MILLISECOND, 40 * MILLISECOND, 80 * MILLISECOND]
+    assert max(pauses) == part.options.ret_retry_ns_max == pauses[-1]
+
+
+def test_anothers_request_does_for_ones_own() -> None:
+    part = entity()
+    part.receive(1, data(2, 1, 2, 1), 0)
+    part.receive(2, CoRet(pack_vector([1, 1, 1]), 9, 1, [(1, 2)]), 1)
+    assert sent(part, CoRet, part.options.ret_grace_ns) == []
+    assert len(sent(part, CoRet, 1 + part.options.ret_retry_ns)) == 1
+
+
+def test_the_source_sends_again_what_is_missing_and_only_once() -> None:
+    part = entity()
+    for seq in (1, 2, 3):
+        part.submit(Submit(b"%d" % seq), seq, 0)
+    ret = CoRet(pack_vector([1, 1, 1]), 9, 0, [(1, 2), (3, 4)])
+    outs = part.receive(1, ret, 1).down
+    assert [(out.seq, out.repair, out.to) for out in outs if isinstance(out, Out)] == [(1, True, None), (3, True, None)]
+    assert part.receive(2, ret, 2).down == []  # the copy for the one is on its way to the other
+    assert len(part.receive(2, ret, 2 + part.options.ret_retry_ns).down) == 2
+
+
+def test_a_request_is_answered_within_bounds() -> None:
+    part = entity(2, repairs_max=2)
+    for seq in (1, 2, 3):
+        part.submit(Submit(b""), seq, 0)
+    assert len(part.receive(1, CoRet(pack_vector([1, 1]), 9, 0, [(1, 2**32 - 1)]), 1).down) == 2
+
+
+def test_a_silence_is_broken_until_the_last_message_is_acknowledged() -> None:
+    part = entity(2)
+    part.submit(Submit(b""), 1, 0)
+    assert part.deadline == part.options.probe_ns
+    (probe,) = sent(part, CoProbe, part.options.probe_ns)
+    assert (unpack_vector(probe.ack, 2), probe.asking) == ([2, 1], True)
+    other = entity(2, rank=1)
+    (answer,) = other.receive(0, probe, 0).down
+    assert isinstance(answer, Out)
+    assert isinstance(answer.pdu, CoProbe)
+    assert (answer.to, answer.pdu.asking, answer.pdu.buf) == ((0,), False, other.places)
+    assert other.deadline == other.options.ret_grace_ns  # it has learnt that it lacks a message
+    (repair,) = part.receive(1, answer.pdu, part.options.probe_ns).down
+    assert isinstance(repair, Out)
+    assert repair.repair
+    assert part.receive(1, answer.pdu, part.options.probe_ns).down == []
+
+
+def test_what_is_under_way_is_not_sent_again_for_a_probe() -> None:
+    part = entity(2)
+    part.submit(Submit(b""), 1, 0)
+    outs = part.receive(1, CoProbe(pack_vector([1, 1]), 9, True), 1).down
+    assert [type(out.pdu) for out in outs] == [CoProbe]
+
+
+# Pre-acknowledgment, acknowledgment
+
+
+def test_the_three_levels_are_visible() -> None:
+    world = World(2)
+    world.submit(0)
+    assert world.parts[0].levels() == [Levels(1, 0, 0), Levels(0, 0, 0)]
+    world.arrive(0, 1)
+    assert world.parts[1].levels()[0] == Levels(1, 0, 0)
+    world.now = SECOND
+    world.wake(1)
+    world.arrive(1, 0)
+    world.wake(0)
+    assert world.parts[0].levels()[0] == Levels(1, 1, 0)
+    world.settle()
+    assert [part.levels()[0] for part in world.parts] == [Levels(1, 1, 1)] * 2
+    assert world.complete()
+
+
+def test_levels_come_in_order_in_the_trace() -> None:
+    run = simulate(Scenario(members=4, messages=10, ordering="co", network=NetworkOptions(loss=0.2)), 3)
+    for log in run.logs:
+        accepted, stable = set(), dict.fromkeys(range(4), 0)
+        for row in log.rows("r"):
+            if row.event == "receive":
+                accepted.add((row.sender, row.seq))
+            elif row.event == "stable":
+                assert row.sender is not None
+                assert row.seq is not None
+                assert (row.sender, row.seq) in accepted
+                assert row.seq > stable[row.sender]
+                stable[row.sender] = row.seq
+            elif row.event == "deliver":
+                assert row.sender is not None
+                assert row.seq is not None
+                assert row.seq <= stable[row.sender]
+
+
+def test_one_alone_delivers_to_itself_and_falls_silent() -> None:
+    world = World(1)
+    world.submit(0)
+    assert world.settle()
+    assert world.complete()
+
+
+@pytest.mark.parametrize("size", [2, 3, 6])
+@pytest.mark.parametrize("defer_ns", [0, 3 * MILLISECOND])
+def test_silence_follows_and_an_isolated_message_costs_2n_confirmations(size: int, defer_ns: int) -> None:
+    world = World(size, CoOptions(defer_ns=defer_ns))
+    world.submit(size - 1)
+    assert world.settle()
+    assert world.complete()
+    assert sum(isinstance(out.pdu, CoConfirm) for out in world.sendings) == 2 * size
+    assert all(part.deadline is None for part in world.parts)
+
+
+def test_confirmations_stop_while_one_member_is_cut_off() -> None:
+    world = World(3)
+    for _ in range(5):
+        world.submit(0)
+        world.submit(1)
+    for _ in range(2000):
+        world.now += MILLISECOND
+        for link, channel in world.channels.items():
+            while channel:
+                if 2 in link:
+                    world.lose(*link)
+                else:
+                    world.arrive(*link)
+        for rank in world.ranks:
+            world.wake(rank)
+    confirmations = sum(isinstance(out.pdu, CoConfirm) for out in world.sendings)
+    probes = sum(isinstance(out.pdu, CoProbe) and out.pdu.asking for out in world.sendings)
+    assert confirmations <= 10
+    assert probes <= 2 * 10  # ever more rarely: 2 s of silence, at most one a second in the end
+    assert world.settle()
+    assert world.complete()
+
+
+# Flow
+
+
+def test_the_window_counts_messages_and_not_confirmations() -> None:
+    part = entity(2, window=2, headroom=2, buffer=1000)
+    part.submit(Submit(b""), 1, 0)
+    part.receive(1, data(1, 2, 1, buf=1000), 0)
+    assert sent(part, CoConfirm, SECOND)
+    assert part.may_submit(0)
+    part.submit(Submit(b""), 2, 0)
+    part.receive(1, confirm(2, 3, 2, buf=1000), 0)
+    assert part.may_submit(0)  # the first is accepted by all
+
+
+def test_the_smallest_buffer_rules() -> None:
+    part = entity(2, window=4, headroom=4, buffer=100)
+    for buf, allowed in ((100, 4), (31, 3), (16, 2), (8, 1), (7, 0)):
+        part.buf[1] = buf
+        outstanding = 0
+        while outstanding < 9:
+            part._outstanding = outstanding
+            if not part.may_submit(0):
+                break
+            outstanding += 1
+        assert outstanding == allowed
+
+
+def test_an_older_word_about_a_buffer_does_not_replace_a_newer_one() -> None:
+    part = entity(2)
+    part.receive(1, CoProbe(pack_vector([1, 5]), 700, False), 0)
+    part.receive(1, CoProbe(pack_vector([1, 2]), 30, False), 0)
+    assert part.buf[1] == 700
+
+
+def test_a_starved_sender_asks_for_credit_at_once_and_gets_it() -> None:
+    part = entity(2, window=2, headroom=2, buffer=4)
+    part.receive(1, CoProbe(pack_vector([1, 1]), 3, False), 0)
+    assert part.deadline is None
+    assert not part.may_submit(0)
+    now = 100 * SECOND
+    assert part.deadline is not None
+    assert part.deadline < now
+    assert len(sent(part, CoProbe, now)) == 1
+    part.receive(1, CoProbe(pack_vector([1, 1]), 4, False), now)
+    assert part.may_submit(0)
+    assert part.deadline is None
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+@pytest.mark.parametrize("spare", [0, 1, 5])
+def test_the_tightest_buffer_that_is_allowed_works(size: int, spare: int) -> None:
+    options = {"window": 2, "headroom": 2, "buffer": 2 * size + spare}
+    scenario = Scenario(
+        members=size, messages=6, ordering="co", ordering_options=options, workload=Workload(interval="0")
+    )
+    cluster = Cluster(scenario, 1)
+    assert cluster.run().finished
+    assert [node.member.ordering.overruns for node in cluster.nodes] == [0] * size  # type: ignore[attr-defined]
+
+
+# Cost
+
+
+def test_minima_are_those_of_the_rows() -> None:
+    rng = random.Random(7)
+    minima = Minima(5)
+    columns = [[1] * 5 for _ in range(5)]
+    for _ in range(500):
+        j = rng.randrange(5)
+        columns[j] = [number + rng.choice((0, 0, 1, 3)) for number in columns[j]]
+        before = list(minima.least)
+        risen = minima.raise_column(j, columns[j])
+        assert minima.rows == [[column[k] for column in columns] for k in range(5)]
+        assert minima.least == [min(row) for row in minima.rows]
+        assert risen == [k for k in range(5) if minima.least[k] > before[k]]
+
+
+# Random schedules
+
+
+def trial(seed: int, kind: type[Co] = Co) -> tuple[World, bool]:
+    rng = random.Random(f"{seed}/trial")
+    size, window = rng.randint(2, 5), rng.choice((1, 2, 8))
+    headroom = window * rng.choice((1, 2))
+    options = CoOptions(
+        window=window,
+        headroom=headroom,
+        buffer=rng.choice((0, headroom * size, headroom * size + 2, 3 * headroom * size)),
+        defer_ns=rng.choice((0, MILLISECOND, 5 * MILLISECOND)),
+    )
+    world = World(size, options, kind, seed)
+    loss, duplicate, reorder = rng.choice((0, 0.1, 0.2, 0.4)), rng.choice((0, 0, 0.2)), rng.choice((0, 0, 0.5, 1))
+    for _ in range(rng.randint(1, 12)):
+        world.submit(rng.randrange(size))
+        world.torture(rng.randint(0, 40), loss, duplicate, reorder)
+    return world, world.settle()
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_random_schedules(block: int) -> None:
+    for seed in range(100 * block, 100 * block + 100):
+        world, silent = trial(seed)
+        assert (world.wrong, silent, world.complete()) == ([], True, True), f"seed {seed}"
+
+
+def test_copies_are_let_go() -> None:
+    for seed in range(20):
+        world, _ = trial(seed)
+        assert all(not part.prl and not any(part.early) for part in world.parts)
+        # nobody confirms the last confirmations: two of each member at most
+        assert max(len(part._sl) for part in world.parts) <= 2 * max(1, sum(world.sent))
+        assert all(sent.seq is None for part in world.parts for sent in part._sl.values())
+
+
+@pytest.mark.parametrize(("options", "network"), [
+    ({}, NetworkOptions(loss=0.4, latency="uniform 1ms 20ms")),
+    ({"window": 2, "headroom": 2}, NetworkOptions(duplicate=0.3, reorder=0.3, loss=0.1)),
+    ({}, NetworkOptions(fifo=True, receive_buffer=3, service="400us")),
+])  # fmt: skip
+def test_simulated_groups_keep_what_co_promises(options: dict[str, int], network: NetworkOptions) -> None:
+    for seed in range(4):
+        scenario = Scenario(
+            members=2 + seed, messages=12, ordering="co", ordering_options=options, network=network,
+            workload=Workload(interval="exponential 2ms"),
+        )  # fmt: skip
+        run = simulate(scenario, seed)
+        assert run.finished
+        verdicts = check(run.events, happened_before="receive", global_clock=True)
+        for guarantee in ("integrity", "validity", "agreement", "fifo", "causal", "stability"):
+            assert verdicts[guarantee].verdict == "holds", guarantee
+
+
+def test_the_same_seed_gives_the_same_trace() -> None:
+    scenario = Scenario(members=3, messages=10, ordering="co", network=NetworkOptions(loss=0.2))
+    assert simulate(scenario, 5).events == simulate(scenario, 5).events
+
+
+def found(kind: type[Co], breaks: str, seed: int) -> bool:
+    """Whether a run of a seeded bug shows what it breaks."""
+    scenario = Scenario(
+        members=3 + seed % 3,
+        messages=8,
+        ordering=kind,
+        network=NetworkOptions(loss=0.15, duplicate=0.1, latency="uniform 1ms 10ms"),
+        workload=Workload(interval="exponential 3ms"),
+        limit="20s",
+    )
+    run = simulate(scenario, seed)
+    everything = run.delivered == run.sent * scenario.members and run.sent == scenario.messages * scenario.members
+    if breaks == "stuck":
+        return not everything
+    if breaks == "undrained":
+        return everything and not run.finished
+    verdicts = check(run.events, guarantees=[breaks], happened_before="receive", global_clock=True)
+    return verdicts[breaks].verdict == "violated"
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_seeded_bugs_are_found(name: str) -> None:
+    kind, breaks = MUTANTS[name]
+    assert any(found(kind, breaks, seed) for seed in range(10))
+    assert not any(found(Co, breaks, seed) for seed in range(3))
