@@ -12,6 +12,7 @@ from antiphon.errors import UsageError
 PAPERS: dict[str, str] = {
     "causally-ordering-broadcast": "antiphon.papers.causally_ordering_broadcast",
     "hierarchical-stability": "antiphon.papers.hierarchical",
+    "timestamp-acknowledgments": "antiphon.papers.timestamp_acknowledgments",
     "tomp-total-order": "antiphon.papers.tomp_total_order",
     "robust-causal-order": "antiphon.papers.robust_causal_order",
 }
