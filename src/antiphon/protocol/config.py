@@ -8,7 +8,7 @@ import msgspec
 
 from antiphon.errors import UsageError
 from antiphon.protocol.ordering import ALIASES, ORDERINGS
-from antiphon.protocol.parts import Ordering, Stability
+from antiphon.protocol.parts import Checked, Ordering, Stability
 from antiphon.protocol.recovery import RecoveryOptions
 from antiphon.protocol.stability import STABILITIES
 from antiphon.protocol.wire import PAYLOAD_BYTES_MAX, VECTOR_ENTRIES_MAX
@@ -26,6 +26,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     window: int = 64  # own messages that may be unstable at once
     buffer: int = 0  # messages that a member can keep; 0: four windows for each member
     queue: int = 1024  # submissions that may wait for the window
+    safe: bool = False  # deliver only what is stable
     payload_bytes_max: int = PAYLOAD_BYTES_MAX
 
     def check(self, size: int) -> None:
@@ -47,7 +48,18 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         ordering = ordering_type(self.ordering)
         options_of(ordering, self.ordering_options, "ordering")
         if ordering.NEEDS_RECOVERY:
-            options_of(stability_type(self.stability), self.stability_options, "stability")
+            options = options_of(stability_type(self.stability), self.stability_options, "stability")
+            if isinstance(options, Checked):
+                options.check(size)
+            if counts_positions(options) and "total" not in ordering.PROMISES:
+                raise UsageError(
+                    f"stability: positions: {self.ordering} gives messages no common position; choose a total order"
+                )
+        elif self.safe and not getattr(ordering, "DELIVERS_STABLE", False):
+            raise UsageError(
+                f"safe: {self.ordering} learns that a message is stable from its delivery everywhere, so it cannot "
+                f"wait for that; choose co, or an ordering that runs on recovery"
+            )
         for key, value in msgspec.structs.asdict(self.recovery).items():
             if value < 1:
                 raise UsageError(f"recovery.{key}: must be at least 1, not {value}")
@@ -55,6 +67,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     def places(self, size: int) -> int:
         """Give the number of messages that a member can keep."""
         return self.buffer or 4 * self.window * size
+
+
+def counts_positions(options: Any) -> bool:
+    """Say whether a stability part is to be told positions in the total order instead of stream numbers."""
+    return bool(getattr(options, "positions", False))
 
 
 def ordering_type(name: str | type[Ordering]) -> type[Ordering]:

@@ -17,7 +17,7 @@ from typing import TypeAlias, assert_never
 import msgspec
 
 from antiphon.errors import LocalProtocolError
-from antiphon.protocol.config import Config, options_of, ordering_type, stability_type
+from antiphon.protocol.config import Config, counts_positions, options_of, ordering_type, stability_type
 from antiphon.protocol.flow import Flow
 from antiphon.protocol.machine import (
     Deliver,
@@ -33,7 +33,19 @@ from antiphon.protocol.machine import (
     Wake,
     earliest,
 )
-from antiphon.protocol.parts import Accepted, Decided, Duplicate, Frontier, Out, Place, Received, Reliable, Step
+from antiphon.protocol.parts import (
+    Accepted,
+    Decided,
+    Duplicate,
+    Frontier,
+    Out,
+    Place,
+    Received,
+    Reliable,
+    Rider,
+    Step,
+    Watcher,
+)
 from antiphon.protocol.recovery import Heartbeat, Recovery
 from antiphon.protocol.wire import (
     DATAGRAM_BYTES_MAX,
@@ -82,7 +94,11 @@ class Member:
         kinds: tuple[type[Pdu], ...] = Ordering.PDUS
         if Ordering.NEEDS_RECOVERY:
             Stability = stability_type(config.stability)
-            self.stability = Stability(place, options_of(Stability, config.stability_options, "stability"))
+            options = options_of(Stability, config.stability_options, "stability")
+            self._positions: deque[tuple[int, int]] | None = deque() if counts_positions(options) else None
+            streams = 0 if self._positions is None else 1
+            self.stability = Stability(msgspec.structs.replace(place, streams=streams), options)
+            self._rider = self.stability if isinstance(self.stability, Rider) else None
             self.recovery = Recovery(place, config.window, config.recovery)
             self._stability_kinds = frozenset(Stability.PDUS)
             self._recovery_kinds = frozenset(Recovery.PDUS) | {kind for kind in kinds if issubclass(kind, Streamed)}
@@ -93,6 +109,10 @@ class Member:
         self._seq = 0  # own messages sent so far
         self._stable_seq = 0  # own messages known to be stable
         self._streamed_seqs: list[deque[tuple[int, int]]] = [deque() for _ in range(size)]  # unstable (number, seq)
+        self._numbers = [0] * size  # per sender, the last number of its stream that was passed on
+        self._places: dict[tuple[int, int], int] = {}  # message -> the number with which it is complete in its stream
+        self._unsafe: deque[tuple[Deliver, int]] = deque()  # to be delivered when that number is stable
+        self._position = 0  # how many messages were delivered
         self._outbox: list[tuple[tuple[int, ...] | None, bytes]] = []
         self._effects: list[Effect] = []
         self._asked_at: Instant | None = None  # when a sender without credit last asked for it
@@ -120,12 +140,18 @@ class Member:
     @property
     def held(self) -> int:
         """How many messages this member keeps in its buffers."""
-        return self.ordering.held + (self.recovery.held if self.recovery else 0)
+        return self.ordering.held + (self.recovery.held if self.recovery else 0) + len(self._unsafe)
 
     @property
     def drained(self) -> bool:
         """Whether nothing waits and nothing is kept."""
         return not self._waiting and self.held == 0
+
+    def lag(self) -> dict[int, int | None]:
+        """Say who holds stability back, as far as is known here: how much each lacks; None: not heard from."""
+        if self.recovery is None or not isinstance(self.stability, Watcher):
+            return {}
+        return {self._ids[rank]: lacks for rank, lacks in self.stability.lag().items()}
 
     # What a driver does
 
@@ -235,14 +261,14 @@ class Member:
                 case Accepted():
                     self._accept(up.source, up.pdu, now)
                 case Deliver():
-                    self._effects.append(Deliver(self._ids[up.sender], up.seq, up.payload))
-                    self._record(now, "deliver", self._ids[up.sender], up.seq, None, None)
+                    self._deliver(up, now)
                 case Received():
                     self._record(now, "receive", self._ids[up.sender], up.seq, self._bytes_each, None)
                 case Decided():
+                    self._places[up.sender, up.seq] = self._numbers[up.sender]
                     self._record(now, "control", self._ids[up.sender], up.seq, None, "final")
                 case Frontier():
-                    self._release(up.numbers, now)
+                    self._release(up.numbers if self._positions is None else self._stream_numbers(up.numbers[0]), now)
                 case Stable():
                     self._stable(up.sender, up.seq, now)
                 case Duplicate():
@@ -264,11 +290,44 @@ class Member:
     def _accept(self, source: int, pdu: Streamed, now: Instant) -> None:
         """Pass the next PDU of a stream to ordering and stability."""
         assert self.recovery is not None
+        self._numbers[source] = pdu.number
         if isinstance(pdu, Data):
             self._streamed_seqs[source].append((pdu.number, pdu.seq))
+            self._places[source, pdu.seq] = pdu.number
             self._record(now, "receive", self._ids[source], pdu.seq, self._bytes_each, None)
+        position = self._position
         self._carry(self.ordering.accept(source, pdu, now), now)
-        self._carry(self.stability.advanced(source, pdu, self.recovery.received, now), now)
+        if self._positions is None:
+            self._carry(self.stability.advanced(source, pdu, self._numbers, now), now)
+        elif self._position > position:
+            self._carry(self.stability.advanced(0, pdu, [self._position], now), now)
+
+    def _deliver(self, message: Deliver, now: Instant) -> None:
+        """Deliver a message whose turn it is, or keep it until it is stable."""
+        if self.recovery is not None:
+            number = self._places.pop((message.sender, message.seq))
+            self._position += 1
+            if self._positions is not None:
+                self._positions.append((message.sender, number))
+            if self.config.safe:
+                self._unsafe.append((message, number))
+                return
+        self._hand_up(message, now)
+
+    def _hand_up(self, message: Deliver, now: Instant) -> None:
+        sender = self._ids[message.sender]
+        self._effects.append(Deliver(sender, message.seq, message.payload))
+        self._record(now, "deliver", sender, message.seq, None, None)
+
+    def _stream_numbers(self, position: int) -> tuple[int, ...]:
+        """Say which numbers of the streams are held by all who have delivered so many messages of the total order."""
+        assert self.recovery is not None
+        assert self._positions is not None
+        numbers = list(self.recovery.released)
+        for _ in range(position - (self._position - len(self._positions))):
+            source, number = self._positions.popleft()
+            numbers[source] = max(numbers[source], number)
+        return tuple(numbers)
 
     def _release(self, frontier: tuple[int, ...], now: Instant) -> None:
         """Let go of what everyone holds, and tell the application."""
@@ -280,6 +339,8 @@ class Member:
                 stable = seqs.popleft()[1]
             if stable:
                 self._stable(source, stable, now)
+        while self._unsafe and self._unsafe[0][1] <= frontier[self._unsafe[0][0].sender]:
+            self._hand_up(self._unsafe.popleft()[0], now)
 
     def _stable(self, source: int, seq: int, now: Instant) -> None:
         if source == self._rank:
@@ -309,6 +370,9 @@ class Member:
         """Put everything that goes the same way into as few datagrams as it takes."""
         if not self._outbox:
             return
+        if self.recovery is not None and self._rider is not None and any(to is None for to, _ in self._outbox):
+            for pdu in self._rider.ride(now):
+                self._out(Out(pdu), now)
         ways: dict[tuple[int, ...] | None, list[bytes]] = {}
         for to, encoded in self._outbox:
             ways.setdefault(to, []).append(encoded)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
@@ -85,6 +85,7 @@ class Place(msgspec.Struct, frozen=True):
     size: int
     random: random.Random
     window: int = 64  # own messages that may be unstable at once
+    streams: int = 0  # for stability: how many streams there are to hold; 0: one of each member
 
 
 class Ordering(Protocol):
@@ -148,3 +149,27 @@ class Stability(Protocol):
 
     def wake(self, now: Instant) -> Step:
         """Do what is due."""
+
+
+@runtime_checkable
+class Checked(Protocol):
+    """A part's options that depend on the size of the group."""
+
+    def check(self, size: int) -> None:
+        """Raise a `UsageError` that names the key, unless a group of `size` members can work with this."""
+
+
+@runtime_checkable
+class Rider(Protocol):
+    """A stability part whose PDUs may ride in a datagram that goes to all anyway."""
+
+    def ride(self, now: Instant) -> list[Pdu]:
+        """Give what is due, or would be soon, for a datagram to all that leaves now."""
+
+
+@runtime_checkable
+class Watcher(Protocol):
+    """A stability part that can say who holds the frontier back."""
+
+    def lag(self) -> dict[int, int | None]:
+        """Say, as far as this member knows, who lacks how much of what it holds; None: not heard from."""

@@ -1,100 +1,171 @@
 """Vector acknowledgments: every member tells all others what it holds; what all hold is stable.
 
 The baseline that the stability papers compare with. A report is the vector of stream prefixes that its sender holds,
-4n bytes. A member reports while it knows of something unstable, at most once in `interval_ns`; one that lacks
-nothing answers a report that asks, so that a lost last report is made good and silence follows when all is stable.
+4n bytes, and goes to all when there is news, at most once in `interval_ns`. A member that still waits asks those who,
+as far as it knows, hold less; they answer, whether they lack something or not, so a lost report is made good by the
+one who misses it, and silence follows when all is stable.
+
+With `delta` a report says only what changed since its sender's last report to all, by the last byte. Reports to all are
+numbered: one that comes late is not taken, and who finds that one is missing asks for a whole vector.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
-from antiphon.protocol.machine import MILLISECOND, SECOND, Duration, Instant
-from antiphon.protocol.parts import Frontier, Out, Place, Step
-from antiphon.protocol.wire import Malformed, Pdu, Streamed, Vector, pack_vector, unpack_vector
+from antiphon.protocol.machine import Instant
+from antiphon.protocol.parts import Place
+from antiphon.protocol.stability.rounds import Patience, VectorOptions, VectorPart
+from antiphon.protocol.stability.vectors import Numbers, pack_some, pack_whole, unpack_some
+from antiphon.protocol.wire import Counter, Pdu, Vector
 
 
 class Report(Pdu, tag=8):
-    """What its sender holds of every stream."""
+    """What its sender holds of every stream; `part`: only what is new since its last report to all."""
 
     kind: ClassVar[str] = "vector-ack"
+    number: Counter  # of its sender's last report to all, this one included if it is one
+    part: bool
     held: Vector
-    asking: bool
+    asking: bool  # please answer with a whole vector
 
 
-class VectorAckOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How often to report, and how much less often when nothing changes."""
+class LeastOfColumns:
+    """The least of each column of a matrix whose rows change one at a time: a tournament, row against row."""
 
-    interval_ns: Duration = 10 * MILLISECOND
-    interval_ns_max: Duration = SECOND
+    def __init__(self, rows: int, columns: int) -> None:
+        self._rows = rows
+        # node k has the minima of nodes 2k and 2k + 1; row r is node rows + r
+        self._nodes: npt.NDArray[np.uint32] = np.zeros((2 * rows, columns), np.uint32)
+        self.least: Numbers = np.zeros(columns, np.int64)
+
+    def row(self, row: int) -> Numbers:
+        """Give a row."""
+        numbers: Numbers = self._nodes[self._rows + row].astype(np.int64)
+        return numbers
+
+    def below(self, numbers: Numbers) -> npt.NDArray[np.intp]:
+        """List the rows that are somewhere below the given numbers."""
+        return np.flatnonzero((self._nodes[self._rows :] < numbers.astype(np.uint32)).any(axis=1))
+
+    def put(self, row: int, numbers: Numbers) -> None:
+        """Replace a row, and play its matches again as far as they come out differently."""
+        nodes, node = self._nodes, self._rows + row
+        nodes[node] = numbers
+        while node > 1:
+            node //= 2
+            winners = np.minimum(nodes[2 * node], nodes[2 * node + 1])
+            if (winners == nodes[node]).all():
+                return
+            nodes[node] = winners
+        self.least = nodes[1].astype(np.int64)
 
 
-class VectorAck:
-    """Stability by full vectors from everyone to everyone."""
+class VectorAck(VectorPart):
+    """Stability by vectors from everyone to everyone."""
 
     PDUS: ClassVar[tuple[type[Pdu], ...]] = (Report,)
-    Options: ClassVar[type[msgspec.Struct]] = VectorAckOptions
+    Options: ClassVar[type[msgspec.Struct]] = VectorOptions
 
-    def __init__(self, place: Place, options: VectorAckOptions) -> None:
-        self._rank, self._size, self._options = place.rank, place.size, options
-        self._holds = [[0] * place.size for _ in range(place.size)]  # member -> what it holds of each stream
-        self._frontier = [0] * place.size
-        self._report_at: Instant | None = None
-        self._pause_ns = options.interval_ns
+    def __init__(self, place: Place, options: VectorOptions) -> None:
+        super().__init__(place, options)
+        self._options = options
+        self._others = LeastOfColumns(max(1, place.size - 1), self.width)  # what each of the others holds
+        self._heard = [0] * place.size  # the number of each member's last report
+        self._number = 0  # of this member's last report to all
+        self._reported: Numbers = np.zeros(self.width, np.int64)  # and what it said
+        self._news = False  # something is held that it did not say
+        self._due: Instant = 0  # when news may be told
+        self._waiting = Patience(3 * options.interval_ns, max(3 * options.interval_ns, options.interval_ns_max))
+        self._waited_for: Numbers = self._reported  # what was held here when the waiting began
 
-    @property
-    def deadline(self) -> Instant | None:
-        """When the next report is due."""
-        return self._report_at
+    def timers(self) -> tuple[Instant | None, ...]:
+        """When news is to be told at the latest, and when to ask."""
+        latest = self._due + (self._options.idle_ns if self._options.piggyback else 0)
+        return latest if self._news else None, self._waiting.at
 
-    def stamp(self, now: Instant) -> int:
-        """Vectors need no stamp."""
-        return 0
+    def lag(self) -> dict[int, int | None]:
+        """Say what the others lack according to their last reports."""
+        below = self._others.below(self.held).tolist() if self.unstable and self.size > 1 else []
+        return {row + (row >= self.rank): self.lacking(self._others.row(row)) for row in below}
 
-    def advanced(self, source: int, pdu: Streamed, received: Sequence[int], now: Instant) -> Step:
-        """Take note of what this member holds now."""
-        self._holds[self._rank][source] = received[source]
-        self._pause_ns = self._options.interval_ns
-        due = now + self._pause_ns
-        self._report_at = due if self._report_at is None else min(self._report_at, due)
-        return self._settle((source,))
+    def more(self, source: int, now: Instant) -> None:
+        """Plan a report, and take what this member was the last to lack for stable."""
+        if not self._news:
+            self._news = True
+            self._due = now + self._options.interval_ns
+        if self.size == 1 or self._others.least[source] > self.frontier[source]:
+            self._settle()
+        if self.unstable and self._waiting.at is None:
+            self._wait_for_all(now)
 
-    def receive(self, source: int, pdu: Pdu, now: Instant) -> Step:
-        """Take another member's report."""
-        if not isinstance(pdu, Report) or source == self._rank:
-            raise Malformed("unexpected")
-        report = unpack_vector(pdu.held, self._size)
-        if any(number > mine for number, mine in zip(report, self._holds[source], strict=True)):
-            known = self._holds[source] = [max(pair) for pair in zip(report, self._holds[source], strict=True)]
-            step = self._settle(range(len(known)))
+    def due(self, now: Instant) -> None:
+        """Tell the news to all; ask those who seem to lack what was held here for long."""
+        latest = self.timers()[0]
+        if latest is not None and latest <= now:
+            self.say_now(self._report(), None)
+        if self._waiting.over(now):
+            rows = self._others.below(self._waited_for).tolist()
+            if rows:
+                self.say_now(Report(self._number, True, b"", True), tuple(row + (row >= self.rank) for row in rows))
+            else:
+                self._wait_for_all(now)
+
+    def ride(self, now: Instant) -> list[Pdu]:
+        """Give a report that is due."""
+        return [self._report()] if self._options.piggyback and self._news and self._due <= now else []
+
+    def take(self, source: int, pdu: Pdu, now: Instant) -> None:
+        """Take another member's report; answer if it asks."""
+        assert isinstance(pdu, Report)
+        row = source - (source > self.rank)
+        if pdu.part:
+            self._take_part(source, row, pdu)
         else:
-            step = Step()
-        if pdu.asking and self._report_at is None:
-            step.down = [Out(self._report(asking=False), (source,))]
-        return step
+            numbers = self.unpack(pdu.held, None)
+            self._heard[source] = max(self._heard[source], pdu.number)
+            self._put(row, np.maximum(numbers, self._others.row(row)))
+        if pdu.asking:
+            self.say_now(Report(self._number, False, pack_whole(self.held), False), (source,))
 
-    def wake(self, now: Instant) -> Step:
-        """Report to all, while something is unstable."""
-        if self._report_at is None or self._report_at > now:
-            return Step()
-        self._report_at = now + self._pause_ns
-        self._pause_ns = min(2 * self._pause_ns, self._options.interval_ns_max)
-        return Step([], [Out(self._report(asking=True))])
+    def _take_part(self, source: int, row: int, report: Report) -> None:
+        if not report.held or report.number <= self._heard[source]:
+            return
+        # what is known of its sender comes from earlier reports, so it is the floor of what this one says
+        numbers = unpack_some(report.held, self._others.row(row))
+        missed = report.number > self._heard[source] + 1
+        self._heard[source] = report.number
+        self._put(row, numbers)
+        if missed:
+            self.say_now(Report(self._number, True, b"", True), (source,))
 
-    def _report(self, *, asking: bool) -> Report:
-        return Report(pack_vector(self._holds[self._rank]), asking)
+    def _put(self, row: int, numbers: Numbers) -> None:
+        before = self._others.least
+        self._others.put(row, numbers)
+        if self._others.least is not before:
+            self._settle()
 
-    def _settle(self, sources: Sequence[int]) -> Step:
-        """Raise the frontier of the given streams to the least that anyone holds."""
-        moved = False
-        for source in sources:
-            least = min(holds[source] for holds in self._holds)
-            if least > self._frontier[source]:
-                self._frontier[source] = least
-                moved = True
-        if self._frontier == self._holds[self._rank]:
-            self._report_at = None  # nothing that this member knows of is unstable
-        return Step([Frontier(tuple(self._frontier))] if moved else [])
+    def _report(self) -> Report:
+        """Make the next report to all."""
+        self._news = False
+        self._number += 1
+        said, self._reported = self._reported, self.held.copy()
+        if self._options.delta:
+            part = pack_some(self.held, self.held > said)
+            if len(part) < 4 * self.width:
+                return Report(self._number, True, part, False)
+        return Report(self._number, False, pack_whole(self.held), False)
+
+    def _settle(self) -> None:
+        """Raise the frontier to what all hold."""
+        self.raise_frontier(self.held if self.size == 1 else np.minimum(self._others.least, self.held))
+        if not self.unstable:
+            self._waiting.stop()
+
+    def _wait_for_all(self, now: Instant) -> None:
+        self._waiting.start(now)
+        self._waited_for = self.held.copy()

@@ -1,0 +1,254 @@
+"""Collecting minima over a tree of reports: what CoordP, S_CoordP and S_Train have in common.
+
+The coordinator multicasts START. Each member waits for the reports (ACK) of certain others, takes the minimum of these
+and of what it holds itself, and reports that to one other member; the coordinator multicasts the last minimum as INFO.
+The three protocols differ only in who waits for whom: `Links`.
+
+Losses are mended where they are felt. Who waits for a report sends START again to those who owe it; a report of a round
+that one has not heard of is as good as its START; who waits for INFO asks the coordinator for the latest. A report
+with a change is coded over the frontier of the last round, `base`; who has missed that one asks for, or sends, a whole
+vector, and so INFO goes whole in this round too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+
+from antiphon.protocol.machine import Instant
+from antiphon.protocol.parts import Place
+from antiphon.protocol.stability.rounds import Patience, RoundOptions, Starter, VectorPart
+from antiphon.protocol.stability.vectors import Numbers
+from antiphon.protocol.wire import Counter, Malformed, Number, Pdu, Vector
+
+
+class Start(Pdu):
+    """Round `round` begins, or: your report for it has not come. Reports may be changes of the frontier of `base`."""
+
+    round: Number
+    base: Counter = 0  # 0: whole vectors, please
+
+
+class Ack(Pdu):
+    """What its sender, and all whose reports it has taken in, hold at least."""
+
+    round: Number
+    base: Counter
+    held: Vector
+
+
+class Info(Pdu):
+    """What all held in the round."""
+
+    round: Number
+    base: Counter
+    stable: Vector
+
+
+class Ask(Pdu):
+    """The newest frontier that its sender knows is that of `round`: is there a newer one?"""
+
+    round: Counter
+
+
+class Links(msgspec.Struct, frozen=True):
+    """Whose reports a member waits for, and to whom it reports; None: to all, since it is the coordinator."""
+
+    awaits: frozenset[int]
+    reports_to: int | None
+
+
+class Collect:
+    """A round at one member: which reports are in, and their minimum."""
+
+    def __init__(self, links: Links) -> None:
+        self._links = links
+        self.number = 0
+        self.base = 0
+        self.awaited: set[int] = set()
+        self.least: Numbers | None = None
+        self.whole = False  # a report came whole though changes were welcome: someone lacks the base
+
+    def begin(self, number: int, base: int) -> None:
+        """Forget the last round."""
+        self.number, self.base = number, base
+        self.awaited = set(self._links.awaits)
+        self.least = None
+        self.whole = not base
+
+    def merge(self, source: int, numbers: Numbers, *, whole: bool) -> None:
+        """Take a report in."""
+        self.awaited.remove(source)
+        self.least = numbers if self.least is None else np.minimum(self.least, numbers)
+        self.whole |= whole
+
+    def minimum(self, own: Numbers) -> Numbers:
+        """Give the minimum of the reports and of what is held here."""
+        return own if self.least is None else np.minimum(self.least, own)
+
+
+class CollectPart(VectorPart):
+    """A member of a collecting protocol; a protocol names its PDUs and says who waits for whom."""
+
+    START: ClassVar[type[Start]]
+    ACK: ClassVar[type[Ack]]
+    INFO: ClassVar[type[Info]]
+    ASK: ClassVar[type[Ask]]
+
+    def __init__(self, place: Place, options: RoundOptions, links: Callable[[int], Links]) -> None:
+        super().__init__(place, options)
+        self._options = options
+        self._coordinator = options.coordinator
+        self.links = links(place.rank)
+        self.collect = Collect(self.links)
+        self.running = False  # a round has begun here and this member has not reported yet
+        self.epoch = 0  # the round of the newest frontier known here, which is `frontier`
+        self.starter = Starter(options, place.window)
+        self._missing = Patience(options.timeout_ns, options.timeout_ns_max)  # reports
+        self._unanswered = Patience(2 * options.timeout_ns, 2 * options.timeout_ns_max)  # INFO
+        self._lag: dict[int, int] = {}
+
+    @property
+    def coordinates(self) -> bool:
+        """Whether this member starts the rounds."""
+        return self.rank == self._coordinator
+
+    def timers(self) -> tuple[Instant | None, ...]:
+        """When to start, to ask for reports, to ask for INFO."""
+        return self.starter.at, self._missing.at, self._unanswered.at
+
+    def lag(self) -> dict[int, int | None]:
+        """Say what those who report here lacked when they did, and who owes a report."""
+        owing = dict.fromkeys(sorted(self.collect.awaited)) if self.running else {}
+        return {**{rank: lacks for rank, lacks in self._lag.items() if lacks}, **owing} if self.unstable else {}
+
+    def more(self, source: int, now: Instant) -> None:
+        """Let a round start some time, or make sure that one is heard of."""
+        if self.coordinates:
+            self.starter.more(self.load, now, running=self.running)
+        elif self._unanswered.at is None:
+            self._unanswered.start(now)
+
+    def due(self, now: Instant) -> None:
+        """Start a round; ask again for what has not come."""
+        if self.starter.over(self.load, now):
+            self._begin(self.collect.number + 1, self.epoch if self._options.delta else 0, now)
+        if self._missing.over(now):
+            start = self.START(self.collect.number, self.collect.base if self.collect.base == self.epoch else 0)
+            self.say_now(start, tuple(sorted(self.collect.awaited)))
+        if self._unanswered.over(now):
+            self.say_now(self.ASK(self.epoch), (self._coordinator,))
+
+    def take(self, source: int, pdu: Pdu, now: Instant) -> None:
+        """Take START, ACK, INFO or ASK."""
+        match pdu:
+            case Start():
+                self._start(source, pdu, now)
+            case Ack():
+                self._ack(source, pdu, now)
+            case Info():
+                self._info(source, pdu, now)
+            case Ask():
+                self._ask(source, pdu, now)
+            case _:
+                raise Malformed("unexpected")
+
+    # A round
+
+    def _begin(self, number: int, base: int, now: Instant) -> None:
+        self.collect.begin(number, base)
+        self.running = True
+        if self.coordinates:
+            self.say(self.START(number, base), None, now)
+        if self.links.awaits:
+            self._missing.start(now)
+        self._report_if_complete(now)
+
+    def _start(self, source: int, start: Start, now: Instant) -> None:
+        if start.base >= start.round:
+            raise Malformed("impossible-round")
+        if self.coordinates:
+            return  # only a dependent that has it all wrong asks its coordinator
+        if self._unanswered.at is not None:
+            self._unanswered.start(now)
+        if start.round > self.collect.number:
+            self._begin(start.round, start.base, now)
+        elif start.round == self.collect.number and source == self.links.reports_to and not self.running:
+            self._report(start.base, now)  # it was lost, or could not be read there
+
+    def _ack(self, source: int, ack: Ack, now: Instant) -> None:
+        if ack.base >= ack.round or (self.coordinates and ack.round > self.collect.number):
+            raise Malformed("impossible-round")
+        if source not in self.links.awaits or ack.round < self.collect.number:
+            return  # overheard, or late
+        if ack.round == self.collect.number and source not in self.collect.awaited:
+            return  # doubled
+        if ack.base in (0, self.epoch):
+            numbers = self.unpack(ack.held, self.frontier if ack.base else None)
+        else:
+            numbers = None
+        if ack.round > self.collect.number:
+            self._begin(ack.round, ack.base, now)
+        if numbers is None:
+            self.say_now(self.START(ack.round, 0), (source,))
+            return
+        self._lag[source] = self.lacking(numbers)
+        self.collect.merge(source, numbers, whole=not ack.base)
+        self._report_if_complete(now)
+
+    def _report_if_complete(self, now: Instant) -> None:
+        if not self.running or self.collect.awaited:
+            return
+        self.running = False
+        self._missing.stop()
+        if self.coordinates:
+            self._announce(now)
+        else:
+            self._report(self.collect.base, now)
+
+    def _report(self, base: int, now: Instant) -> None:
+        """Report the minimum, as a change if the base is known here and in everything that was reported here."""
+        assert self.links.reports_to is not None
+        known = base and base == self.epoch and not self.collect.whole
+        is_change, held = self.pack(self.collect.minimum(self.held), self.frontier if known else None)
+        ack = self.ACK(self.collect.number, base if is_change else 0, held)
+        self.say(ack, self.links.reports_to, now, bytes_more=len(held))
+
+    def _announce(self, now: Instant) -> None:
+        base = self.frontier if self.collect.base and not self.collect.whole else None
+        minimum = self.collect.minimum(self.held)
+        is_change, stable = self.pack(minimum, base)
+        self.say(self.INFO(self.collect.number, self.epoch if is_change else 0, stable), None, now)
+        self.epoch = self.collect.number
+        news = self.raise_frontier(minimum)
+        self.starter.end(self.load, now, news=news)
+
+    # The frontier
+
+    def _info(self, source: int, info: Info, now: Instant) -> None:
+        # a round ends only after this member has reported, so it has heard of every round that ended
+        if source != self._coordinator or info.base >= info.round or info.round > self.collect.number:
+            raise Malformed("impossible-round")
+        if info.round <= self.epoch:
+            return
+        if info.base not in (0, self.epoch):
+            self.say_now(self.ASK(self.epoch), (self._coordinator,))
+            return
+        numbers = self.unpack(info.stable, self.frontier if info.base else None)
+        self.check_frontier(numbers)
+        self.epoch = info.round
+        self.raise_frontier(numbers)
+        if self.unstable:
+            self._unanswered.start(now)
+        else:
+            self._unanswered.stop()
+
+    def _ask(self, source: int, ask: Ask, now: Instant) -> None:
+        if not self.coordinates or ask.round > self.epoch:
+            raise Malformed("impossible-round")
+        if ask.round < self.epoch:
+            _, stable = self.pack(self.frontier, None)
+            self.say_now(self.INFO(self.epoch, 0, stable), (source,))

@@ -1,0 +1,56 @@
+"""Coordinator (CoordP): everyone reports to one member, which tells all the minimum.
+
+Three message times a round and the least traffic among the basic protocols, but n - 1 reports arrive at one member
+at once.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+from antiphon.protocol.parts import Place
+from antiphon.protocol.stability.collect import Ack, Ask, CollectPart, Info, Links, Start
+from antiphon.protocol.stability.rounds import RoundOptions
+from antiphon.protocol.wire import Pdu
+
+
+class CoordinatorStart(Start, tag=60):
+    """Report to me."""
+
+    kind: ClassVar[str] = "coordinator-start"
+
+
+class CoordinatorAck(Ack, tag=61):
+    """What its sender holds."""
+
+    kind: ClassVar[str] = "coordinator-ack"
+
+
+class CoordinatorInfo(Info, tag=62):
+    """What all hold."""
+
+    kind: ClassVar[str] = "coordinator-info"
+
+
+class CoordinatorAsk(Ask, tag=63):
+    """Is there a newer frontier?"""
+
+    kind: ClassVar[str] = "coordinator-ask"
+
+
+class Coordinator(CollectPart):
+    """CoordP: a tree of height one."""
+
+    PDUS: ClassVar[tuple[type[Pdu], ...]] = (CoordinatorStart, CoordinatorAck, CoordinatorInfo, CoordinatorAsk)
+    START, ACK, INFO, ASK = CoordinatorStart, CoordinatorAck, CoordinatorInfo, CoordinatorAsk
+    Options: ClassVar[type[msgspec.Struct]] = RoundOptions
+
+    def __init__(self, place: Place, options: RoundOptions) -> None:
+        root = options.coordinator
+
+        def links(rank: int) -> Links:
+            return Links(frozenset(range(place.size)) - {root}, None) if rank == root else Links(frozenset(), root)
+
+        super().__init__(place, options, links)

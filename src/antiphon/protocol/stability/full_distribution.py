@@ -1,0 +1,186 @@
+"""Full distribution (FullDist): in each round everyone multicasts what it holds, and everyone takes the minimum.
+
+Two message times a round, n multicasts. The first row of a round, the coordinator's, starts it; a row of a round that
+one has not heard of is as good. A member keeps one vector for the round, the minimum of the rows that are in, and not
+the paper's n x n matrix: rows of one round are all that a round needs.
+
+The coordinator asks for rows that do not come, so that each round ends at one member at least; a member whose round
+does not end asks the coordinator for its frontier, since what is stable for one is stable for all.
+
+With `delta` a row lists only what its sender does not know to be stable, by the last byte. What it leaves out counts
+as the receiver's own frontier at the beginning of the round: that comes from earlier rounds, so every sender of a row
+held as much. Thus a row needs no other base and is never taken for too much. A receiver that is behind may take it for
+too little: it asks the coordinator, which is never behind, and gets the whole frontier.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+
+from antiphon.protocol.machine import Instant
+from antiphon.protocol.parts import Place
+from antiphon.protocol.stability.rounds import Patience, RoundOptions, Starter, VectorPart
+from antiphon.protocol.stability.vectors import Numbers, pack_some, pack_whole, unpack_some
+from antiphon.protocol.wire import Malformed, Number, Pdu, Vector
+
+
+class Row(Pdu, tag=64):
+    """What its sender holds, for the round; `part`: only what it does not know to be stable."""
+
+    kind: ClassVar[str] = "full-distribution-row"
+    round: Number
+    part: bool
+    held: Vector
+
+
+class Poke(Pdu, tag=65):
+    """Your row for the round has not come."""
+
+    kind: ClassVar[str] = "full-distribution-poke"
+    round: Number
+
+
+class Found(Pdu, tag=66):
+    """What all hold, for one who asked."""
+
+    kind: ClassVar[str] = "full-distribution-found"
+    stable: Vector
+
+
+class AskFound(Pdu, tag=67):
+    """My rounds do not end: what do you know to be stable?"""
+
+    kind: ClassVar[str] = "full-distribution-ask"
+
+
+class FullDistribution(VectorPart):
+    """FullDist: a row from everyone to everyone."""
+
+    PDUS: ClassVar[tuple[type[Pdu], ...]] = (Row, Poke, Found, AskFound)
+    Options: ClassVar[type[msgspec.Struct]] = RoundOptions
+
+    def __init__(self, place: Place, options: RoundOptions) -> None:
+        super().__init__(place, options)
+        self._options = options
+        self.round = 0
+        self.running = False  # rows of the round are still awaited
+        self._awaited: set[int] = set()
+        self._least: Numbers = self.held
+        self._floor: Numbers = self.frontier  # at the beginning of the round: whatever rows of it say, it is more
+        self._lag: dict[int, int] = {}
+        self.starter = Starter(options, place.window)
+        self._missing = Patience(options.timeout_ns, options.timeout_ns_max)  # rows, at the coordinator
+        self._unanswered = Patience(2 * options.timeout_ns, 2 * options.timeout_ns_max)  # ends of rounds, elsewhere
+
+    @property
+    def coordinates(self) -> bool:
+        """Whether this member starts the rounds."""
+        return self.rank == self._options.coordinator
+
+    def timers(self) -> tuple[Instant | None, ...]:
+        """When to start, to ask for rows, to ask for a frontier."""
+        return self.starter.at, self._missing.at, self._unanswered.at
+
+    def lag(self) -> dict[int, int | None]:
+        """Say what the others lacked in their last rows, and whose rows are awaited."""
+        owing = dict.fromkeys(sorted(self._awaited)) if self.running else {}
+        return {**{rank: lacks for rank, lacks in self._lag.items() if lacks}, **owing} if self.unstable else {}
+
+    def more(self, source: int, now: Instant) -> None:
+        """Let a round start some time, or make sure that one ends."""
+        if self.coordinates:
+            self.starter.more(self.load, now, running=self.running)
+        elif self._unanswered.at is None:
+            self._unanswered.start(now)
+
+    def due(self, now: Instant) -> None:
+        """Start a round; ask again for what has not come."""
+        if self.starter.over(self.load, now):
+            self._begin(self.round + 1, now)
+            self._missing.start(now)
+            self._end_if_complete(now)
+        if self._missing.over(now):
+            self.say_now(Poke(self.round), tuple(sorted(self._awaited)))
+        if self._unanswered.over(now):
+            self.say_now(AskFound(), (self._options.coordinator,))
+
+    def take(self, source: int, pdu: Pdu, now: Instant) -> None:
+        """Take a row, a reminder, a frontier or a question."""
+        match pdu:
+            case Row():
+                self._row(source, pdu, now)
+            case Poke():
+                self._poke(source, pdu, now)
+            case Found():
+                stable = self.unpack(pdu.stable, None)
+                self.check_frontier(stable)
+                self.raise_frontier(stable)
+                self._wait(now)
+            case AskFound():
+                self.say_now(Found(pack_whole(self.frontier)), (source,))
+            case _:
+                raise Malformed("unexpected")
+
+    # A round
+
+    def _begin(self, number: int, now: Instant) -> None:
+        """Forget the last round, and tell all what is held here."""
+        self.round = number
+        self.running = True
+        self._awaited = set(range(self.size)) - {self.rank}
+        self._least = self.held
+        self._floor = self.frontier
+        self.say(self._own_row(), None, now)
+
+    def _own_row(self) -> Row:
+        if self._options.delta:
+            part = pack_some(self.held, self.held > self.frontier)
+            if len(part) < 4 * self.width:
+                return Row(self.round, True, part)
+        return Row(self.round, False, pack_whole(self.held))
+
+    def _row(self, source: int, row: Row, now: Instant) -> None:
+        if self.coordinates and row.round > self.round:
+            raise Malformed("impossible-round")
+        if row.part:
+            numbers = unpack_some(row.held, self._floor if row.round == self.round else self.frontier)
+        else:
+            numbers = self.unpack(row.held, None)
+        if row.round > self.round:
+            self._begin(row.round, now)
+        if row.round < self.round or source not in self._awaited:
+            return  # late, or doubled
+        self._awaited.remove(source)
+        self._lag[source] = self.lacking(numbers)
+        self._least = np.minimum(self._least, numbers)
+        self._end_if_complete(now)
+
+    def _poke(self, source: int, poke: Poke, now: Instant) -> None:
+        if self.coordinates:
+            raise Malformed("impossible-round")
+        if poke.round > self.round:
+            self._begin(poke.round, now)
+        elif poke.round == self.round:
+            # by now this member may know more to be stable than the coordinator does, so nothing is left out
+            self.say_now(Row(self.round, False, pack_whole(self.held)), (source,))
+
+    def _end_if_complete(self, now: Instant) -> None:
+        if not self.running or self._awaited:
+            return
+        self.running = False
+        self._missing.stop()
+        news = self.raise_frontier(np.minimum(self._least, self.held))
+        if self.coordinates:
+            self.starter.end(self.load, now, news=news)
+        else:
+            self._wait(now)
+
+    def _wait(self, now: Instant) -> None:
+        """Go on waiting while something is unstable, however many rounds end meanwhile."""
+        if not self.unstable:
+            self._unanswered.stop()
+        elif self._unanswered.at is None:
+            self._unanswered.start(now)

@@ -1,0 +1,58 @@
+"""Tree coordinator (S_CoordP): everyone reports to its parent once its children have; the root tells all the minimum.
+
+No member takes more than degree + 2 messages a round, whatever the size of the group.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+from antiphon.protocol.parts import Place
+from antiphon.protocol.stability.collect import Ack, Ask, CollectPart, Info, Links, Start
+from antiphon.protocol.stability.trees import TreeOptions, children_of
+from antiphon.protocol.wire import Pdu
+
+
+class TreeStart(Start, tag=72):
+    """Report to your parent."""
+
+    kind: ClassVar[str] = "tree-start"
+
+
+class TreeAck(Ack, tag=73):
+    """What its sender's subtree holds."""
+
+    kind: ClassVar[str] = "tree-ack"
+
+
+class TreeInfo(Info, tag=74):
+    """What all hold."""
+
+    kind: ClassVar[str] = "tree-info"
+
+
+class TreeAsk(Ask, tag=75):
+    """Is there a newer frontier?"""
+
+    kind: ClassVar[str] = "tree-ask"
+
+
+class TreeCoordinator(CollectPart):
+    """S_CoordP: reports go up a tree."""
+
+    PDUS: ClassVar[tuple[type[Pdu], ...]] = (TreeStart, TreeAck, TreeInfo, TreeAsk)
+    START, ACK, INFO, ASK = TreeStart, TreeAck, TreeInfo, TreeAsk
+    Options: ClassVar[type[msgspec.Struct]] = TreeOptions
+
+    def __init__(self, place: Place, options: TreeOptions) -> None:
+        parents = options.tree(place.size)
+        children = children_of(parents)
+
+        def links(rank: int) -> Links:
+            parent = parents[rank]
+            return Links(frozenset(children[rank]), None if parent < 0 else parent)
+
+        root = parents.index(-1)
+        super().__init__(place, msgspec.structs.replace(options, coordinator=root), links)
