@@ -164,7 +164,8 @@ def _show(result: dict[str, Any]) -> None:
     for name, found in result["guarantees"].items():
         for witness in found["witnesses"]:
             where = "; ".join(
-                f"{event.get('member', witness['member'])}@{event['step']} {event['event']} ({event['sender']}, {event['seq']})"
+                f"{event.get('member', witness['member'])}@{event['step']} {event['event']} "
+                f"({event['sender']}, {event['seq']})"
                 for event in witness["events"]
             )
             print(f"\n{name}, run {witness['run']}: {witness['why']}\n  {where}")

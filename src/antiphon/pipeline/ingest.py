@@ -331,7 +331,7 @@ def _segments_do_not_overlap(folder: Path) -> bool:
     return bool((~same_unit | (first[1:] > last[:-1])).all())
 
 
-# --- a trace in any order -----------------------------------------------------------------------------------------------
+# --- a trace in any order ---------------------------------------------------------------------------------------------
 
 
 def _spill(source: Source, task: int) -> bytes:
@@ -362,7 +362,7 @@ def _write_buckets(table: pa.Table, source: Source, name: str, clock: bool) -> N
     schema = table.schema.with_metadata({"clock": str(int(clock))})
     sorted_rows = table.take(pa.array(order)).combine_chunks().replace_schema_metadata(schema.metadata)
     path = Path(source.folder) / "spill" / f"{name}.arrow"
-    with _fresh(path) as fresh, pa.ipc.new_file(str(fresh), schema) as out:
+    with Unfinished(path) as fresh, pa.ipc.new_file(str(fresh), schema) as out:
         start = 0
         for end in ends.tolist():
             piece = sorted_rows.slice(start, end - start)
@@ -464,7 +464,7 @@ def _write_members(table: pa.Table, folder: str, name: str, clocks: dict[str, bo
     encoded = _with_names(table)
     segments = Segments()
     with (
-        _fresh(path) as fresh,
+        Unfinished(path) as fresh,
         pq.ParquetWriter(
             str(fresh),
             encoded.schema,
@@ -544,7 +544,7 @@ class Quarantine:
         return dict(self.counts)
 
 
-class _fresh:
+class Unfinished:
     """A name to write to that becomes the real one only when all is written."""
 
     def __init__(self, path: Path) -> None:
@@ -562,7 +562,7 @@ class _fresh:
 
 
 def _write(path: Path, table: pa.Table) -> None:
-    with _fresh(path) as fresh:
+    with Unfinished(path) as fresh:
         pq.write_table(table, fresh, compression="lz4")
 
 

@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-import os
-from typing import Any, Final
-
-from antiphon.pipeline.java import cache_dir
-
-os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_dir() / "numba"))
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import numba
 import numpy as np
 
-from antiphon.pipeline.layout import CONTROL, DELIVER, DISCARD, RECEIVE, SEND, STABLE
+from antiphon.pipeline.layout import CONTROL, DELIVER, DISCARD, RECEIVE, SEND, STABLE, Array
 
-compiled: Any = numba.njit(cache=True, nogil=True, boundscheck=False)
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def compiled(function: F) -> F:
+    """Compile a loop, and keep it compiled for the next process."""
+    return cast(F, numba.njit(cache=True, nogil=True, boundscheck=False)(function))
+
 
 NEVER: Final = np.int32(2**31 - 1)
 
 
 @compiled
-def survey_rows(code, sender, has_sender, seq, step, member, counts):  # type: ignore[no-untyped-def]
+def survey_rows(
+    code: Array, sender: Array, has_sender: Array, seq: Array, step: Array, member: int, counts: Array
+) -> tuple[bool, int, int, bool]:
     """Count one member's rows by event and say whether all can be read and come in order of step.
 
     Returns (good, number of the first send, of the last, whether the sends are numbered one by one upwards).
     """
-    first_seq = last_seq = np.int64(0)
+    first_seq = last_seq = 0
     steady = True
     masked = has_sender.size == code.size
     for i in range(code.size):
@@ -48,11 +52,23 @@ def survey_rows(code, sender, has_sender, seq, step, member, counts):  # type: i
 
 
 @compiled
-def number_messages(code, sender, seq, senders, table, table_base, first_span, low, high, base, out):  # type: ignore[no-untyped-def]
+def number_messages(
+    code: Array,
+    sender: Array,
+    seq: Array,
+    senders: Array,
+    table: Array,
+    table_base: int,
+    first_span: Array,
+    low: Array,
+    high: Array,
+    base: Array,
+    out: Array,
+) -> int:
     """Give every row about a message its number in the run's universe; -1 for other rows, -2 where it has none.
 
-    Sender i of `senders` has the spans first_span[i] .. first_span[i + 1]; span j holds the numbers low[j] .. high[j] and
-    starts at base[j]. `table` (if not empty) finds a sender by its id directly. Returns how many have none.
+    Sender i of `senders` has the spans first_span[i] .. first_span[i + 1]; span j holds the numbers low[j] .. high[j]
+    and starts at base[j]. `table` (if not empty) finds a sender by its id directly. Returns how many have none.
     """
     lost = 0
     for row in range(code.size):
@@ -83,41 +99,58 @@ def number_messages(code, sender, seq, senders, table, table_base, first_span, l
 DELIVERED, DISCARDED, RECEIVED, SENT = 1, 2, 4, 8
 
 # indices into the tallies of `walk`
-EXAMINED, REPEATED, UNSENT, LATE, UNSENT_BY_CUT, UNSENT_HANDLED_BY_CUT, ORDER, SEEN, PAST, SENDS, DISCARDS = range(11)
+REPEATED, UNSENT, LATE, UNSENT_BY_CUT, UNSENT_HANDLED_BY_CUT, ORDER, SEEN, PAST, SENDS, DISCARDS, DELIVERIES = range(11)
+
+
+class Walk(NamedTuple):
+    """What one member's log says by itself; rows are places in the log."""
+
+    tally: Array
+    state: Array  # by message: DELIVERED, DISCARDED, RECEIVED, SENT
+    order: Array  # first deliveries
+    order_row: Array
+    seen: Array  # messages in the order in which they were first delivered or discarded
+    past: Array  # first deliveries (and receipts) of sent messages, and ~message for first sends; up to the last send
+    sends: Array  # first sends
+    send_row: Array
+    discards: Array
+    discard_row: Array
+    integrity_rows: Array  # the first rows that break integrity, and fifo
+    late_rows: Array
+    late_highest_rows: Array
 
 
 @compiled
 def walk(
-    code,
-    message,
-    seq,
-    slot,
-    sent,
-    cut,
-    with_receipts,
-    state,
-    order,
-    order_row,
-    seen,
-    past,
-    past_end,
-    sends,
-    send_row,
-    discards,
-    discard_row,
-    highest,
-    highest_row,
-    tally,
-    integrity_rows,
-    late_rows,
-    late_highest_rows,
-):  # type: ignore[no-untyped-def]
+    code: Array,
+    message: Array,
+    seq: Array,
+    slot: Array,
+    sent: Array,
+    cut: Array,
+    with_receipts: bool,
+    wanted: int,
+) -> Walk:
     """Read one member's log once: what it delivers and discards in which order, and what is wrong with that alone.
 
     `slot` is each row's sender (an index), `sent` whether a message has a send, `cut` whether a sender's log is cut
-    short. `past` gets what the member's sends depend on: first deliveries (and receipts), and ~message for first sends.
+    short, `wanted` how many rows of each kind are noted.
     """
-    wanted = integrity_rows.size
+    many = np.zeros(256, np.int64)
+    for kind in code:
+        many[kind] += 1
+    tally = np.zeros(11, np.int64)
+    tally[DELIVERIES] = many[DELIVER]
+    state = np.zeros(sent.size, np.uint8)
+    order, order_row = np.empty(many[DELIVER], np.int32), np.empty(many[DELIVER], np.int64)
+    seen = np.empty(many[DELIVER] + many[DISCARD], np.int32)
+    past = np.empty(many[DELIVER] + many[SEND] + many[RECEIVE], np.int32)
+    past_end = 0
+    sends, send_row = np.empty(many[SEND], np.int32), np.empty(many[SEND], np.int64)
+    discards, discard_row = np.empty(many[DISCARD], np.int32), np.empty(many[DISCARD], np.int64)
+    highest, highest_row = np.zeros(cut.size, np.int64), np.zeros(cut.size, np.int64)
+    integrity_rows, late_rows = np.zeros(wanted, np.int64), np.zeros(wanted, np.int64)
+    late_highest_rows = np.zeros(wanted, np.int64)
     for row in range(code.size):
         kind = code[row]
         m = message[row]
@@ -125,7 +158,6 @@ def walk(
             continue
         before = state[m]
         if kind == DELIVER:
-            tally[EXAMINED] += 1
             s = slot[row]
             if seq[row] > highest[s]:
                 highest[s] = seq[row]
@@ -175,7 +207,7 @@ def walk(
                 tally[SENDS] += 1
                 past[tally[PAST]] = ~m
                 tally[PAST] += 1
-                past_end[0] = tally[PAST]
+                past_end = tally[PAST]
             state[m] = before | SENT
         elif kind == DISCARD:
             discards[tally[DISCARDS]] = m
@@ -187,44 +219,64 @@ def walk(
                 if not sent[m] and cut[slot[row]]:
                     tally[UNSENT_HANDLED_BY_CUT] += 1
             state[m] = before | DISCARDED
+    return Walk(
+        tally,
+        state,
+        order[: tally[ORDER]],
+        order_row[: tally[ORDER]],
+        seen[: tally[SEEN]],
+        past[:past_end],
+        sends[: tally[SENDS]],
+        send_row[: tally[SENDS]],
+        discards,
+        discard_row,
+        integrity_rows,
+        late_rows,
+        late_highest_rows,
+    )
+
+
+BLOCK: Final = 16  # members checked side by side: their places of one message fill one cache line
 
 
 @compiled
-def causal_count(past, place, latest, examined, violations):  # type: ignore[no-untyped-def]
-    """Check one sender's messages at a block of members: place[m, j] is where member j handles m (NEVER if it does not).
+def causal_count(past: Array, place: Array, examined: Array, violations: Array) -> None:
+    """Check one sender's messages at a block of members: place[m, j] is where member j handles m, or NEVER.
 
-    `latest` is scratch, one number a member. A message is handled too early at j if a predecessor's place is later.
+    A message is handled too early at j if a predecessor's place is later.
     """
-    width = place.shape[1]
-    latest[:] = -1
-    one = -1  # a predecessor, and whether there is another one: m itself is none
+    latest = np.full(BLOCK, -1, np.int32)  # made here, so that the compiler knows it overlaps with nothing
+    one = np.int32(-1)  # a predecessor, and whether there is another one: m itself is none
     several = False
     for i in range(past.size):
         entry = past[i]
         if entry >= 0:
-            for j in range(width):
-                latest[j] = max(latest[j], place[entry, j])
-            several |= one >= 0 and one != entry
+            row = np.uint32(entry)
+            for j in range(BLOCK):
+                latest[j] = max(latest[j], place[row, j])
+            several = several or bool(one >= 0 and one != entry)
             one = entry
         else:
-            m = ~entry
-            if several or (one >= 0 and one != m):
-                for j in range(width):
-                    here = place[m, j]
+            row = np.uint32(~entry)
+            if several or (one >= 0 and one != ~entry):
+                for j in range(BLOCK):
+                    here = place[row, j]
                     handled = np.int64(here != NEVER)
                     examined[j] += handled
                     violations[j] += handled & np.int64(latest[j] > here)
-            for j in range(width):
-                latest[j] = place[m, j]
-            one = m
+            for j in range(BLOCK):
+                latest[j] = place[row, j]
+            one = ~entry
             several = False
 
 
 @compiled
-def causal_count_in_views(past, place, latest, examined, violations, sent_view, belongs):  # type: ignore[no-untyped-def]
+def causal_count_in_views(
+    past: Array, place: Array, examined: Array, violations: Array, sent_view: Array, belongs: Array
+) -> None:
     """As `causal_count`, where a predecessor counts at a member only if it belongs to the view it was sent in."""
     width = place.shape[1]
-    latest[:] = -1
+    latest = np.full(width, -1, np.int32)
     counted = np.zeros(width, np.int64)
     own = np.zeros(width, np.int64)  # a message delivered before its own send is no predecessor of itself
     start = 0
@@ -256,7 +308,7 @@ def causal_count_in_views(past, place, latest, examined, violations, sent_view, 
 
 
 @compiled
-def causal_find(past, place, counts, found, cause):  # type: ignore[no-untyped-def]
+def causal_find(past: Array, place: Array, counts: Array, found: Array, cause: Array) -> int:
     """One sender's messages that one member handles too early, each with the smallest predecessor that it lacks.
 
     `counts[m]` says whether a message counts as a predecessor at this member. Returns how many; fills found and cause.
@@ -287,7 +339,7 @@ def causal_find(past, place, counts, found, cause):  # type: ignore[no-untyped-d
 
 
 @compiled
-def mark(messages, low, high, mask):  # type: ignore[no-untyped-def]
+def mark(messages: Array, low: int, high: int, mask: Array) -> None:
     """Mark the messages between low and high in a mask that starts at low."""
     for m in messages:
         if low <= m < high:
@@ -295,7 +347,7 @@ def mark(messages, low, high, mask):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def lacking(candidates, bits, found):  # type: ignore[no-untyped-def]
+def lacking(candidates: Array, bits: Array, found: Array) -> int:
     """The candidates whose bit is not set; returns how many, fills found."""
     n = 0
     for m in candidates:
@@ -306,11 +358,11 @@ def lacking(candidates, bits, found):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def first_inversion(one, place):  # type: ignore[no-untyped-def]
+def first_inversion(one: Array, place: Array) -> tuple[int, int, int]:
     """Walk one member's order of the messages that another has at place (-1 if not).
 
-    Returns (how many are common, the neighbours that the other has the other way round or -1, -1); the count may stop at
-    the inversion, and is at least 2 there.
+    Returns (how many are common, the neighbours that the other has the other way round or -1, -1); the count may stop
+    at the inversion, and is at least 2 there.
     """
     common = 0
     previous = -1
@@ -323,3 +375,14 @@ def first_inversion(one, place):  # type: ignore[no-untyped-def]
             return common, previous, m
         previous = m
     return common, -1, -1
+
+
+def distinct(pieces: list[Array], low: int, high: int) -> Array:
+    """The distinct messages from low up to high in some arrays, in order."""
+    if sum(len(piece) for piece in pieces) * 64 < high - low:  # few of many: sorting is cheaper than a mask of all
+        together = np.unique(np.concatenate([np.zeros(0, np.int32), *pieces]))
+        return together[(together >= low) & (together < high)]
+    mask = np.zeros(high - low, np.uint8)
+    for piece in pieces:
+        mark(piece, low, high, mask)
+    return (np.flatnonzero(mask) + low).astype(np.int32)

@@ -172,7 +172,8 @@ def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
     if pa.types.is_null(found):
         return True
     if pa.types.is_list(wanted):
-        return (pa.types.is_list(found) or pa.types.is_large_list(found)) and pa.types.is_integer(found.value_type)
+        listed = pa.types.is_list(found) or pa.types.is_large_list(found)
+        return bool(listed and pa.types.is_integer(found.value_type))
     if pa.types.is_integer(wanted):
         return bool(pa.types.is_integer(found))
     return bool(pa.types.is_string(found) or pa.types.is_large_string(found))
@@ -266,9 +267,8 @@ def _typed(raw: pa.Table, mapping: Mapping) -> tuple[pa.Table, Array]:
     sender = pc.fill_null(columns["sender"], 0).to_numpy(zero_copy_only=False)
     member = pc.fill_null(columns["member"], 0).to_numpy(zero_copy_only=False)
     blame((code == SEND) & (sender != member), BAD_SEND)
-    for name, wrong in unreadable.items():
-        if wrong.any():
-            blame(wrong, BAD_OPTIONAL)
+    for wrong in unreadable.values():
+        blame(wrong, BAD_OPTIONAL)
     return pa.table(columns, schema=_dictionary_schema(columns)), reason
 
 

@@ -28,7 +28,7 @@ Work = Callable[[int], bytes]
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit for the driver that it starts
 
 # Fit for a laptop: the JVM only hands out descriptions of work, so the memory belongs to the Python workers.
-_LAPTOP = {
+_LAPTOP: dict[str, bool | float | int | str | None] = {
     "spark.driver.memory": "1g",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -36,7 +36,7 @@ _LAPTOP = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "8",
 }
-_ALWAYS = {
+_ALWAYS: dict[str, bool | float | int | str | None] = {
     "spark.ui.showConsoleProgress": "false",
     "spark.python.worker.reuse": "true",
     "spark.sql.artifact.isolation.enabled": "false",  # an isolated session would start its own Python workers
@@ -69,7 +69,7 @@ class Session:
         return int(self.spark.sparkContext.defaultParallelism)
 
     def each(self, tasks: int, work: Work, label: str) -> list[bytes]:
-        """Run `work(0)` ... `work(tasks - 1)` as one Spark job and return what they returned, in no particular order."""
+        """Run `work(0)` ... `work(tasks - 1)` as one Spark job; their results come in no particular order."""
         if tasks == 0:
             return []
         self.jobs += 1
@@ -218,7 +218,7 @@ def one_line_errors() -> Iterator[None]:
 
 def _culprit(text: str) -> str:
     raised = re.findall(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt)): (.+)$", text, flags=re.MULTILINE)
-    ours = [message for kind, message in raised if kind == "UsageError"]
+    ours: list[str] = [message for kind, message in raised if kind == "UsageError"]
     if ours:
         return ours[0].strip()
     if raised:

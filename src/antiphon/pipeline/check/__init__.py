@@ -7,15 +7,15 @@ The driver sees counts and the few stubs of witnesses, never events.
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from antiphon.errors import UsageError
-from antiphon.pipeline.check.compare import compare
-from antiphon.pipeline.check.encode import collect_sends, encode
+from antiphon.pipeline.check.compare import compare_members
+from antiphon.pipeline.check.encode import collect_sends, encode_members
 from antiphon.pipeline.check.findings import Finding, Findings
 from antiphon.pipeline.check.run import Job, steady_span
 from antiphon.pipeline.check.witness import Witnesses
@@ -86,18 +86,19 @@ def _find(session: Session, folder: Path, scratch: Path, options: Options, *, pe
     if any(steady_span(layout, unit) is None for unit in range(len(layout.unit_rows))):
         session.each(tasks, functools.partial(collect_sends, job), "numbers")
         job = msgspec.structs.replace(job, spans_known=True)
-    found = _each(session, job, encode, "encode", job.encode_tasks)
+    found = _each(session, job, encode_members, "encode", job.encode_tasks)
     if found.strays:  # somebody names a message that nobody sent: number these too, and read again
         job = msgspec.structs.replace(job, strays_known=True)
-        found = _each(session, job, encode, "encode", job.encode_tasks)
-    found.merge(_each(session, job, compare, "compare", job.compare_tasks))
+        found = _each(session, job, encode_members, "encode", job.encode_tasks)
+    if job.compares:
+        found.merge(_each(session, job, compare_members, "compare", job.compare_tasks))
     return job, found
 
 
-def _each(session: Session, job: Job, work: object, label: str, tasks: int) -> Findings:
+def _each(session: Session, job: Job, work: Callable[[Job, int], bytes], label: str, tasks: int) -> Findings:
     whole = Findings(job.witnesses, job.per_run)
     decode = msgspec.msgpack.Decoder(Findings).decode
-    for result in session.each(tasks, functools.partial(work, job), label):  # type: ignore[operator, arg-type]
+    for result in session.each(tasks, functools.partial(work, job), label):
         whole.merge(decode(result))
     return whole
 

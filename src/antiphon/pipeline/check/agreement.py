@@ -41,8 +41,7 @@ def check_agreement(run: Run, part: int, parts: int) -> Finding:
     for unit in sorted(missing):
         lacks = np.unique(np.concatenate(missing[unit]))
         violations += len(lacks)
-        for message in lacks[: run.job.witnesses - len(stubs)].tolist():
-            stubs.append(_stub(run, unit, message))
+        stubs += [_stub(run, unit, message) for message in lacks[: run.job.witnesses - len(stubs)].tolist()]
     return Finding(examined if part == 0 else 0, violations, undecided, 0, stubs)
 
 
@@ -69,22 +68,14 @@ def _size(units: Group) -> int:
 
 def _union(run: Run, units: Group, low: int, high: int) -> Array:
     """The messages between low and high that any of the units delivers, in order."""
-    if not run.has_views:
-        mask = np.zeros(high - low, np.uint8)
-        for _, pieces in units:
-            for piece in pieces:
-                k.mark(piece, low, high, mask)
-        return (np.flatnonzero(mask) + low).astype(np.int32)
-    pieces = [piece for _, pieces in units for piece in pieces]
-    if not pieces:
-        return np.zeros(0, np.int32)
-    together = np.unique(np.concatenate(pieces))
-    return together[(together >= low) & (together < high)]
+    return k.distinct([piece for _, pieces in units for piece in pieces], low, high)
 
 
 def _lacking(run: Run, unit: int, owed: Array) -> Array:
     found = np.empty(len(owed), np.int32)
-    return found[: k.lacking(owed, run.array(unit, "has"), found)]
+    count = k.lacking(owed, run.array(unit, "has"), found)
+    lacks: Array = found[:count]
+    return lacks
 
 
 def _note(run: Run, unit: int, owed: Array, missing: dict[int, list[Array]]) -> bool:

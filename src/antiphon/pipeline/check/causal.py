@@ -13,30 +13,23 @@ from antiphon.pipeline.check.findings import Finding, Stub
 from antiphon.pipeline.check.run import Run
 from antiphon.pipeline.layout import Array
 
-PLACES_MAX = 1 << 25  # entries of the table of places: 128 MiB
-
-
-def block_width(members: int, messages: int) -> int:
-    """How many members are checked side by side."""
-    return max(1, min(members, PLACES_MAX // max(1, messages), 1024))
-
 
 def check_causal(run: Run, receivers: range, senders: range) -> Finding:
     """Check the messages of some units at some units."""
     size = run.universe.size
-    width = len(receivers)
-    place = np.full((size, width), k.NEVER, np.int32)
+    assert len(receivers) <= k.BLOCK
+    place = np.full((size, k.BLOCK), k.NEVER, np.int32)
     for column, unit in enumerate(receivers):
         place[_seen(run, unit), column] = np.arange(len(_seen(run, unit)), dtype=np.int32)
-    examined, latest = np.zeros(width, np.int64), np.zeros(width, np.int32)
-    by_sender = np.zeros((len(senders), width), np.int64)
-    belongs = run.belongs(receivers) if run.has_views else None
+    examined = np.zeros(k.BLOCK, np.int64)
+    by_sender = np.zeros((len(senders), k.BLOCK), np.int64)
+    belongs = _belongs(run, receivers)
     for row, sender in enumerate(senders):
         past = run.array(sender, "past")
         if belongs is None:
-            k.causal_count(past, place, latest, examined, by_sender[row])
+            k.causal_count(past, place, examined, by_sender[row])
         else:
-            k.causal_count_in_views(past, place, latest, examined, by_sender[row], run.sent_view, belongs)
+            k.causal_count_in_views(past, place, examined, by_sender[row], run.sent_view, belongs)
 
     stubs: list[Stub] = []
     for column in np.flatnonzero(by_sender.any(axis=0)).tolist():
@@ -46,6 +39,15 @@ def check_causal(run: Run, receivers: range, senders: range) -> Finding:
         counts = np.ones(size, np.uint8) if belongs is None else belongs[:, column][run.sent_view]
         stubs += _first(run, receivers[column], senders, by_sender[:, column], place[:, column], counts)[:wanted]
     return Finding(int(examined.sum()), int(by_sender.sum()), False, 0, stubs)
+
+
+def _belongs(run: Run, receivers: range) -> Array | None:
+    """Whether each member belongs to each view; None if all belong to all in which something was sent."""
+    if not run.has_views:
+        return None
+    belongs = np.ones((len(run.views), k.BLOCK), np.uint8)
+    belongs[:, : len(receivers)] = run.belongs(receivers)
+    return None if belongs[np.unique(run.sent_view)].all() else belongs
 
 
 def _seen(run: Run, unit: int) -> Array:

@@ -8,12 +8,13 @@ import msgspec
 import numpy as np
 
 from antiphon.pipeline.check.agreement import check_agreement
-from antiphon.pipeline.check.causal import block_width, check_causal
+from antiphon.pipeline.check.causal import check_causal
 from antiphon.pipeline.check.findings import Finding, Findings
 from antiphon.pipeline.check.run import Job, Run, open_run, shares
 from antiphon.pipeline.check.stability import check_stability
 from antiphon.pipeline.check.total import check_total
 from antiphon.pipeline.check.view_synchrony import check_view_synchrony
+from antiphon.pipeline.kernels import BLOCK
 from antiphon.pipeline.layout import Layout, open_layout
 
 PIECE_ROWS = 4_000_000
@@ -31,15 +32,16 @@ class Piece(msgspec.Struct, frozen=True):
 
 def plan(layout: Layout, guarantees: tuple[str, ...]) -> Iterator[Piece]:
     """All pieces of work; every task plans the same and takes its share."""
-    rows = np.add.reduceat(layout.unit_rows, layout.run_bounds[:-1]) if len(layout.runs) else []
-    sends = np.add.reduceat(layout.per_unit("send"), layout.run_bounds[:-1]) if len(layout.runs) else []
+    if not layout.runs:
+        return
+    rows = np.add.reduceat(layout.unit_rows, layout.run_bounds[:-1])
     for run in range(len(layout.runs)):
         members = int(layout.run_bounds[run + 1] - layout.run_bounds[run])
         size = int(rows[run])
         parts = -(-size // PIECE_ROWS)
         for guarantee in guarantees:
             if guarantee == "causal":
-                blocks = -(-members // block_width(members, int(sends[run])))
+                blocks = -(-members // BLOCK)
                 senders = 1 if blocks >= parts else min(members, -(-parts // blocks))
                 for part in range(blocks * senders):
                     yield Piece(guarantee, run, part, blocks * senders, 1000 + size * members // (8 * blocks * senders))
@@ -53,7 +55,7 @@ def plan(layout: Layout, guarantees: tuple[str, ...]) -> Iterator[Piece]:
                 yield Piece(guarantee, run, 0, 1, 1000)
 
 
-def compare(job: Job, task: int) -> bytes:
+def compare_members(job: Job, task: int) -> bytes:
     """Do one task's share of the pieces."""
     layout = open_layout(job.layout)
     pieces = list(plan(layout, job.guarantees))
@@ -83,11 +85,9 @@ def _check(run: Run, piece: Piece) -> Finding:
 
 def causal_blocks(run: Run, piece: Piece) -> tuple[range, range]:
     """Which members' logs are checked against which senders' pasts."""
-    sends = int(run.layout.per_unit("send")[run.units.start : run.units.stop].sum())
-    width = block_width(len(run.units), sends)
-    blocks = -(-len(run.units) // width)
+    blocks = -(-len(run.units) // BLOCK)
     senders = piece.parts // blocks
     block, share = divmod(piece.part, senders)
-    first = run.units.start + block * width
+    first = run.units.start + block * BLOCK
     cuts = [run.units.start + len(run.units) * i // senders for i in (share, share + 1)]
-    return range(first, min(first + width, run.units.stop)), range(*cuts)
+    return range(first, min(first + BLOCK, run.units.stop)), range(*cuts)

@@ -60,7 +60,7 @@ def collect_sends(job: Job, task: int) -> bytes:
     return b""
 
 
-def encode(job: Job, task: int) -> bytes:
+def encode_members(job: Job, task: int) -> bytes:
     """Read the logs of some members."""
     layout = open_layout(job.layout)
     found = Findings(job.witnesses, job.per_run)
@@ -92,49 +92,71 @@ def _encode_unit(run: Run, unit: int, found: Findings, arena: ArenaWriter, stray
         _note_strays(unit, sender[message == -2], seq[message == -2], strays)
         return
 
-    size = universe.size
+    walk = k.walk(
+        event, message, seq, universe.slot(sender), universe.sent, run.cut_slots, job.with_receipts, job.witnesses
+    )
+    _judge_alone(run, unit, walk, found)
+
+    if job.compares:
+        _leave_arrays(run, unit, log, message, walk, arena)
+
+
+def _leave_arrays(run: Run, unit: int, log: Log, message: Array, walk: k.Walk, arena: ArenaWriter) -> None:
+    """Leave what the second stage compares members by."""
+    stay_places = np.array([log.place(stay.place) for stay in run.stays[unit]], np.int64)
+    arena.put(unit, "order", walk.order)
+    if len(walk.discards):
+        arena.put(unit, "seen", walk.seen)
+        arena.put(unit, "discards", walk.discards)
+    if "causal" in run.job.guarantees:
+        arena.put(unit, "past", walk.past)
+    arena.put(unit, "has", np.packbits(walk.state & (k.DELIVERED | k.DISCARDED), bitorder="little"))
+    if run.has_views:
+        arena.put(unit, "order_stays", np.searchsorted(walk.order_row, stay_places))
+        arena.put(unit, "discards_stays", np.searchsorted(walk.discard_row, stay_places))
+        arena.put(unit, "sends", walk.sends)
+        stay_views = np.array([stay.view for stay in run.stays[unit]], np.int32)
+        arena.put(unit, "sends_view", stay_views[np.searchsorted(stay_places, walk.send_row, side="right") - 1])
+    if run.has_stable and "stability" in run.job.guarantees:
+        _leave_marks(run, unit, log, message, walk, stay_places, arena)
+
+
+def _judge_alone(run: Run, unit: int, walk: k.Walk, found: Findings) -> None:
+    """Integrity, fifo and validity, and whether a message of unknown past leaves causal order undecided."""
+    job = run.job
     member = int(run.layout.unit_member[unit])
-    deliveries, sends, discards, receipts = (int((event == kind).sum()) for kind in (DELIVER, SEND, DISCARD, RECEIVE))
-    state = np.zeros(size, np.uint8)
-    order, order_row = np.empty(deliveries, np.int32), np.empty(deliveries, np.int64)
-    seen = np.empty(deliveries + discards, np.int32)
-    past, past_end = np.empty(deliveries + sends + receipts, np.int32), np.zeros(1, np.int64)
-    own, own_row = np.empty(sends, np.int32), np.empty(sends, np.int64)
-    thrown, thrown_row = np.empty(discards, np.int32), np.empty(discards, np.int64)
-    slots = len(universe.senders)
-    tally = np.zeros(11, np.int64)
-    wrong_rows, late_rows, highest_rows = (np.zeros(job.witnesses, np.int64) for _ in range(3))
-    k.walk(
-        event, message, seq, universe.slot(sender), universe.sent, run.cut_slots, job.with_receipts, state, order, order_row,
-        seen, past, past_end, own, own_row, thrown, thrown_row, np.zeros(slots, np.int64), np.zeros(slots, np.int64), tally,
-        wrong_rows, late_rows, highest_rows,
-    )  # fmt: skip
-    order, order_row = order[: tally[k.ORDER]], order_row[: tally[k.ORDER]]
-    seen = seen[: tally[k.SEEN]]
-    own, own_row = own[: tally[k.SENDS]], own_row[: tally[k.SENDS]]
+    tally = walk.tally
 
     def stubs(rows: Array, count: int, *more: Array) -> list[Stub]:
         chosen = min(count, job.witnesses)
         facts = zip(*(column[:chosen].tolist() for column in (rows, *more)), strict=True)
         return [Stub(run.name, (member, fact[0]), (member, *fact)) for fact in facts]
 
+    deliveries = int(tally[k.DELIVERIES])
     wrong = int(tally[k.REPEATED] + tally[k.UNSENT])
     found.add(
         run.name,
         "integrity",
-        Finding(deliveries, wrong, bool(tally[k.UNSENT_BY_CUT]), int(tally[k.REPEATED]), stubs(wrong_rows, wrong)),
+        Finding(
+            deliveries,
+            wrong,
+            bool(tally[k.UNSENT_BY_CUT]),
+            int(tally[k.REPEATED]),
+            stubs(walk.integrity_rows, wrong),
+        ),
     )
     late = int(tally[k.LATE])
-    found.add(run.name, "fifo", Finding(deliveries, late, False, late, stubs(late_rows, late, highest_rows)))
+    late_stubs = stubs(walk.late_rows, late, walk.late_highest_rows)
+    found.add(run.name, "fifo", Finding(deliveries, late, False, late, late_stubs))
     found.add(run.name, "causal", Finding(undecided=bool(tally[k.UNSENT_HANDLED_BY_CUT])))
     if unit not in run.gone:
-        missing = own_row[(state[own] & (k.DELIVERED | k.DISCARDED)) == 0]
+        missing = walk.send_row[(walk.state[walk.sends] & (k.DELIVERED | k.DISCARDED)) == 0]
         cut = unit in run.cut
         found.add(
             run.name,
             "validity",
             Finding(
-                len(own),
+                len(walk.sends),
                 0 if cut else len(missing),
                 cut and len(missing) > 0,
                 0,
@@ -142,33 +164,9 @@ def _encode_unit(run: Run, unit: int, found: Findings, arena: ArenaWriter, stray
             ),
         )
 
-    stay_places = np.array([log.place(stay.place) for stay in run.stays[unit]], np.int64)
-    arena.put(unit, "order", order)
-    if discards:
-        arena.put(unit, "seen", seen)
-        arena.put(unit, "discards", thrown)
-    arena.put(unit, "past", past[: past_end[0]])
-    arena.put(unit, "has", np.packbits(state & (k.DELIVERED | k.DISCARDED), bitorder="little"))
-    if run.has_views:
-        arena.put(unit, "order_stays", np.searchsorted(order_row, stay_places))
-        arena.put(unit, "discards_stays", np.searchsorted(thrown_row, stay_places))
-        arena.put(unit, "sends", own)
-        stay_views = np.array([stay.view for stay in run.stays[unit]], np.int32)
-        arena.put(unit, "sends_view", stay_views[np.searchsorted(stay_places, own_row, side="right") - 1])
-    if run.has_stable and "stability" in job.guarantees:
-        _encode_stability(run, unit, log, message, state, order, order_row, stay_places, arena)
 
-
-def _encode_stability(
-    run: Run,
-    unit: int,
-    log: Log,
-    message: Array,
-    state: Array,
-    order: Array,
-    order_row: Array,
-    stay_places: Array,
-    arena: ArenaWriter,
+def _leave_marks(
+    run: Run, unit: int, log: Log, message: Array, walk: k.Walk, stay_places: Array, arena: ArenaWriter
 ) -> None:
     """Leave the member's marks, and which messages it holds (with one global clock: since when)."""
     event = log.column["event"]
@@ -179,15 +177,15 @@ def _encode_stability(
         arena.put(unit, "mark_row", marks)
         arena.put(unit, "mark_stay", np.searchsorted(stay_places, marks, side="right") - 1)
     if not run.global_clock:
-        arena.put(unit, "held", np.packbits((state & (k.DELIVERED | k.RECEIVED)) != 0, bitorder="little"))
+        arena.put(unit, "held", np.packbits(walk.state & (k.DELIVERED | k.RECEIVED), bitorder="little"))
         return
     time = log.column["time_ns"].astype(np.int64)
     if len(marks):
         arena.put(unit, "mark_time", time[marks])
-    since = np.full(len(state), np.iinfo(np.int64).max, np.int64)
+    since = np.full(len(walk.state), np.iinfo(np.int64).max, np.int64)
     receipts = np.flatnonzero(event == RECEIVE)[::-1]  # backwards, so that the first one stays
     since[message[receipts]] = time[receipts]
-    since[order] = np.minimum(since[order], time[order_row])
+    since[walk.order] = np.minimum(since[walk.order], time[walk.order_row])
     arena.put(unit, "since", since)
 
 

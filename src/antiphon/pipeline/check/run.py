@@ -32,6 +32,11 @@ class Job(msgspec.Struct, frozen=True):
     spans_known: bool = False  # the numbers of unsteady senders have been collected
     strays_known: bool = False  # and those of messages that were never sent
 
+    @property
+    def compares(self) -> bool:
+        """Whether any guarantee needs members side by side."""
+        return not set(self.guarantees) <= {"integrity", "validity", "fifo"}
+
 
 class View(NamedTuple):
     """A view is its number and its members."""

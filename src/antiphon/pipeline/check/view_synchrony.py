@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
 from itertools import combinations
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from antiphon.pipeline.check.findings import Finding, Stub
 from antiphon.pipeline.check.run import Run
+from antiphon.pipeline.kernels import distinct
 from antiphon.pipeline.layout import Array
 
 
@@ -28,12 +30,17 @@ def check_view_synchrony(run: Run) -> Finding:
 
 def _check_view(run: Run, view: int, following: int, units: list[int]) -> Finding:
     """Compare the members by what they deliver in the view; those that do the same form one class."""
-    alike: dict[tuple[bytes, bytes], list[int]] = defaultdict(list)
+    alike: dict[tuple[bytes, ...], list[int]] = defaultdict(list)
+    sorted_key: dict[tuple[bytes, bytes], tuple[bytes, ...]] = {}
     empty = 0
     for unit in units:
-        delivered, discarded = _in_view(run, unit, view)
-        empty += not len(delivered)
-        alike[delivered.tobytes(), discarded.tobytes()].append(unit)
+        slices = [b"".join(piece.data for piece in pieces) for pieces in _slices(run, unit, view)]
+        raw = hashlib.blake2b(slices[0]).digest(), hashlib.blake2b(slices[1]).digest()
+        if raw not in sorted_key:  # the same in the same order needs no second sorting
+            delivered, discarded = _in_view(run, unit, view)
+            sorted_key[raw] = tuple(hashlib.blake2b(array.data).digest() for array in (delivered, discarded))
+        empty += not slices[0]
+        alike[sorted_key[raw]].append(unit)
     finding = Finding(_pairs(len(units)) - _pairs(empty))
     differing = set()
     for one, other in combinations(alike, 2):
@@ -54,11 +61,16 @@ def _pairs(number: int) -> int:
 
 def _in_view(run: Run, unit: int, view: int) -> tuple[Array, Array]:
     """The messages that a member first delivers in the view, and those that it discards in it; sorted."""
+    delivered, discarded = _slices(run, unit, view)
+    return distinct(delivered, 0, run.universe.size), distinct(discarded, 0, run.universe.size)
+
+
+def _slices(run: Run, unit: int, view: int) -> tuple[list[Array], list[Array]]:
+    """What a member first delivers, and what it discards, in its stays in the view."""
     found = []
     for name in ("order", "discards"):
         array = run.array(unit, name)
-        slices = [array[start:stop] for stay, start, stop in run.stay_slices(unit, name) if stay == view]
-        found.append(np.unique(np.concatenate(slices)) if slices else np.zeros(0, np.int32))
+        found.append([array[start:stop] for stay, start, stop in run.stay_slices(unit, name) if stay == view])
     return found[0], found[1]
 
 

@@ -38,7 +38,7 @@ class MemberLog:
 
     def event(self, row: int) -> str:
         """The name of a row's event."""
-        return EVENTS[self.log.column["event"][row]]
+        return EVENTS[int(self.log.column["event"][row])]
 
     def show(self, row: int, witness: int) -> WitnessEvent:
         """A row as an event of a member's witness."""

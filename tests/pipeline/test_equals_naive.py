@@ -1,0 +1,91 @@
+"""The Spark check says the same as the naive one, to the letter: verdicts, counts and witnesses."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from antiphon.pipeline.check import Options
+from antiphon.trace import naive
+from antiphon.trace.event import Event
+from pipeline.traces import chaos, in_run, write
+from support.planting import PLANTS, sample
+
+EVERYTHING = [
+    Options(uniform=uniform, happened_before=before, implied_own_deliveries=implied, witnesses=witnesses)  # type: ignore[arg-type]
+    for uniform, before, implied, witnesses in [
+        (False, "deliver", False, 10),
+        (True, "receive", False, 2),
+        (False, "receive", True, 3),
+        (True, "deliver", True, 10),
+    ]
+]
+
+
+def compare(check_each, tmp_path: Path, runs: list[list[Event]], shuffled: bool, options: list[Options]) -> int:
+    """Check all runs in one trace, those with an odd number under a global clock; return how many violations."""
+    rng = random.Random(len(runs))
+    by_clock: dict[bool, list[Event]] = defaultdict(list)
+    for number, events in enumerate(runs):
+        by_clock[number % 2 == 1] += events
+    for clock, events in by_clock.items():
+        folder = tmp_path / "trace" / ("global" if clock else "own")
+        if shuffled:
+            rng.shuffle(events)
+        write(events, folder / "events.parquet", 5000)
+        if clock:
+            (folder / "run.json").write_text(json.dumps({"clock": "global"}))
+    violations = 0
+    for chosen, verdicts in zip(options, check_each(tmp_path / "trace", *options), strict=True):
+        for number, events in enumerate(runs):
+            if not events:
+                continue
+            expected = naive.check(
+                events,
+                uniform=chosen.uniform,
+                happened_before=chosen.happened_before,
+                implied_own_deliveries=chosen.implied_own_deliveries,
+                witnesses=chosen.witnesses,
+                global_clock=number % 2 == 1,
+            )
+            for name, verdict in expected.items():
+                assert verdicts[events[0].run][name] == verdict, (number, name, chosen)
+                violations += verdict.violations
+    return violations
+
+
+def test_planted(check_each, tmp_path: Path) -> None:
+    rng = random.Random(1)
+    runs = []
+    for seed in range(20):
+        runs.append(in_run(sample(seed).events, f"clean-{seed}"))
+        for number, plant in enumerate(PLANTS.values()):
+            planted = plant(sample(seed), rng)
+            if planted is not None:
+                runs.append(in_run(planted.events, f"planted-{seed}-{number}"))
+    assert len(runs) > 200
+    assert compare(check_each, tmp_path, runs, True, EVERYTHING[:2]) > 100
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_chaos(check_each, tmp_path: Path, shuffled: bool) -> None:
+    runs = [chaos(seed + 10_000 * shuffled, f"chaos-{seed}") for seed in range(400)]
+    assert compare(check_each, tmp_path, runs, shuffled, EVERYTHING) > 10_000
+
+
+def test_clean_traces_raise_no_alarm(check_each, tmp_path: Path) -> None:
+    orders = ["fifo", "causal", "total"]
+    runs = {
+        f"{order}-{seed}": in_run(sample(seed, order).events, f"{order}-{seed}")
+        for seed in range(70)
+        for order in orders
+    }
+    write([event for events in runs.values() for event in events], tmp_path / "trace" / "events.parquet")
+    [verdicts] = check_each(tmp_path / "trace", Options())
+    for run, found in verdicts.items():
+        alarms = {name for name, verdict in found.items() if verdict.violations}
+        assert not alarms - {"fifo": {"causal", "total"}, "causal": {"total"}, "total": set()}[run.split("-")[0]]
