@@ -47,6 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("scenario", nargs="?", type=Path, help="scenario file (TOML); flags override it")
     for flag, (_, _, kind, text) in _FLAGS.items():
         parser.add_argument(flag, type=kind, help=text)
+    parser.add_argument("--safe", action="store_true", help="deliver only what is stable")
     parser.add_argument("--fifo", action="store_true", help="links never reorder")
     parser.add_argument("--set", action="append", default=[], metavar="TABLE.KEY=VALUE", help="any other scenario key")
     parser.add_argument(
@@ -133,6 +134,8 @@ def _tables(args: argparse.Namespace) -> dict[str, Any]:
         value = getattr(args, flag.removeprefix("--").replace("-", "_"))
         if value is not None:
             _put(tables, table, key, value)
+    if args.safe:
+        tables["safe"] = True
     if args.fifo:
         _put(tables, "network", "fifo", True)
     for assignment in args.set:

@@ -75,6 +75,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     recovery: RecoveryOptions = RecoveryOptions()
     window: int = 64
     buffer: int = 0
+    safe: bool = False  # deliver only what is stable
     network: NetworkOptions = NetworkOptions()
     workload: Workload = Workload()
     clocks: Clocks = Clocks()
@@ -92,6 +93,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
             recovery=self.recovery,
             window=self.window,
             buffer=self.buffer,
+            safe=self.safe,
             queue=max(16, min(1024, self.messages)),
         )
 
@@ -147,7 +149,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         return ["integrity", "validity", "agreement", *ordering_type(self.ordering).PROMISES, "stability"]
 
 
-_PLAIN = ("name", "members", "messages", "window", "buffer", "limit")
+_PLAIN = ("name", "members", "messages", "window", "buffer", "safe", "limit")
 _TABLES = ("network", "workload", "clocks", "recovery")
 
 

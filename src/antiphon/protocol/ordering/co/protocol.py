@@ -45,6 +45,7 @@ class Co:
     PDUS: ClassVar[tuple[type[Pdu], ...]] = (CoData, CoConfirm, CoRet, CoProbe)
     NEEDS_RECOVERY: ClassVar[bool] = False
     PROMISES: ClassVar[tuple[str, ...]] = ("fifo", "causal", "stability")
+    DELIVERS_STABLE: ClassVar[bool] = True  # what is acknowledged is pre-acknowledged, so accepted, everywhere
     Options: ClassVar[type[msgspec.Struct]] = CoOptions
 
     def __init__(self, place: Place, options: CoOptions) -> None:
