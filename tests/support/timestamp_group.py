@@ -38,7 +38,7 @@ class TimestampGroup:
             t_ack_ns=rng.choice((5, 20, 50)) * MILLISECOND,
             clock=rng.choice(("physical", "logical", "hybrid")),
             piggyback=rng.random() < 0.5,
-            trigger=rng.choice(("timer", "timer", "buffer")),
+            trigger=rng.random() < 0.3,
         )
         self.clocks = [SkewedClock(rng.randint(0, skew), rng.randint(-drift, drift)) for _ in range(self.size)]
         places = (Place(rank, self.size, random.Random(f"{seed}/{rank}"), window=4) for rank in range(self.size))
@@ -82,6 +82,7 @@ class TimestampGroup:
                 self.last_arrival[rank, other] = max(arrival, self.last_arrival.get((rank, other), 0))
                 self._at(self.last_arrival[rank, other], "accept", other, (rank, pdu))
         self._accept(rank, (rank, pdu))
+        self._carry(rank, Step([], [Out(rider) for rider in self.parts[rank].ride(self._clock(rank))]))
 
     def _accept(self, rank: int, what: tuple[int, Data]) -> None:
         source, pdu = what

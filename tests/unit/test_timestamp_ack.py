@@ -213,6 +213,15 @@ def test_a_repeated_stamp_never_makes_its_message_stable_by_itself() -> None:
     assert frontier(one.receive(1, Ack(12 * MS), 14 * MS)) == (0, 3)
 
 
+def test_it_says_who_holds_stability_back() -> None:
+    one = part(rank=0, size=4)
+    send(one, 0, 1, 10 * MS)
+    one.advanced(1, message(1, 12 * MS), [], 13 * MS)
+    one.receive(2, NullMessage(30 * MS, 0), 31 * MS)
+    one.receive(3, Ack(10 * MS), 32 * MS)
+    assert one.lag() == {1: None, 2: None, 3: 1}
+
+
 def test_a_group_of_one_is_stable_at_once() -> None:
     run = simulate(Scenario(members=1, messages=5, stability="timestamp-ack"), 1)
     assert run.finished

@@ -148,7 +148,7 @@ def test_measured_time_to_stable_is_the_predicted_one_in_a_simulated_group(
         messages=1500,
         window=window,
         stability="timestamp-ack",
-        stability_options={"trigger": "buffer", "idle_ns": 2000 * MILLISECOND},
+        stability_options={"trigger": True, "idle_ns": 2000 * MILLISECOND},
         network=NetworkOptions(latency=latency),
         workload=Workload(interval=f"fixed {1_000_000 // rate_per_s}us", senders=[0]),
     )

@@ -8,8 +8,8 @@ A silent member would hold everyone's acknowledgments back, so each owes the oth
 a null message where the application sends nothing. A null takes no place in the stream: it names the last number that
 was used, so it acts only on those who hold the stream up to there, and needs neither buffer nor repair.
 
-Both duties bind only while something is unstable; with the trigger of the buffer, only once enough has gathered. A
-member that knows all to be stable is silent, and answers those who still ask.
+Both duties bind only while something is unstable; with the trigger, only once enough has gathered. A member that knows
+all to be stable is silent, and answers those who still ask.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class TimestampAckOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     t_ack_ns: Pause = 10 * MILLISECOND
     pause_ns_max: Pause = SECOND  # what is only said again is said at doubling intervals, up to this one
     clock: Literal["physical", "logical", "hybrid"] = "physical"  # hybrid: physical, but never behind what it has heard
-    piggyback: bool = False  # acknowledge with each message of one's own too
-    trigger: Literal["timer", "buffer"] = "timer"  # buffer: let messages gather first, as many as can be sustained
-    idle_ns: Pause = 200 * MILLISECOND  # with trigger = "buffer": how long a few messages wait for more
+    piggyback: bool = False  # acknowledge in each datagram to all that has room for news
+    trigger: bool = False  # let messages gather first, as many as the window can sustain
+    idle_ns: Pause = 200 * MILLISECOND  # with `trigger`: how long a few messages wait for more
 
 
 class _Duty:
@@ -107,7 +107,7 @@ class TimestampAck:
         self._frontier = [0] * place.size
         self._goal = 0  # the highest stamp of a message that is held here
         self._owed = 0  # the stamp up to which the duties bind
-        self._trigger = BufferTrigger(place.window, options.idle_ns) if options.trigger == "buffer" else None
+        self._trigger = BufferTrigger(place.window, options.idle_ns) if options.trigger else None
         self._acknowledged = 0  # what this member last said to all
         self._deadline: Instant | None = None
         self._ack = _Duty(options.t_ack_ns, options.pause_ns_max)
@@ -140,10 +140,7 @@ class TimestampAck:
             if null is not None and null.sent <= number:
                 del self._nulls[source]
                 self._hear(source, max(stamp, null.stamp))
-        down: list[Down] = []
-        if self._options.piggyback and source == self._rank and self._heard.least > self._acknowledged:
-            down.append(self._acknowledge(now))
-        return self._settle(down, now)
+        return self._settle([], now)
 
     def receive(self, source: int, pdu: Pdu, now: Instant) -> Step:
         """Take another member's acknowledgment or null message."""
@@ -175,8 +172,26 @@ class TimestampAck:
             down.append(Out(self._null_message(now)))
             self._null.done(now, news=not enough)
         if self._ack.due(now) <= now:
-            down.append(self._acknowledge(now))
+            down.append(Out(self._acknowledge(now)))
         return self._settle(down, now)
+
+    def ride(self, now: Instant) -> list[Pdu]:
+        """Give an acknowledgment to a datagram that goes to all now, if it would be news."""
+        if not self._options.piggyback or self._heard.least <= self._acknowledged or not self._unstable:
+            return []
+        ack = self._acknowledge(now)
+        self._set_deadline(now)
+        return [ack]
+
+    def lag(self) -> dict[int, int | None]:
+        """Say who has not acknowledged what is held here, and how many messages of others each lacks at most."""
+        lag: dict[int, int | None] = {}
+        for rank in range(len(self._numbers)):
+            acknowledged = self._acks[rank]
+            lacks = sum(stamp > acknowledged and source != rank for stamp, source, _ in self._unstable)
+            if lacks and rank != self._rank:
+                lag[rank] = lacks if acknowledged else None
+        return lag
 
     @property
     def _active(self) -> bool:
@@ -193,7 +208,7 @@ class TimestampAck:
             self._null.renew()
 
     def _open_round(self, now: Instant) -> None:
-        """With the trigger of the buffer: take up the duties, and ask at once, when enough has gathered."""
+        """With the trigger: take up the duties, and ask at once, when enough has gathered."""
         sent, stable = self._numbers[self._rank], self._frontier[self._rank]
         if self._trigger is not None:
             if self._trigger.running and not self._active:
@@ -231,10 +246,10 @@ class TimestampAck:
     def _ack_message(self, asked: int | None = None) -> Ack:
         return Ack(self._heard.least, 0 if self._options.clock == "physical" else self._clock.last, asked)
 
-    def _acknowledge(self, now: Instant) -> Out:
+    def _acknowledge(self, now: Instant) -> Ack:
         news, self._acknowledged = self._heard.least > self._acknowledged, self._heard.least
         self._ack.done(now, news=news)
-        return Out(self._ack_message(self._owed - self._heard.least))
+        return self._ack_message(self._owed - self._heard.least)
 
     def _settle(self, down: list[Down], now: Instant) -> Step:
         """Move the frontier to what all acknowledge, and set the next deadline."""
@@ -244,6 +259,9 @@ class TimestampAck:
             self._frontier[source] = number
             moved = True
         self._open_round(now)
+        self._set_deadline(now)
+        return Step([Frontier(tuple(self._frontier))] if moved else [], down)
+
+    def _set_deadline(self, now: Instant) -> None:
         waiting = None if self._trigger is None else self._trigger.deadline
         self._deadline = earliest(waiting, *((self._ack.due(now), self._null.due(now)) if self._active else ()))
-        return Step([Frontier(tuple(self._frontier))] if moved else [], down)
