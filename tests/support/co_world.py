@@ -12,6 +12,7 @@ from antiphon.protocol.machine import MILLISECOND, Deliver, Stable, Submit
 from antiphon.protocol.ordering.co import Co, CoOptions
 from antiphon.protocol.parts import Out, Place, Received, Step
 from antiphon.protocol.wire import Pdu
+from antiphon.trace.event import Event
 
 Message = tuple[int, int]  # sender, number
 
@@ -32,6 +33,7 @@ class World:
         self.delivered: list[list[Message]] = [[] for _ in self.ranks]
         self.past: dict[Message, set[Message]] = {}  # all that happened before its sending, receipts counted
         self.wrong: list[str] = []
+        self.events: list[Event] = []  # the trace, for the checker's opinion
 
     # What can happen
 
@@ -108,6 +110,7 @@ class World:
             self.sent[rank] += 1
             message = (rank, self.sent[rank])
             self.past[message] = set().union(*(self.past[m] | {m} for m in self.received[rank]))
+            self._trace(rank, "send", *message)
             self._carry(rank, part.submit(Submit(b"%d:%d" % message), message[1], self.now))
 
     def _carry(self, rank: int, step: Step) -> None:
@@ -120,14 +123,21 @@ class World:
         for up in step.up:
             match up:
                 case Received():
+                    self._trace(rank, "receive", up.sender, up.seq)
                     self.received[rank].add((up.sender, up.seq))
                 case Stable():
+                    self._trace(rank, "stable", up.sender, up.seq)
                     if any((up.sender, up.seq) not in received for received in self.received):
                         self.wrong.append(f"{rank} marks {up.sender}:{up.seq} too early")
                 case Deliver():
+                    self._trace(rank, "deliver", up.sender, up.seq)
                     self._check_delivery(rank, (up.sender, up.seq), up.payload)
         part = self.parts[rank]
         assert part.held <= part.places, "the buffer is bounded"
+
+    def _trace(self, rank: int, event: str, sender: int, seq: int) -> None:
+        step = len(self.events)
+        self.events.append(Event("world", rank, step, event, sender, seq, time_ns=step))
 
     def _check_delivery(self, rank: int, message: Message, payload: bytes) -> None:
         if payload != b"%d:%d" % message:
