@@ -160,6 +160,21 @@ def test_a_claim_of_endless_messages_is_asked_for_in_bounds() -> None:
     assert part.held == 0
 
 
+def test_a_stream_of_needless_confirmations_is_kept_in_bounds() -> None:
+    part = entity(2, window=1, headroom=1)
+    for number in range(1, 1000):
+        part.receive(1, confirm(number, 1, number), 0)
+    assert len(part.rrl[1]) == 24
+    assert part.held <= part.places
+
+
+def test_a_sender_that_ignores_the_flow_condition_fills_no_more_than_the_buffer() -> None:
+    part = entity(2, window=1, headroom=4, buffer=8)
+    for number in range(1, 1000):
+        part.receive(1, data(number, 1, number), 0)
+    assert part.held == part.places == 8
+
+
 # Failure detection and recovery
 
 

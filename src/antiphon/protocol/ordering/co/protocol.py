@@ -60,8 +60,11 @@ class Co:
         self.prl: list[Logged] = []  # PRL: pre-acknowledged data, causality-preserved
         self.early: list[dict[int, Logged]] = [{} for _ in range(place.size)]  # by source and number
         self.losses = Losses(place.size, options)
+        # n windows under way at each of two levels cause two confirmations each at most, and as much again is to spare
+        self._log_max = 8 * place.size * options.window + 8
         self.overruns = 0  # PDUs dropped for want of a place
         self._sl: dict[int, _Sent] = {}  # SL: one's own that some member may lack
+        self._first_kept = 1  # the first number among them
         self._outstanding = 0  # data among them
         self._unacknowledged = 0  # accepted data that is not yet delivered
         self._early_count = 0
@@ -275,8 +278,8 @@ class Co:
             if lacking is not None:
                 self._blocked[source] = lacking
             self._hold(p)
-        elif p.payload is not None and self._unacknowledged >= self.places:
-            self.overruns += 1
+        elif len(self.rrl[source]) >= self._log_max or (p.payload is not None and self._unacknowledged >= self.places):
+            self.overruns += 1  # no sender that keeps the rules causes this
         else:
             if p.payload is not None and self.free == 0:
                 self._evict()
@@ -343,9 +346,8 @@ class Co:
 
     def _release(self) -> None:
         """Let go of the copies that nobody can ask for any more."""
-        for number in list(self._sl):
-            if number >= self.releasable():
-                break
+        first, self._first_kept = self._first_kept, self.releasable()
+        for number in range(first, self._first_kept):
             self._outstanding -= self._sl.pop(number).seq is not None
 
     def _credit(self, source: int, ack: Sequence[int], buf: int, now: Instant) -> None:
