@@ -74,6 +74,10 @@ class _Duty:
         """When it must be said next, if it has to be said at all."""
         return now if self._done_at is None else self._done_at + self._pause_ns
 
+    def near(self, now: Instant) -> bool:
+        """Whether it is due, or might as well be said with what is."""
+        return self._done_at is None or self._done_at + self._pause_ns // 2 <= now
+
     def begin(self, now: Instant | None) -> None:
         """Count the period from now on; with None it has passed already."""
         self._done_at = now
@@ -167,12 +171,13 @@ class TimestampAck:
         if not self._active:
             return Step()
         down: list[Down] = []
-        if self._null.due(now) <= now:
-            enough = self._clock.last >= self._owed  # then only a loss can make another one necessary
-            down.append(Out(self._null_message(now)))
-            self._null.done(now, news=not enough)
-        if self._ack.due(now) <= now:
-            down.append(Out(self._acknowledge(now)))
+        if min(self._null.due(now), self._ack.due(now)) <= now:
+            if self._null.near(now):
+                enough = self._clock.last >= self._owed  # then only a loss can make another one necessary
+                down.append(Out(self._null_message(now)))
+                self._null.done(now, news=not enough)
+            if self._ack.near(now):
+                down.append(Out(self._acknowledge(now)))
         return self._settle(down, now)
 
     def ride(self, now: Instant) -> list[Pdu]:
