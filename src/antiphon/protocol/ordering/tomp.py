@@ -12,7 +12,7 @@ proposal, 10n a decision.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
 import msgspec
@@ -33,7 +33,7 @@ from antiphon.protocol.ordering.two_phase import (
     Waiting,
 )
 from antiphon.protocol.parts import Place
-from antiphon.protocol.wire import Malformed, Pdu, Vector, pack_vector
+from antiphon.protocol.wire import Malformed, Pdu, Vector, pack_vector, unpack_vector
 
 MEMBERS_MAX: Final = 4_000  # a decision must fit into a datagram
 STEPS_MORE_MAX: Final = 1_024
@@ -57,17 +57,17 @@ class BoundingDecision(Decision, tag=51):
     hosts: Annotated[bytes, msgspec.Meta(max_length=2 * MEMBERS_MAX)] = b""  # the bound's host, 2 bytes
     more: Annotated[bytes, msgspec.Meta(max_length=16 * STEPS_MORE_MAX)] = b""  # sender, message, below, host
 
-    def bounds(self, size: int) -> Iterator[tuple[int, int, Stamp]]:
+    def bounds(self, size: int) -> Iterable[tuple[int, int, Stamp]]:
         """List the bounds as (sender, first message, timestamp), or raise `Malformed`."""
-        if (len(self.min_next_mid), len(self.below), len(self.hosts)) != (4 * size, 4 * size, 2 * size):
+        if len(self.hosts) != 2 * size or len(self.more) % 16:
             raise Malformed("vector-length")
-        if len(self.more) % 16:
-            raise Malformed("vector-length")
-        more = np.frombuffer(self.more, "<u4").reshape(-1, 4)
-        senders = [*range(size), *more[:, 0].tolist()]
-        firsts = [*np.frombuffer(self.min_next_mid, "<u4").tolist(), *more[:, 1].tolist()]
-        below = [*np.frombuffer(self.below, "<u4").tolist(), *more[:, 2].tolist()]
-        hosts = [*np.frombuffer(self.hosts, "<u2").tolist(), *more[:, 3].tolist()]
+        senders = list(range(size))
+        firsts, below = unpack_vector(self.min_next_mid, size), unpack_vector(self.below, size)
+        hosts: list[int] = np.frombuffer(self.hosts, "<u2").tolist()
+        if self.more:
+            more = unpack_vector(self.more, len(self.more) // 4)
+            for column, place in zip((senders, firsts, below, hosts), range(4), strict=True):
+                column += more[place::4]
         if max(senders) >= size or max(hosts) >= size or min(firsts) < 1:
             raise Malformed("impossible-bound")
         numbers = [self.time + 1 - less for less in below]
@@ -226,10 +226,8 @@ class Tomp(TwoPhase):
     def check(self, proposal: Proposal) -> None:
         """Refuse vectors of another size, and those that deny the proposal's own message."""
         assert isinstance(proposal, VectorProposal)
-        if len(proposal.next_mid) != 4 * self.size:
-            raise Malformed("vector-length")
-        next_mid = np.frombuffer(proposal.next_mid, "<u4")
-        if next_mid.min() < 1 or not proposal.seq < next_mid[self.rank] <= self.next_mid[self.rank]:
+        next_mid = unpack_vector(proposal.next_mid, self.size)
+        if min(next_mid) < 1 or not proposal.seq < next_mid[self.rank] <= self.next_mid[self.rank]:
             raise Malformed("impossible-vector")
 
     def box(self) -> UpdateBox:
