@@ -146,7 +146,9 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
     def promises(self) -> list[str]:
         """Name the guarantees that a run of this scenario promises."""
-        return ["integrity", "validity", "agreement", *ordering_type(self.ordering).PROMISES, "stability"]
+        return list(
+            dict.fromkeys(("integrity", "validity", "agreement", *ordering_type(self.ordering).PROMISES, "stability"))
+        )
 
 
 _PLAIN = ("name", "members", "messages", "window", "buffer", "safe", "limit")

@@ -27,6 +27,7 @@ from antiphon.sim.network import NetworkOptions
 from antiphon.sim.scenario import Clocks, Fault, Scenario, Workload, to_toml
 from antiphon.trace.naive import check
 
+_COMPLETENESS = ("validity", "agreement")
 _SKEWS = ("0", "0", "0", "3ms", "50ms")
 _LATENCIES = ("fixed 2ms", "uniform 1ms 5ms", "uniform 0 20ms", "exponential 4ms", "pareto 1ms 1.5")
 _INTERVALS = ("0", "fixed 1ms", "exponential 3ms", "exponential 30ms", "uniform 0 100ms")
@@ -88,12 +89,18 @@ def flaw(scenario: Scenario, seed: int) -> str | None:
     except Exception as error:  # a broken invariant is what torture is for
         return f"{type(error).__name__}: {error}"
     promises = scenario.promises()
-    verdicts = check(run.events, guarantees=promises, global_clock=scenario.clocks == Clocks())
-    for name in promises:
-        if verdicts[name].verdict == "violated":
-            return f"{name} is violated: {verdicts[name].witnesses[0].why}"
-    if not run.finished:
+    verdicts = check(
+        run.events,
+        guarantees=promises,
+        global_clock=scenario.clocks == Clocks(),
+        happened_before=getattr(ordering_type(scenario.ordering), "HAPPENED_BEFORE", "deliver"),
+    )
+    violated = [name for name in promises if verdicts[name].verdict == "violated"]
+    violated.sort(key=lambda name: name in _COMPLETENESS)  # what was done wrong says more than what was not done
+    if not run.finished and not set(violated) - set(_COMPLETENESS):
         return f"stuck: {run.stats['still_held']} messages still held after {scenario.limit}"
+    if violated:
+        return f"{violated[0]} is violated: {verdicts[violated[0]].witnesses[0].why}"
     senders = scenario.members if scenario.workload.senders is None else len(scenario.workload.senders)
     kept = run.delivered + run.stats["members"].get("discarded", 0)
     if kept != senders * scenario.messages * scenario.members:

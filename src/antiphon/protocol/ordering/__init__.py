@@ -17,4 +17,4 @@ ORDERINGS: dict[str, type[Ordering]] = {
     "tomp": Tomp,
 }
 # What `causal` and `total` mean: the recommended one of each kind.
-ALIASES: dict[str, str] = {}
+ALIASES: dict[str, str] = {"causal": "causal-blocks", "total": "abcast"}

@@ -15,7 +15,7 @@ import msgspec
 
 from antiphon.protocol.machine import Deliver, Instant, Stable, Submit, earliest
 from antiphon.protocol.ordering.co.logs import Logged, insertion_place
-from antiphon.protocol.ordering.co.losses import Losses
+from antiphon.protocol.ordering.co.losses import Losses, about
 from antiphon.protocol.ordering.co.minima import Minima
 from antiphon.protocol.ordering.co.pdus import CoConfirm, CoData, CoOptions, CoPdu, CoProbe, CoRet, Sequenced
 from antiphon.protocol.parts import Duplicate, Out, Place, Received, Step
@@ -45,6 +45,7 @@ class Co:
     PDUS: ClassVar[tuple[type[Pdu], ...]] = (CoData, CoConfirm, CoRet, CoProbe)
     NEEDS_RECOVERY: ClassVar[bool] = False
     PROMISES: ClassVar[tuple[str, ...]] = ("fifo", "causal", "stability")
+    HAPPENED_BEFORE: ClassVar[str] = "receive"  # it orders by what was accepted, long before it is delivered
     DELIVERS_STABLE: ClassVar[bool] = True  # what is acknowledged is pre-acknowledged, so accepted, everywhere
     Options: ClassVar[type[msgspec.Struct]] = CoOptions
 
@@ -59,7 +60,8 @@ class Co:
         self.rrl: list[deque[Logged]] = [deque() for _ in range(place.size)]  # RRL: accepted, by source
         self.prl: list[Logged] = []  # PRL: pre-acknowledged data, causality-preserved
         self.early: list[dict[int, Logged]] = [{} for _ in range(place.size)]  # by source and number
-        self.losses = Losses(place.size, options)
+        self.losses = Losses(place.size, options, place.random)
+        self._random = place.random
         # n windows under way at each of two levels cause two confirmations each at most, and as much again is to spare
         self._log_max = 8 * place.size * options.window + 8
         self.overruns = 0  # PDUs dropped for want of a place
@@ -80,6 +82,7 @@ class Co:
         self._starved = False  # a message waits for the flow condition
         self._quiet_since: Instant = 0
         self._silence_ns = options.probe_ns
+        self._answers: dict[int, tuple[Instant, int]] = {}  # members that probed: when to answer, what they lack
 
     # What is read
 
@@ -87,7 +90,8 @@ class Co:
     def deadline(self) -> Instant | None:
         """When to confirm, to ask for what is lost, or to break the silence."""
         probe = self._quiet_since + self._silence_ns if self.silence_matters() else None
-        return earliest(self._confirm_at, self.losses.deadline, probe)
+        answer = min((due for due, _ in self._answers.values()), default=None)
+        return earliest(self._confirm_at, self.losses.deadline, probe, answer)
 
     @property
     def held(self) -> int:
@@ -149,7 +153,9 @@ class Co:
         if self.silence_matters() and self._quiet_since + self._silence_ns <= now:
             step.down.append(Out(CoProbe(pack_vector(self.req), self.free, asking=True)))
             self._quiet_since = now
-            self._silence_ns = min(2 * self._silence_ns, self.options.probe_ns_max)
+            self._silence_ns = min(about(2 * self._silence_ns, self._random), self.options.probe_ns_max)
+        for source in [source for source, (due, _) in self._answers.items() if due <= now]:
+            self._answer(source, now, step)
         self._reckon_confirmation(now)
         return step
 
@@ -169,7 +175,7 @@ class Co:
         req, ack = self.req, p.ack
         return next((k for k in range(start, self.size) if ack[k] > req[k]), None)
 
-    def failure_condition(self, source: int, ack: Sequence[int], now: Instant) -> None:
+    def failure_condition(self, ack: Sequence[int], now: Instant) -> None:
         """Notice what others have and this member has not; one's own next number says what was sent before it."""
         for k, end in enumerate(ack):
             if end > self.req[k]:
@@ -263,6 +269,7 @@ class Co:
         self._sl[number] = _Sent(pdu, seq, now)
         self._heard.clear()
         self._unconfirmed = self._unconfirmed_by_all = False
+        self._confirm_at = None
         self._accept(Logged(self.rank, number, tuple(self.req), pdu.buf, payload), now, step)
 
     def _receive(self, p: Logged, now: Instant, step: Step) -> None:
@@ -271,7 +278,7 @@ class Co:
         if number < self.req[source] or number in self.early[source]:
             step.up.append(Duplicate(source))
             return
-        self.failure_condition(source, p.ack, now)
+        self.failure_condition(p.ack, now)
         self.losses.notice(source, number + 1, self.req[source], now)
         lacking = self.acceptance_condition(p) if number == self.req[source] else None
         if number > self.req[source] or lacking is not None:
@@ -378,7 +385,7 @@ class Co:
         """Rebroadcast what a RET asks of this member; let one that asks another for the same thing do for one's own."""
         if ret.source >= self.size or any(first >= end for first, end in ret.gaps):
             raise Malformed("impossible-request")
-        self.failure_condition(source, ack, now)
+        self.failure_condition(ack, now)
         self._credit(source, ack, ret.buf, now)
         if ret.source == self.rank:
             self._rebroadcast(self.retransmission_range(ret), now, step)
@@ -386,14 +393,25 @@ class Co:
             self.losses.postpone(ret.source, now)
 
     def _probed(self, source: int, probe: CoProbe, ack: Sequence[int], now: Instant, step: Step) -> None:
-        """Learn from another's vector what each of the two lacks, and answer with one's own and a fresh BUF."""
-        self.failure_condition(source, ack, now)
+        """Learn from another's vector what each of the two lacks; answer soon, but not all at the same instant."""
+        self.failure_condition(ack, now)
         self._credit(source, ack, probe.buf, now)
-        lacking = range(max(ack[self.rank], self.releasable()), self.req[self.rank])
+        if not probe.asking:
+            self._send_again_from(ack[self.rank], now, step)
+        elif source not in self._answers:
+            self._answers[source] = (now + self._random.randrange(self.options.defer_ns + 1), ack[self.rank])
+
+    def _answer(self, source: int, now: Instant, step: Step) -> None:
+        """Give a prober what it lacks, and one's own vector with a fresh BUF."""
+        _, lacking = self._answers.pop(source)
+        self._send_again_from(lacking, now, step)
+        step.down.append(Out(CoProbe(pack_vector(self.req), self.free, asking=False), (source,)))
+
+    def _send_again_from(self, first: int, now: Instant, step: Step) -> None:
+        """Send one's own PDUs from a number on again, except what may still be under way for the first time."""
+        numbers = range(max(first, self.releasable()), self.req[self.rank])
         under_way = now - self.options.ret_retry_ns
-        self._rebroadcast((number for number in lacking if self._sl[number].sent_at <= under_way), now, step)
-        if probe.asking:
-            step.down.append(Out(CoProbe(pack_vector(self.req), self.free, asking=False), (source,)))
+        self._rebroadcast((number for number in numbers if self._sl[number].sent_at <= under_way), now, step)
 
     def _rebroadcast(self, numbers: Iterable[int], now: Instant, step: Step) -> None:
         """Send one's own PDUs to all again."""
