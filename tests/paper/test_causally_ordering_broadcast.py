@@ -252,7 +252,7 @@ def test_figure_6_both_failure_conditions_ask_for_g(condition: int) -> None:
         world.submit(1)
         world.arrive(1, 2)
     assert world.parts[2].req[0] == 4
-    world.now += world.parts[2].options.ret_grace_ns
+    world.now += 2 * world.parts[2].options.ret_grace_ns
     world.wake(2)
     (ret,) = (out.pdu for out in world.sendings if isinstance(out.pdu, CoRet))
     assert isinstance(ret, CoRet)
