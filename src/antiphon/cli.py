@@ -17,6 +17,7 @@ COMMANDS: dict[str, str] = {
     "simulate": "run a group on a simulated network and write its trace",
     "check": "check a trace against the eight guarantees, with a witness for each violation",
     "reproduce": "reproduce a paper's tables and figures, ours beside the published ones",
+    "advise": "find the protocol and parameters for a group, by simulating the candidates",
 }
 
 DONE, VIOLATED, UNUSABLE, INCONCLUSIVE = 0, 1, 2, 3

@@ -1,0 +1,266 @@
+"""`antiphon advise`: find the protocol and its parameters for a group, by simulating the candidates."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from antiphon.errors import UsageError
+
+if TYPE_CHECKING:
+    from antiphon.sim.advise import Advice, Estimate, Question
+
+_EXAMPLES = """examples:
+  antiphon advise --members 8 --ordering total --rate 50 --loss 0.01 --latency "uniform 1ms 10ms"
+  antiphon advise --members 200 --rate 5 --goal bandwidth --latency-max 500ms --out out/advice
+  antiphon advise --tree 4,5,4 --rate 1 --json
+  antiphon advise --matrix latencies.csv --rate 20 --buffer 2000
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.epilog = _EXAMPLES
+    parser.add_argument("--members", type=int, help="group size; from the tree or matrix if one is given")
+    parser.add_argument("--ordering", default="fifo", metavar="NEED", help="the order needed: fifo, causal or total")
+    parser.add_argument("--rate", type=float, default=10.0, help="messages a second of each sender (default 10)")
+    parser.add_argument("--payload", type=int, default=64, help="bytes per message (default 64)")
+    parser.add_argument("--senders", help="who sends, such as 0,1,2 (default: everyone)")
+    parser.add_argument("--latency", default="uniform 1ms 5ms", help="one-way latency, as for simulate")
+    parser.add_argument(
+        "--matrix", type=Path, help="CSV of milliseconds from row to column; a first line may name members"
+    )
+    parser.add_argument("--tree", help="a local network: B,P,Z or a file with the parent of each node")
+    parser.add_argument("--degree", type=int, help="children of each member in the trees that protocols build")
+    parser.add_argument("--loss", type=float, default=0.0, help="share of datagrams lost")
+    parser.add_argument("--skew", default="0", help="largest offset of a member's clock")
+    parser.add_argument("--buffer", type=int, default=0, help="messages that a member can keep (default: no limit)")
+    parser.add_argument("--goal", choices=["latency", "bandwidth"], default="latency", help="what to make least")
+    parser.add_argument("--latency-max", help="mean time to stable that may not be exceeded, such as 100ms")
+    parser.add_argument(
+        "--bandwidth-max", type=float, metavar="KB/S", help="kilobytes a second that may leave a member"
+    )
+    parser.add_argument("--intervals", default="20ms,5ms,80ms", help="intervals to try; the first with every protocol")
+    parser.add_argument("--size-max", type=int, default=16, help="largest group to simulate as it is (default 16)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of all randomness (default 1)")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="write advice.json, candidates.csv and advice.png there"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Ask, answer, and write the answer down."""
+    from antiphon.progress import Progress
+    from antiphon.sim.advise import advise
+
+    question = _question(args)
+    with Progress("trying candidates", 100) as bar:
+        advice = advise(question, lambda done, total: bar.done(100 * done // total))
+    summary = _summary(advice)
+    if args.out is not None:
+        _write(advice, summary, args.out)
+    if args.json:
+        print(json.dumps(summary))
+    else:
+        _tell(advice, summary)
+    return 0
+
+
+def _question(args: argparse.Namespace) -> Question:
+    from antiphon.protocol.machine import MILLISECOND
+    from antiphon.sim.advise import Question
+    from antiphon.sim.distributions import duration
+    from antiphon.sim.trees import parse_tree
+
+    def ms(text: str, key: str) -> float:
+        return duration(text.strip(), key) / MILLISECOND
+
+    tree = None if args.tree is None else parse_tree(args.tree)
+    matrix = None if args.matrix is None else read_matrix(args.matrix)
+    members = args.members
+    if members is None:
+        members = len(tree) if tree is not None else len(matrix) if matrix is not None else None
+    if members is None:
+        raise UsageError("members: how many? give --members, or a --tree or --matrix that says so")
+    return Question(
+        members=members,
+        need=args.ordering,
+        rate_per_s=args.rate,
+        payload=args.payload,
+        senders=None if args.senders is None else _ranks(args.senders),
+        latency=args.latency,
+        matrix_ms=matrix,
+        tree=tree,
+        degree=args.degree,
+        loss=args.loss,
+        skew=args.skew,
+        buffer=args.buffer,
+        goal=args.goal,
+        latency_max_ms=None if args.latency_max is None else ms(args.latency_max, "latency-max"),
+        bandwidth_max_kb_per_s=args.bandwidth_max,
+        intervals_ms=tuple(ms(text, "intervals") for text in args.intervals.split(",")),
+        size_max=args.size_max,
+        seed=args.seed,
+    )
+
+
+def _ranks(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(word) for word in text.split(","))
+    except ValueError:
+        raise UsageError(f"senders: {text!r} is not a list of members such as 0,1,2") from None
+
+
+def read_matrix(path: Path) -> tuple[tuple[float, ...], ...]:
+    """Read a latency matrix; a first line of names is checked and passed over."""
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = [[cell.strip() for cell in row] for row in csv.reader(file) if row]
+    except UnicodeDecodeError:
+        raise UsageError(f"{path}: not a text file; rows of milliseconds, separated by commas") from None
+    if rows and not all(_is_number(cell) for cell in rows[0]):
+        names = rows.pop(0)
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise UsageError(f"{path}: member {twice!r} is named twice")
+        if len(names) != len(rows):
+            raise UsageError(f"{path}: {len(names)} members are named, but there are {len(rows)} rows")
+    if not rows:
+        raise UsageError(f"{path}: empty; rows of milliseconds, separated by commas")
+    for number, row in enumerate(rows, 1):
+        for cell in row:
+            if not _is_number(cell):
+                raise UsageError(f"{path}, row {number}: {cell[:40]!r} is not a number of milliseconds")
+    return tuple(tuple(float(cell) for cell in row) for row in rows)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _row(one: Estimate) -> dict[str, Any]:
+    return {
+        "ordering": one.candidate.ordering,
+        "stability": one.candidate.stability or "its own",
+        "options": one.candidate.options,
+        "settings": one.candidate.settings,
+        "stable_ms": round(one.stable_ms, 3),
+        "deliver_ms": None if one.deliver_ms is None else round(one.deliver_ms, 3),
+        "kb_per_s": round(one.kb_per_s, 3),
+        "held": round(one.held),
+        "basis": one.basis,
+        "objection": one.objection,
+    }
+
+
+def _summary(advice: Advice) -> dict[str, Any]:
+    question = advice.question
+    return {
+        "members": question.members,
+        "need": question.need,
+        "goal": question.goal,
+        "rate_per_s": question.rate_per_s,
+        "recommendation": {**_row(advice.best), "window": advice.window(), "why": advice.why()},
+        "runners_up": [_row(one) for one in advice.ranked[1:]],
+        "rejected": [_row(one) for one in advice.rejected],
+        "not_tried": [{"candidate": name, "why": why} for name, why in advice.refused],
+    }
+
+
+def _tell(advice: Advice, summary: dict[str, Any]) -> None:
+    best, question = advice.best, advice.question
+    print(f"use {best.candidate.name}" + (f" with {best.candidate.settings}" if best.candidate.settings else ""))
+    print(f"  why      {advice.why()}")
+    print(f"  window   {advice.window()}")
+    print(f"  basis    {best.basis}; a datagram leaves a member once for each receiver")
+    print("\nevery protocol with the best settings that were tried:")
+    for line in _table(advice.best_of_each()):
+        print(line)
+    for name, why in advice.refused:
+        print(f"not tried: {name}: {why}")
+    if question.members > question.size_max:
+        print(f"\n{question.members} members were not simulated as a whole: the basis column says what was")
+
+
+def _table(estimates: Sequence[Estimate]) -> list[str]:
+    head = ["", "protocol", "settings", "stable ms", "deliver ms", "kB/s", "held", "basis or objection"]
+    rows = [head]
+    for place, one in enumerate(estimates, 1):
+        rows.append(
+            [
+                str(place) if one.acceptable else "-",
+                one.candidate.name,
+                one.candidate.settings,
+                f"{one.stable_ms:.4g}",
+                "" if one.deliver_ms is None else f"{one.deliver_ms:.4g}",
+                f"{one.kb_per_s:.4g}",
+                f"{one.held:.0f}",
+                one.objection or one.basis,
+            ]
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    left = {1, 2, 7}
+    return [
+        "  ".join(
+            cell.ljust(width) if column in left else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _write(advice: Advice, summary: dict[str, Any], out: Path) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "advice.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    rows = [_row(one) for one in [*advice.ranked, *advice.rejected]]
+    with (out / "candidates.csv").open("w", newline="", encoding="utf-8") as file:
+        columns = [key for key in rows[0] if key != "options"]
+        writer = csv.DictWriter(file, columns, extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    _draw(advice, out / "advice.png")
+
+
+def _draw(advice: Advice, path: Path) -> None:
+    """Draw every candidate by what it costs and how long it takes; the best one stands out."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise UsageError("--out: the picture needs matplotlib; install antiphon[figures]") from None
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, panel = pyplot.subplots(figsize=(9, 6))
+    everyone = [*advice.ranked, *advice.rejected]
+    names = list(dict.fromkeys(one.candidate.name for one in everyone))
+    for index, name in enumerate(names):
+        for accepted, marker in ((True, "o"), (False, "x")):
+            chosen = [one for one in everyone if one.candidate.name == name and one.acceptable == accepted]
+            if chosen:
+                label = name if accepted else f"{name}, misses a limit"
+                points = ([one.stable_ms for one in chosen], [one.kb_per_s for one in chosen])
+                panel.scatter(*points, color=f"C{index % 10}", marker=marker, label=label)
+    best = advice.best
+    panel.scatter([best.stable_ms], [best.kb_per_s], s=220, facecolors="none", edgecolors="black", linewidths=2)
+    text = f"{best.candidate.name}\n{best.candidate.settings}"
+    panel.annotate(text, (best.stable_ms, best.kb_per_s), xytext=(14, 10), textcoords="offset points")
+    question = advice.question
+    if question.latency_max_ms is not None:
+        panel.axvline(question.latency_max_ms, color="0.6", linestyle=":")
+    if question.bandwidth_max_kb_per_s is not None:
+        panel.axhline(question.bandwidth_max_kb_per_s, color="0.6", linestyle=":")
+    panel.set(xscale="log", yscale="log", xlabel="mean ms to stable", ylabel="kB/s that leave each member")
+    panel.set_title(f"{question.members} members, {question.need}, {question.rate_per_s:g} messages a second each")
+    panel.legend(fontsize="x-small")
+    figure.tight_layout()
+    figure.savefig(path, dpi=120, metadata={"Software": None})
+    pyplot.close(figure)
