@@ -281,7 +281,10 @@ class Starter:
 
     def over(self, load: Load, now: Instant) -> bool:
         """Say whether it is time to start, and if so take the round for started."""
-        if self.at is None or self.at > now or not (self.trigger is None or self._triggered(load, now)):
+        if self.at is None or self.at > now:
+            return False
+        if self.trigger is not None and not self._triggered(load, now):
+            self.at = self.trigger.deadline
             return False
         self.at = None
         self._begun = now
