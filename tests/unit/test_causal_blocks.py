@@ -1,0 +1,342 @@
+"""Causal blocks, rule by rule and under seeded schedules; what the paper says is in tests/paper."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import msgspec
+import pytest
+
+from antiphon.errors import UsageError
+from antiphon.protocol.config import Config
+from antiphon.protocol.machine import MILLISECOND, Deliver, Receive, Send, Submit
+from antiphon.protocol.member import Member, View
+from antiphon.protocol.ordering.causal_blocks import BlockMessage, CausalBlocks, NullMessage
+from antiphon.protocol.wire import Malformed, Pdu, pack_vector
+from antiphon.sim.cluster import simulate
+from antiphon.sim.network import NetworkOptions
+from antiphon.sim.scenario import Fault, Scenario, Workload
+from antiphon.trace.naive import check
+from support.causal_blocks_group import Adversary, Group
+from support.mutants_causal_blocks import MUTANTS
+
+# Alone and in pairs
+
+
+def test_a_group_of_one_delivers_and_is_stable_at_once():
+    group = Group(1)
+    group.submit(0, b"x")
+    assert group.delivered[0] == [(0, 1)]
+    assert group.stable[0] == [(0, 1)]
+    assert group.parts[0].held == 0
+    assert group.parts[0].deadline is None
+
+
+def test_a_copy_goes_when_the_sender_knows_that_all_have_delivered_it_and_then_both_are_quiet():
+    group = Group(2)
+    message = group.submit(0)
+    group.give(1, 0, message)
+    assert [part.held for part in group.parts] == [1, 0], "the receiver knows at once: the sender has its own"
+    assert group.stable == [[], [(0, 1)]]
+    assert group.parts[1].deadline is None
+    question = group.silence(0)
+    assert question.asking
+    (answer,) = group.give(1, 0, question)
+    assert answer.to == (0,)
+    group.give(0, 1, answer.pdu)
+    assert group.stable[0] == [(0, 1)]
+    assert group.parts[0].held == 0
+    assert group.parts[0].deadline is None
+
+
+def test_a_lost_answer_is_asked_for_again():
+    group = Group(2)
+    group.give(1, 0, group.submit(0))
+    group.give(1, 0, group.silence(0))  # the answer is lost
+    (answer,) = group.give(1, 0, group.silence(0))
+    group.give(0, 1, answer.pdu)
+    assert group.parts[0].held == 0
+
+
+def test_the_last_message_is_found_through_a_null():
+    group = Group(2)
+    group.submit(0)  # lost
+    assert group.give(1, 0, group.silence(0)) == [], "one that lacks something does not answer, it asks itself"
+    assert group.delivered[1] == []
+    question = group.silence(1)
+    assert question.asking
+    group.give(0, 1, question)
+    group.give(1, 0, group.repair(0))
+    assert group.delivered[1] == [(0, 1)]
+
+
+def test_with_always_the_silence_is_broken_for_ever_and_evenly():
+    group = Group(2, always=True, silence_ns=5)
+    for turn in range(1, 10):
+        assert group.parts[0].deadline == 5 * turn
+        group.silence(0)
+
+
+def test_a_member_that_hears_nothing_new_speaks_less_and_less():
+    group = Group(2, silence_ns=10, silence_ns_max=50)
+    group.submit(0)
+    instants = []
+    for _ in range(5):
+        group.silence(0)
+        instants.append(group.now)
+    assert instants == [10, 30, 70, 120, 170]
+
+
+# Windows and buffers
+
+
+def test_the_window_opens_when_everyone_has_delivered():
+    group = Group(2, window=2)
+    first, second = group.submit(0), group.submit(0)
+    assert not group.parts[0].may_submit(0)
+    group.give(1, 0, first, second)
+    (answer,) = group.give(1, 0, group.silence(0))
+    group.give(0, 1, answer.pdu)
+    assert group.parts[0].may_submit(0)
+
+
+def test_half_a_window_of_deliveries_is_reported_without_waiting_for_silence():
+    group = Group(3, window=4)
+    messages = [group.submit(0) for _ in range(3)]
+    assert group.give(1, 0, *messages[:2]) == []
+    (report,) = group.give(1, 0, messages[2])
+    assert report.pdu.kind == "null"
+
+
+def test_a_sender_that_does_not_keep_to_its_window_is_refused():
+    group = Group(2, window=2)
+    with pytest.raises(Malformed, match="impossible-window"):
+        group.give(1, 0, BlockMessage(0, 3, 3, 0, pack_vector([2, 0]), 0, 0, None, b""))
+    for block in (2, 3, 4, 5):  # the same number again and again, with other blocks
+        group.give(1, 0, BlockMessage(0, 2, block, 0, pack_vector([1, 0]), 0, 0, None, b""))
+    assert group.parts[1].held == 2
+    assert group.parts[1].overruns == 2
+
+
+def _three_waiting(**options: Any) -> tuple[Group, list[Pdu]]:
+    """Five messages of which the first is late; priorities 0, 5, 1, 3, 5."""
+    group = Group(2, **options)
+    messages = [group.submit(0, b"%d" % priority, priority=priority) for priority in (0, 5, 1, 3, 5)]
+    group.give(1, 0, *messages[1:])
+    return group, messages
+
+
+def test_a_full_buffer_sheds_the_lowest_priority_and_it_is_recovered():
+    group, messages = _three_waiting(buffer=2)
+    assert [entry.whole for entry in group.parts[1].BM[0].between(0, 99)] == [True, False, False, True]
+    group.give(1, 0, messages[0])
+    assert group.delivered[1] == [(0, 1), (0, 2)], "the third was shed"
+    group.give(1, 0, messages[2], messages[3])
+    assert group.delivered[1] == [(0, seq) for seq in (1, 2, 3, 4, 5)]
+    assert group.received[1].count((0, 3)) == 1, "received for the first time only once"
+
+
+def test_what_a_full_buffer_shed_can_be_discarded_in_its_turn():
+    group, messages = _three_waiting(buffer=2, shed="discard")
+    group.give(1, 0, messages[0])
+    assert group.passed[1] == [(0, seq) for seq in (1, 2, 3, 4, 5)]
+    assert group.discarded[1] == [(0, 3, "shed"), (0, 4, "shed")]
+
+
+def test_a_message_that_can_be_delivered_needs_no_place():
+    group, messages = _three_waiting(buffer=1)
+    group.give(1, 0, messages[0])
+    assert (0, 1) in group.delivered[1]
+
+
+def test_shedding_never_touches_own_messages():
+    group = Group(2, buffer=1)
+    own = group.submit(1, b"mine", priority=-9)
+    others = [group.submit(0, b"theirs", priority=9) for _ in range(3)]
+    group.give(1, 0, others[2], others[1])
+    entry = group.parts[1].BM[1].get(own.block)
+    assert entry is not None
+    assert entry.whole
+
+
+# Lifetimes
+
+
+def test_a_message_expires_by_the_time_that_copies_spent_at_members():
+    group = Group(2)
+    message = group.submit(0, b"x", lifetime_ns=100)
+    group.now = 60
+    entry = group.parts[0].BM[0].get(message.block)
+    assert entry.copy(60).life_ns == 40
+    assert (entry.copy(100).life_ns, entry.copy(100).payload) == (0, b"")
+    group.give(1, 0, entry.copy(100))
+    assert group.discarded[1] == [(0, 1, "expired")]
+    assert group.received[1] == [(0, 1)]
+
+
+def test_a_sender_delivers_its_own_message_whatever_its_lifetime():
+    group = Group(2)
+    group.submit(0, b"x", lifetime_ns=0)
+    assert group.delivered[0] == [(0, 1)]
+
+
+def test_a_gap_older_than_the_one_lifetime_is_skipped_in_its_causal_turn():
+    group = Group(3, skip_after_ns=100)
+    a = group.submit(0)
+    group.give(1, 0, a)
+    group.submit(1)  # b, after a, is lost at 2
+    c = group.submit(1)
+    group.now = 10
+    group.give(2, 1, c)
+    group.now = 100
+    d = group.submit(1)
+    group.give(2, 1, d)
+    group.now = 110
+    group.wake(2)
+    assert group.passed[2] == [], "b comes after a, and nothing is known of a's age"
+    group.give(2, 0, a)
+    assert group.passed[2] == [(0, 1), (1, 1), (1, 2), (1, 3)]
+    assert group.discarded[2] == [(1, 1, "expired"), (1, 2, "expired")]
+    assert group.delivered[2] == [(0, 1), (1, 3)], "what comes after the gap comes normally"
+    assert group.stable == [[], [], []], "where gaps are skipped nothing is called stable"
+
+
+# What the wire may say
+
+
+@pytest.mark.parametrize(
+    ("pdu", "reason"),
+    [
+        (BlockMessage(7, 1, 1, 0, pack_vector([0, 0]), 0, 0, None, b""), "impossible-sender"),
+        (BlockMessage(0, 1, 1, 0, pack_vector([0, 0, 0]), 0, 0, None, b""), "vector-length"),
+        (BlockMessage(0, 1, 1, 2, pack_vector([0, 0]), 0, 0, None, b""), "impossible-stamps"),
+        (BlockMessage(0, 1, 1, 0, pack_vector([1, 0]), 0, 0, None, b""), "impossible-stamps"),
+        (BlockMessage(0, 1, 5, 0, pack_vector([0, 4]), 0, 0, None, b""), "never-sent"),
+        (BlockMessage(1, 1, 5, 0, pack_vector([0, 0]), 0, 0, None, b""), "never-sent"),
+        (BlockMessage(0, 3, 5, 0, pack_vector([0, 0]), 2, 0, None, b""), "never-delivered"),
+        (NullMessage(9, 0, pack_vector([0, 0]), 1, 2, False, []), "impossible-window"),
+        (NullMessage(9, 0, pack_vector([0, 0]), 2**32 - 1, 0, False, []), "impossible-window"),
+    ],
+)
+def test_nonsense_is_refused_and_changes_nothing(pdu: Pdu, reason: str):
+    group = Group(2)
+    before = repr(vars(group.parts[1]))
+    with pytest.raises(Malformed, match=reason):
+        group.give(1, 0, pdu)
+    assert repr(vars(group.parts[1])) == before
+
+
+def test_options_are_checked_by_name():
+    with pytest.raises(UsageError, match="window"):
+        Config(ordering="causal-blocks", ordering_options={"window": 0}).check(3)
+    with pytest.raises(UsageError, match="shed"):
+        Config(ordering="causal-blocks", ordering_options={"shed": "burn"}).check(3)
+
+
+# Cost
+
+
+def test_without_loss_nobody_is_suspected_and_each_message_counts_each_member_once(monkeypatch: pytest.MonkeyPatch):
+    suspicions, learnt = [], []
+    plain = CausalBlocks._know
+
+    def know(self: CausalBlocks, j: int, k: int, block: int, step: Any) -> None:
+        learnt.append(len(list(self.BM[k].between(self.MLDV[j][k], block + 1))) if j != k else 0)
+        plain(self, j, k, block, step)
+
+    def suspect(self: CausalBlocks, j: int, below: int, suspects: Any) -> Any:
+        suspicions.append(j)
+        return iter(())
+
+    monkeypatch.setattr(CausalBlocks, "_know", know)
+    monkeypatch.setattr(CausalBlocks, "retransmission_condition", suspect)
+    members, messages = 8, 20
+    run = simulate(
+        Scenario(
+            members=members,
+            messages=messages,
+            ordering="causal-blocks",
+            network=NetworkOptions(latency="fixed 2ms"),
+            workload=Workload(interval="fixed 10ms"),
+        )
+    )
+    assert run.finished
+    assert suspicions == []
+    # at each of n members, each message is counted down once for each of at most n - 1 others
+    assert sum(learnt) <= members * (members - 1) * members * messages
+
+
+# Schedules
+
+
+def _drawn(seed: int) -> dict[str, Any]:
+    rng = random.Random(f"{seed}/causal blocks")
+    options: dict[str, Any] = {
+        "window": rng.choice((1, 2, 6)),
+        "burst": rng.choice((1, 4, 16)),
+        "buffer": rng.choice((0, 1, 2)),
+        "shed": rng.choice(("recover", "discard")),
+        "loss": rng.choice((0.0, 0.1, 0.2, 0.4)),
+        "messages": rng.choice((1, 3, 6)),
+        "lifetime_ms": rng.choice((None, None, 20, 200)),
+        "priorities": rng.choice((1, 3)),
+    }
+    if options["lifetime_ms"] and rng.random() < 0.5:
+        options["skip_after_ns"] = options["lifetime_ms"] * MILLISECOND
+    return {"size": rng.randint(2, 6), **options}
+
+
+@pytest.mark.parametrize("hundred", range(4))
+def test_any_schedule_is_delivered_in_causal_order_and_drains_and_falls_silent(hundred: int):
+    for seed in range(100 * hundred, 100 * hundred + 100):
+        group = Adversary(seed=seed, **_drawn(seed))
+        assert group.run() is None, f"seed {seed}"
+        assert group.refused == 0, f"seed {seed}: a correct member's word was refused"
+        assert group.quiet(), f"seed {seed}: someone never falls silent"
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_the_schedules_catch_every_mutant(name: str):
+    ordering, _ = MUTANTS[name]
+    assert any(Adversary(3 + seed % 2, seed, ordering, window=2).run(6_000) for seed in range(12))
+
+
+def _scenario(**changes: Any) -> Scenario:
+    usual = Scenario(
+        members=5,
+        messages=20,
+        ordering="causal-blocks",
+        network=NetworkOptions(loss=0.2, duplicate=0.1, reorder=0.2),
+        workload=Workload(interval="exponential 5ms"),
+    )
+    return msgspec.structs.replace(usual, **changes)
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        _scenario(),
+        _scenario(network=NetworkOptions(loss=0.6)),
+        _scenario(faults=[Fault(kind="partition", at="20ms", until="3s", groups=[[0, 1]])]),
+        _scenario(faults=[Fault(kind="cut", at="0", until="2s", source=[0], target=[1, 2, 3])]),
+        _scenario(workload=Workload(interval="exponential 5ms", lifetime="40ms", priorities=3)),
+        _scenario(workload=Workload(interval="exponential 2ms", priorities=3), ordering_options={"buffer": 3}),
+        _scenario(ordering_options={"window": 1, "burst": 1}),
+    ],
+    ids=["lossy", "very lossy", "partition", "cut", "lifetimes", "priorities", "smallest window"],
+)
+def test_simulated_runs_hold_what_is_promised(scenario: Scenario):
+    run = simulate(scenario, seed=3)
+    assert run.finished
+    verdicts = check(run.events, guarantees=scenario.promises(), global_clock=True)
+    assert {name: verdict.verdict for name, verdict in verdicts.items()} == dict.fromkeys(scenario.promises(), "holds")
+
+
+def test_a_member_carries_causal_blocks():
+    view, config = View(1, (4, 9)), Config(ordering="causal-blocks")
+    members = {me: Member(me, view, config, random.Random(me)) for me in view.members}
+    effects = members[4].handle(Submit(b"hello"), 0)
+    assert Deliver(4, 1, b"hello") in effects
+    (datagram,) = [effect.datagram for effect in effects if isinstance(effect, Send)]
+    assert Deliver(4, 1, b"hello") in members[9].handle(Receive(datagram), 1)
