@@ -16,6 +16,7 @@ from antiphon.errors import AntiphonError
 COMMANDS: dict[str, str] = {
     "simulate": "run a group on a simulated network and write its trace",
     "check": "check a trace against the eight guarantees, with a witness for each violation",
+    "measure": "measure a trace: latency, buffers, traffic, repairs, and who held stability back",
     "reproduce": "reproduce a paper's tables and figures, ours beside the published ones",
     "advise": "find the protocol and parameters for a group, by simulating the candidates",
 }

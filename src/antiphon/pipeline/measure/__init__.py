@@ -1,0 +1,135 @@
+"""Measure: latencies, buffers, traffic, repairs, and who held stability back, as tables and as one summary.
+
+Two Spark jobs over an ingested trace: `alone` reads each member's log by itself, `together` lays members side by side;
+a last task adds up who was waited for. Tables go from the tasks straight to Parquet; the driver sees sums and sketches.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from antiphon.pipeline.ingest import Unfinished
+from antiphon.pipeline.layout import open_layout
+from antiphon.pipeline.measure.alone import measure_alone
+from antiphon.pipeline.measure.job import TABLES, Job, Part, Ranked
+from antiphon.pipeline.measure.quantiles import RELATIVE_ERROR, Sketch
+from antiphon.pipeline.measure.together import measure_together
+from antiphon.pipeline.session import Session
+
+TASK_ROWS = 4_000_000
+SHOWN = 5
+
+MEASURES: Final[dict[str, str]] = {  # what each is, and so what a trace lacks that has none
+    "delivery": "time from send to deliver",
+    "t1": "time from receive to a control row 'final': its place in the total order is known here",
+    "t2": "time from 'final' to deliver",
+    "everywhere": "time from send until every member holds it (needs one global clock)",
+    "stable": "time from send to the first mark that covers it, at each member",
+    "held": "time from receive to the first mark that covers it, at each member",
+}
+
+
+class Summary(msgspec.Struct):
+    """A trace in a few numbers; None where the trace does not say, with the reason in `unknown`."""
+
+    clock: str  # global | local | mixed
+    latency: dict[str, dict[str, int] | None]
+    buffer: dict[str, Any] | None
+    traffic: dict[str, dict[str, int | None]]
+    overhead: float | None  # bytes of control and repairs for each byte of sends
+    retransmissions: int | None
+    duplicates: int | None
+    repairs: list[dict[str, Any]]
+    held_back: list[dict[str, Any]]
+    unknown: dict[str, str]
+    relative_error: float = RELATIVE_ERROR  # of the quantiles here; those in the table `latency` are exact
+
+
+def measure_layout(session: Session, folder: Path, out: Path, scratch: Path) -> Summary:
+    """Measure an ingested trace; write the tables into folders of `out`."""
+    layout = open_layout(str(folder))
+    rows = int(layout.unit_rows.sum()) + 1_000 * len(layout.unit_rows)
+    tasks = max(1, min(len(layout.unit_rows), -(-rows // TASK_ROWS), 4096), min(session.parallelism, rows // 100_000))
+    job = Job(str(folder), str(scratch), str(out), tasks)
+    for name in TABLES:
+        (out / name).mkdir(parents=True, exist_ok=True)
+    (scratch / "waited").mkdir(parents=True, exist_ok=True)
+    whole = Part()
+    for work, label in ((measure_alone, "measure"), (measure_together, "compare")):
+        _merge(whole, session.each(tasks, functools.partial(work, job), label))
+    _merge(whole, session.each(1, functools.partial(_add_up_waits, job), "sum"))
+    clocks = np.unique(layout.column["global_clock"])
+    clock = "mixed" if len(clocks) > 1 else "global" if len(clocks) and clocks[0] else "local"
+    return _summary(whole, clock)
+
+
+def _merge(whole: Part, results: Iterable[bytes]) -> None:
+    decode = msgspec.msgpack.Decoder(Part).decode
+    for result in results:
+        whole.merge(decode(result), SHOWN)
+
+
+def _summary(whole: Part, clock: str) -> Summary:
+    latency: dict[str, dict[str, int] | None] = {}
+    unknown: dict[str, str] = {}
+    for name, meaning in MEASURES.items():
+        buckets = whole.sketches.get(name)
+        latency[name] = Sketch(buckets).summary() if buckets else None
+        if not buckets:
+            unknown[name] = f"{meaning}: the trace has no such pair of rows with times"
+    traffic = {name: {"count": count, "bytes": size} for name, (count, size) in sorted(whole.traffic.items())}
+    overhead = None
+    data = whole.traffic.get("send", (0, None))[1]
+    control = [
+        size for name, (_, size) in whole.traffic.items() if name not in ("send", "receive") and size is not None
+    ]
+    if data and control:
+        overhead = sum(control) / data
+    else:
+        unknown["overhead"] = "needs sends and control rows with bytes"
+    if not whole.buffers:
+        unknown["buffer"] = "needs stable rows"
+    if not whole.control_rows:
+        unknown["retransmissions"] = unknown["duplicates"] = "needs control rows"
+    if not whole.waits:
+        unknown["held_back"] = "needs one global clock and receipts or deliveries at two members, or stable rows"
+    peak = whole.buffers[0].facts if whole.buffers else None
+    return Summary(
+        clock=clock,
+        latency=latency,
+        buffer=peak,
+        traffic=traffic,
+        overhead=overhead,
+        retransmissions=whole.traffic.get("repair", (0, None))[0] if whole.control_rows else None,
+        duplicates=whole.duplicates if whole.control_rows else None,
+        repairs=[ranked.facts for ranked in whole.repairs],
+        held_back=[ranked.facts for ranked in whole.waits],
+        unknown=unknown,
+    )
+
+
+def _add_up_waits(job: Job, task: int) -> bytes:
+    """Sum what the tasks noted of each member, and write the table."""
+    part = Part()
+    tables = [pq.read_table(file, use_threads=False) for file in sorted(Path(job.scratch, "waited").glob("*.parquet"))]
+    schema = TABLES["held_back"]
+    if tables:
+        grouped = pa.concat_tables(tables).group_by(["run", "member"], use_threads=False)
+        total = grouped.aggregate([("last", "sum"), ("lacked", "sum"), ("waited_ns", "sum"), ("longest_ns", "max")])
+        total = total.rename_columns(
+            [name.removesuffix("_sum").removesuffix("_max") for name in total.column_names]
+        ).select(schema.names)
+        total = total.cast(schema).sort_by([("run", "ascending"), ("waited_ns", "descending"), ("member", "ascending")])
+        with Unfinished(Path(job.out, "held_back", "part-000000.parquet")) as fresh:
+            pq.write_table(total, fresh)
+        first = total.sort_by([("waited_ns", "descending"), ("lacked", "descending")]).slice(0, SHOWN)
+        part.waits = [Ranked(row["waited_ns"] or row["lacked"], row) for row in first.to_pylist()]
+    return msgspec.msgpack.encode(part)

@@ -1,0 +1,224 @@
+"""One member's log as a ledger: for each message that it had to do with, when it did what.
+
+The rows come in order of step. A message is held from its first receipt (its send, at its sender; its delivery, where
+receipts are not recorded) until the first mark that covers it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from antiphon.pipeline.kernels import compiled
+from antiphon.pipeline.layout import CONTROL, DELIVER, NULL_TIME, RECEIVE, SEND, STABLE, Array, Layout, as_numpy
+from antiphon.pipeline.measure.job import added
+
+FINAL: Final = 100  # the code given to control rows that say: its place in the total order is known here
+NO_KIND: Final = -1
+_COLUMNS: Final = ("event", "sender", "seq", "time_ns", "bytes", "detail")
+_INTEGERS: Final = ("sender", "seq", "time_ns", "bytes")
+
+
+class Rows(NamedTuple):
+    """A member's columns; `detail` indexes `details`, -1 where there is none."""
+
+    event: Array
+    sender: Array
+    seq: Array
+    time: Array  # NULL_TIME where unknown
+    size: Array  # -1 where unknown
+    about: Array  # whether it names a message
+    detail: Array
+    details: list[str]
+
+
+def read_rows(layout: Layout, unit: int) -> Rows:
+    """Read one member's log with what measuring needs, absent columns as unknown."""
+    details: dict[str, int] = {}
+    parts: list[list[Array]] = []
+    for segment in range(int(layout.bounds[unit]), int(layout.bounds[unit + 1])):
+        whole, names = _row_group(layout.files[layout.file[segment]], int(layout.column["row_group"][segment]))
+        start = int(layout.column["offset"][segment])
+        part = [column[start : start + int(layout.column["rows"][segment])] for column in whole]
+        numbers = np.array([*(details.setdefault(name, len(details)) for name in names), NO_KIND], np.int64)
+        part[-1] = numbers[part[-1]]
+        parts.append(part)
+    columns = [np.concatenate(pieces) if len(pieces) > 1 else pieces[0] for pieces in zip(*parts, strict=True)]
+    event, sender, seq, time, size, about, detail = columns
+    return Rows(event, sender, seq, time, size, about, detail, list(details))
+
+
+@functools.lru_cache(maxsize=2)
+def _row_group(file: str, row_group: int) -> tuple[tuple[Array, ...], list[str]]:
+    """The columns of one row group; cached since small members share one."""
+    source = pq.ParquetFile(file, memory_map=True, read_dictionary=["event", "detail"])
+    present = [name for name in _COLUMNS if name in source.schema_arrow.names]
+    table = source.read_row_group(row_group, columns=present, use_threads=False)
+    rows = table.num_rows
+    absent = {"time_ns": NULL_TIME, "bytes": -1}
+    columns: dict[str, Array] = {"event": as_numpy(table["event"], "event")}
+    about = np.ones(rows, bool)
+    for name in _INTEGERS:
+        if name not in present or pa.types.is_null(table[name].type):
+            columns[name] = np.full(rows, absent.get(name, 0), np.int64)
+            about &= name in absent
+            continue
+        array = table[name].combine_chunks()
+        if name not in absent and array.null_count:
+            about &= array.is_valid().to_numpy(zero_copy_only=False)
+        array = array.fill_null(absent.get(name, 0)) if array.null_count else array
+        columns[name] = array.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    detail, names = np.full(rows, -1, np.int64), []
+    if "detail" in present and not pa.types.is_null(table["detail"].type):
+        array = table["detail"].combine_chunks()
+        array = array if pa.types.is_dictionary(array.type) else array.cast(pa.string()).dictionary_encode()
+        names = [str(name) for name in array.dictionary.to_pylist()]
+        detail = array.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return (columns["event"], *(columns[name] for name in _INTEGERS), about, detail), names
+
+
+class Ledger(NamedTuple):
+    """By message, in order of (sender, seq): rows of the log, -1 where there is none."""
+
+    sender: Array
+    seq: Array
+    send: Array  # first send
+    receive: Array  # first receipt
+    final: Array
+    deliver: Array
+    hold: Array  # since when it is held
+    stable: Array  # the first mark that covers it
+
+    @property
+    def size(self) -> int:
+        """How many messages this member had to do with."""
+        return len(self.sender)
+
+
+def ledger(rows: Rows) -> Ledger:
+    """Make the ledger of a log."""
+    code = rows.event.astype(np.int64)
+    if "final" in rows.details:
+        code[(code == CONTROL) & rows.about & (rows.detail == rows.details.index("final"))] = FINAL
+    chosen = np.flatnonzero((code == SEND) | (code == RECEIVE) | (code == DELIVER) | (code == FINAL))
+    chosen = chosen[np.lexsort((rows.seq[chosen], rows.sender[chosen]))]  # stable: within a message, in order of step
+    sender, seq = rows.sender[chosen], rows.seq[chosen]
+    fresh = np.ones(len(chosen), bool)
+    fresh[1:] = (sender[1:] != sender[:-1]) | (seq[1:] != seq[:-1])
+    firsts = np.full((4, int(fresh.sum())), -1, np.int64)
+    _note_firsts(code[chosen], chosen, fresh, firsts)
+    send, receive, final, deliver = firsts
+    hold = _earliest(_earliest(send, receive), deliver)
+    sender, seq = sender[fresh], seq[fresh]
+    return Ledger(sender, seq, send, receive, final, deliver, hold, _covering_marks(rows, sender, seq))
+
+
+@compiled
+def _note_firsts(code: Array, row: Array, fresh: Array, firsts: Array) -> None:
+    entry = -1
+    for i in range(code.size):
+        entry += fresh[i]
+        kind = 0 if code[i] == SEND else 1 if code[i] == RECEIVE else 2 if code[i] == FINAL else 3
+        if firsts[kind, entry] < 0:
+            firsts[kind, entry] = row[i]
+
+
+def _earliest(one: Array, other: Array) -> Array:
+    return np.where(one < 0, other, np.where(other < 0, one, np.minimum(one, other)))
+
+
+def _covering_marks(rows: Rows, sender: Array, seq: Array) -> Array:
+    """For each message the row of the first mark of its sender with at least its number; -1 if none."""
+    found = np.full(len(sender), -1, np.int64)
+    marks = np.flatnonzero(rows.event == STABLE)
+    if not len(marks):
+        return found
+    marks = marks[np.argsort(rows.sender[marks], kind="stable")]
+    bounds = np.flatnonzero(np.diff(rows.sender[marks], prepend=rows.sender[marks[0]] - 1))
+    for start, stop in zip(bounds.tolist(), [*bounds[1:].tolist(), len(marks)], strict=True):
+        reach = np.maximum.accumulate(rows.seq[marks[start:stop]])
+        low, high = (
+            np.searchsorted(sender, rows.sender[marks[start]], "left"),
+            np.searchsorted(sender, rows.sender[marks[start]], "right"),
+        )
+        at = np.searchsorted(reach, seq[low:high], "left")
+        found[low:high] = np.where(at < len(reach), marks[start:stop][np.minimum(at, len(reach) - 1)], -1)
+    return found
+
+
+def at(time: Array, row: Array) -> Array:
+    """The times of some rows; NULL_TIME where there is no row."""
+    return np.where(row < 0, NULL_TIME, time[np.maximum(row, 0)]) if len(time) else np.full(len(row), NULL_TIME)
+
+
+def between(earlier: Array, later: Array) -> Array:
+    """The durations between times that are both known."""
+    known = (earlier != NULL_TIME) & (later != NULL_TIME)
+    passed: Array = later[known] - earlier[known]
+    return passed
+
+
+def occupancy(book: Ledger, rows: int) -> Array:
+    """How many messages are held and not yet stable, after each row of the log."""
+    kept = (book.hold >= 0) & ((book.stable < 0) | (book.hold < book.stable))
+    change = np.bincount(book.hold[kept], minlength=rows)
+    let_go = book.stable[kept & (book.stable >= 0)]
+    level: Array = np.cumsum(change - np.bincount(let_go, minlength=rows))
+    return level
+
+
+class Traffic(NamedTuple):
+    """What one member put on the wire and what it took from it, by kind, and whom it repaired."""
+
+    by_kind: dict[str, tuple[int, int | None]]  # kind -> how many, bytes (None: unknown)
+    repairs: dict[int | None, tuple[int, int | None]]  # target (None: all) -> how many, bytes
+    duplicates: int
+
+
+def traffic(rows: Rows) -> Traffic:
+    """Count a member's traffic."""
+    by_kind: dict[str, tuple[int, int | None]] = {}
+    for name, code in (("send", SEND), ("receive", RECEIVE)):
+        chosen = rows.event == code
+        if chosen.any():
+            by_kind[name] = int(chosen.sum()), _bytes(rows.size[chosen])
+    repairs: dict[int | None, tuple[int, int | None]] = {}
+    duplicates = 0
+    control = rows.event == CONTROL
+    for number in np.unique(rows.detail[control]).tolist():
+        detail = "control" if number == NO_KIND else rows.details[number]
+        chosen = control & (rows.detail == number)
+        count, size = int(chosen.sum()), _bytes(rows.size[chosen])
+        if detail == "final":
+            continue
+        if detail == "duplicate":
+            duplicates += count
+            continue
+        if detail.startswith("repair to "):
+            for target in _targets(detail.removeprefix("repair to ")):
+                repairs[target] = added(repairs.get(target), (count, size))
+            detail = "repair"
+        by_kind[detail] = added(by_kind.get(detail), (count, size))
+    return Traffic(by_kind, repairs, duplicates)
+
+
+def _bytes(size: Array) -> int | None:
+    known = size[size >= 0]
+    return int(known.sum()) if len(known) else None
+
+
+def _targets(text: str) -> list[int | None]:
+    """The members of "3", "1,2" or "all" (None)."""
+    words = [word.strip() for word in text.split(",")]
+    return [int(word) if word.lstrip("-").isdigit() else None for word in words]
+
+
+def event_counts(rows: Rows) -> Counter[int]:
+    """How many rows of each event."""
+    codes, counts = np.unique(rows.event, return_counts=True)
+    return Counter(dict(zip(codes.tolist(), counts.tolist(), strict=True)))

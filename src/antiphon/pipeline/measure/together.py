@@ -1,0 +1,263 @@
+"""The second stage of measuring: members side by side.
+
+A member's deliveries and marks are laid beside the sends of the others; and for each share of a run's messages, all
+members' receipts are laid side by side to see who was the last to hold each, and how long it alone was waited for.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from antiphon.pipeline.check.run import shares
+from antiphon.pipeline.ingest import Unfinished
+from antiphon.pipeline.kernels import compiled
+from antiphon.pipeline.layout import NULL_TIME, Array, Layout, open_layout
+from antiphon.pipeline.measure.alone import Tables
+from antiphon.pipeline.measure.job import TABLES, Job, Part, has_global_clock, has_marks
+from antiphon.pipeline.measure.ledger import between
+from antiphon.pipeline.measure.quantiles import Sketch
+
+BINS = 100  # of the table `buffer`, over the whole time of a run
+PIECE_ROWS = 4_000_000
+
+
+class Sends(NamedTuple):
+    """All sends of a run in order of (sender, seq), and the time over which the run stretches."""
+
+    sender: Array
+    seq: Array
+    at: Array
+    first_ns: int
+    last_ns: int
+
+
+@functools.lru_cache(maxsize=4)
+def sends_of(job: Job, run: int) -> Sends:
+    """The sends of a run; a worker gathers them once."""
+    layout = open_layout(job.layout)
+    units = range(int(layout.run_bounds[run]), int(layout.run_bounds[run + 1]))
+    seqs = [job.array(layout, unit, "sent_seq") for unit in units]
+    spans = [span for unit in units if len(span := job.array(layout, unit, "span"))]
+    return Sends(
+        np.repeat(layout.unit_member[units.start : units.stop].astype(np.int64), [len(seq) for seq in seqs]),
+        np.concatenate(seqs),
+        np.concatenate([job.array(layout, unit, "sent_at") for unit in units]),
+        min((int(span[0]) for span in spans), default=NULL_TIME),
+        max((int(span[1]) for span in spans), default=NULL_TIME),
+    )
+
+
+def measure_together(job: Job, task: int) -> bytes:
+    """Compare some members, and some messages."""
+    layout = open_layout(job.layout)
+    tables = Tables("latency", "buffer")
+    sketches = {name: Sketch() for name in ("delivery", "stable", "everywhere")}
+    for unit in job.units(layout, task):
+        _latencies(job, layout, unit, tables, sketches)
+        _buffer(job, layout, unit, tables)
+    tables.write(job, f"2-{task:06}")
+    waited = [_waits(job, layout, piece, sketches["everywhere"]) for piece in _pieces(layout, job, task)]
+    if waited:
+        with Unfinished(Path(job.scratch, "waited", f"{task:06}.parquet")) as fresh:
+            pq.write_table(pa.concat_tables(waited), fresh)
+    return msgspec.msgpack.encode(Part(sketches={name: sketch.buckets for name, sketch in sketches.items()}))
+
+
+def _latencies(job: Job, layout: Layout, unit: int, tables: Tables, sketches: dict[str, Sketch]) -> None:
+    sends = sends_of(job, int(layout.unit_run[unit]))
+    sender, seq = job.array(layout, unit, "sender"), job.array(layout, unit, "seq")
+    place = np.empty(len(sender), np.int64)
+    find_sends(sender, seq, sends.sender, sends.seq, 0, place)
+    sent = place >= 0
+    sent_at = sends.at[place[sent]]
+    for measure, name in (("delivery", "deliver"), ("stable", "stable")):
+        values = between(sent_at, job.array(layout, unit, name)[sent])
+        tables.add_latency(layout, unit, measure, values, sketches[measure])
+
+
+@compiled
+def find_sends(sender: Array, seq: Array, sent_by: Array, sent_seq: Array, start: int, place: Array) -> None:
+    """Where each of a ledger's messages is among the sends, -1 if nowhere; both are in order of (sender, seq)."""
+    j = start
+    for i in range(sender.size):
+        while j < sent_by.size and (sent_by[j] < sender[i] or (sent_by[j] == sender[i] and sent_seq[j] < seq[i])):
+            j += 1
+        found = j < sent_by.size and sent_by[j] == sender[i] and sent_seq[j] == seq[i]
+        place[i] = j if found else -1
+
+
+def _buffer(job: Job, layout: Layout, unit: int, tables: Tables) -> None:
+    """The member's buffer over time: its mean and its peak in each part of the run."""
+    changed_at = np.maximum.accumulate(job.array(layout, unit, "changed_at"))
+    if not len(changed_at):
+        return
+    changed_to = job.array(layout, unit, "changed_to")
+    sends = sends_of(job, int(layout.unit_run[unit]))
+    edges = np.unique(np.linspace(sends.first_ns, sends.last_ns + 1, BINS + 1).astype(np.int64))
+    mean, peak = np.zeros(len(edges) - 1), np.zeros(len(edges) - 1, np.int64)
+    fill_bins(changed_at, changed_to, edges, mean, peak)
+    for start, stop, average, top in zip(*(part.tolist() for part in (edges[:-1], edges[1:], mean, peak)), strict=True):
+        tables.add("buffer", layout, unit, start_ns=start, end_ns=stop, mean=average, peak=top)
+
+
+@compiled
+def fill_bins(changed_at: Array, changed_to: Array, edges: Array, mean: Array, peak: Array) -> None:
+    """Average over time, and the highest, of a level that changes at some times, in each bin; 0 before the first."""
+    level = 0
+    i = 0
+    for b in range(edges.size - 1):
+        now = edges[b]
+        area = 0.0
+        peak[b] = level
+        while i < changed_at.size and changed_at[i] < edges[b + 1]:
+            area += level * (changed_at[i] - now)
+            now = changed_at[i]
+            level = changed_to[i]
+            peak[b] = max(peak[b], level)
+            i += 1
+        area += level * (edges[b + 1] - now)
+        mean[b] = area / (edges[b + 1] - edges[b])
+
+
+class Piece(NamedTuple):
+    """Some of a run's messages."""
+
+    run: int
+    part: int
+    parts: int
+    cost: int
+
+
+def _pieces(layout: Layout, job: Job, task: int) -> list[Piece]:
+    """One task's share of the pieces of all runs; every task plans the same."""
+
+    def plan() -> Iterator[Piece]:
+        for run in range(len(layout.runs)):
+            first, last = (int(layout.bounds[layout.run_bounds[number]]) for number in (run, run + 1))
+            rows = int(layout.column["rows"][first:last].sum())
+            parts = -(-rows // PIECE_ROWS)
+            for part in range(parts):
+                yield Piece(run, part, parts, 1_000 + rows // parts)
+
+    pieces = list(plan())
+    start, stop = shares(np.array([piece.cost for piece in pieces]), job.tasks)[task : task + 2]
+    return pieces[start:stop]
+
+
+def _waits(job: Job, layout: Layout, piece: Piece, everywhere: Sketch) -> pa.Table:
+    """Who was the last to hold each message, and how long the others waited for it alone."""
+    sends = sends_of(job, piece.run)
+    start, stop = (len(sends.seq) * number // piece.parts for number in (piece.part, piece.part + 1))
+    units = range(int(layout.run_bounds[piece.run]), int(layout.run_bounds[piece.run + 1]))
+    held = Holders(stop - start)
+    for place, unit in enumerate(units):
+        held.add(job, layout, unit, place, sends, start, stop)
+    clocked = has_global_clock(layout, piece.run)
+    waited, last = np.zeros(len(units), np.int64), np.zeros(len(units), np.int64)
+    longest, lacked = np.zeros(len(units), np.int64), np.zeros(len(units), np.int64)
+    complete = held.count == len(units)
+    if clocked:
+        decided = (held.timed >= 2) & (complete | held.marked)
+        who, alone = held.who[decided], held.latest[decided] - held.second[decided]
+        last += np.bincount(who, minlength=len(units))
+        np.add.at(waited, who, alone)
+        np.maximum.at(longest, who, alone)
+        reached = complete & (sends.at[start:stop] != NULL_TIME) & (held.timed == len(units))
+        everywhere.add(held.latest[reached] - sends.at[start:stop][reached])
+    if has_marks(layout, piece.run):
+        missing = ~complete & ~held.marked & (held.count > 0)
+        since = np.where(missing & (held.timed > 0), held.latest, sends.last_ns)
+        for place, unit in enumerate(units if missing.any() else ()):
+            lacks = missing & ~held.holds(job, layout, unit, sends, start, stop)
+            lacked[place] = int(lacks.sum())
+            if clocked and lacked[place]:
+                waited[place] += int((sends.last_ns - since[lacks]).sum())
+                longest[place] = max(int(longest[place]), int((sends.last_ns - since[lacks]).max()))
+    chosen = np.flatnonzero((last > 0) | (lacked > 0))
+    members = layout.unit_member[units.start : units.stop][chosen]
+    columns: list[Any] = [[layout.runs[piece.run]] * len(chosen), members, last[chosen], lacked[chosen]]
+    return pa.table([*columns, waited[chosen], longest[chosen]], schema=TABLES["held_back"])
+
+
+class Holders:
+    """For each of some messages: how many hold it, who was the last, when, and when the one before."""
+
+    def __init__(self, size: int) -> None:
+        self.count, self.timed = np.zeros(size, np.int64), np.zeros(size, np.int64)
+        self.latest, self.second = np.full(size, NULL_TIME), np.full(size, NULL_TIME)
+        self.who = np.zeros(size, np.int64)
+        self.marked = np.zeros(size, bool)
+
+    def add(self, job: Job, layout: Layout, unit: int, place: int, sends: Sends, start: int, stop: int) -> None:
+        """Lay one member's ledger beside the messages."""
+        found, chosen = self._match(job, layout, unit, sends, start, stop)
+        hold, held, marked = (job.array(layout, unit, name)[chosen] for name in ("hold", "held", "marked"))
+        take_holder(
+            found, hold, held, marked, place, self.count, self.timed, self.latest, self.second, self.who, self.marked
+        )
+
+    def holds(self, job: Job, layout: Layout, unit: int, sends: Sends, start: int, stop: int) -> Array:
+        """Which of the messages a member ever held."""
+        found, chosen = self._match(job, layout, unit, sends, start, stop)
+        result = np.zeros(stop - start, bool)
+        result[found[(found >= 0) & (job.array(layout, unit, "held")[chosen] > 0)]] = True
+        return result
+
+    def _match(self, job: Job, layout: Layout, unit: int, sends: Sends, start: int, stop: int) -> tuple[Array, slice]:
+        """Where the messages of a part of a member's ledger are among the chosen sends, and which part that is."""
+        sender, seq = job.array(layout, unit, "sender"), job.array(layout, unit, "seq")
+        if start == stop:
+            return np.zeros(0, np.int64), slice(0, 0)
+        low = _bound(sender, seq, int(sends.sender[start]), int(sends.seq[start]))
+        high = _bound(sender, seq, int(sends.sender[stop - 1]), int(sends.seq[stop - 1]) + 1)
+        found = np.empty(high - low, np.int64)
+        find_sends(sender[low:high], seq[low:high], sends.sender[start:stop], sends.seq[start:stop], 0, found)
+        return found, slice(low, high)
+
+
+def _bound(sender: Array, seq: Array, who: int, number: int) -> int:
+    """The first place at or after (who, number) in order of (sender, seq)."""
+    low, high = int(np.searchsorted(sender, who, "left")), int(np.searchsorted(sender, who, "right"))
+    return low + int(np.searchsorted(seq[low:high], number, "left"))
+
+
+@compiled
+def take_holder(
+    found: Array,
+    hold: Array,
+    held: Array,
+    marked: Array,
+    place: int,
+    count: Array,
+    timed: Array,
+    latest: Array,
+    second: Array,
+    who: Array,
+    any_mark: Array,
+) -> None:
+    """Take one member's receipts in: keep the latest two of each message."""
+    for i in range(found.size):
+        m = found[i]
+        if m < 0:
+            continue
+        any_mark[m] = any_mark[m] or marked[i] > 0
+        if not held[i]:
+            continue
+        count[m] += 1
+        if hold[i] == NULL_TIME:
+            continue
+        timed[m] += 1
+        if timed[m] == 1 or hold[i] > latest[m]:
+            second[m] = latest[m]
+            latest[m] = hold[i]
+            who[m] = place
+        elif timed[m] == 2 or hold[i] > second[m]:
+            second[m] = hold[i]
