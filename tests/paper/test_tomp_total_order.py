@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 
@@ -401,6 +402,21 @@ def test_latency_of_a_single_message_is_known() -> None:
     assert (found["ABCAST"].t1, found["ABCAST"].t2) == (0, 0)
     experiment = paper._Experiment(Abcast, {}, "fixed 10ms", "all at once", 2, 1, 0)
     assert experiment.latency(experiment.delivered_at).t1 == 20.0
+
+
+def test_reproduction_states_what_agrees_and_what_does_not(tmp_path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    reproduction = paper.reproduce(tmp_path, quick=True, progress=lambda done, total: seen.append((done, total)))
+    assert [claim.agrees for claim in reproduction.claims[:6]] == [True, True, False, True, True, False]
+    assert not reproduction.claims[6].agrees  # the whole latency is not reduced by 30-40%
+    assert all(path.stat().st_size > 10_000 for path in reproduction.figures)
+    assert seen[-1][0] == seen[-1][1]
+    stack = {
+        (row[0], row[1]): row for table in reproduction.tables if table.name == "whole_stack" for row in table.rows
+    }
+    for loss in (0.0, 0.1):
+        assert stack["abcast", loss][2] == stack["tomp", loss][2]  # t1
+        assert stack["abcast", loss][3] > stack["tomp", loss][3]  # t2
 
 
 def test_own_messages_are_stamped_when_sent() -> None:
