@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any, Final, Literal
 
 import msgspec
@@ -23,7 +24,16 @@ from antiphon.protocol.stability import STABILITIES
 from antiphon.protocol.wire import DATAGRAM_BYTES_MAX, FRAME_OVERHEAD_BYTES
 from antiphon.sim.cluster import Cluster
 from antiphon.sim.distributions import duration, sampler
-from antiphon.sim.lan import HEADER_BYTES, ROUND_PROTOCOLS, ROUTER_NS, message_bytes, receive_ns, run_round, send_ns
+from antiphon.sim.lan import (
+    HEADER_BYTES,
+    ROUND_PROTOCOLS,
+    ROUTER_NS,
+    Round,
+    message_bytes,
+    receive_ns,
+    run_round,
+    send_ns,
+)
 from antiphon.sim.lan import wire_ns as lan_wire_ns
 from antiphon.sim.network import NetworkOptions
 from antiphon.sim.scenario import Clocks, Scenario, Workload
@@ -479,6 +489,12 @@ def _tree_latency_ms(hops: int, payload: int) -> float:
     return (send_ns(size) + travel + receive_ns(size)) / MILLISECOND
 
 
+@lru_cache(maxsize=16)
+def _one_round(tree: Tree, stability: str) -> Round:
+    """Run a round; it does not depend on the pauses between rounds, with which a protocol is tried several times."""
+    return run_round(tree, stability)
+
+
 def _on_lan(question: Question, candidate: Candidate, tree: Tree) -> Estimate:
     """Estimate a protocol from one exchange of the whole group on the LAN model, and the pauses between exchanges."""
     n, stability = len(tree), candidate.stability
@@ -487,7 +503,7 @@ def _on_lan(question: Question, candidate: Candidate, tree: Tree) -> Estimate:
     options = candidate.options
     interval_ns = options.get("interval_ns", options.get("t_ack_ns", 0))
     if stability in ROUND_PROTOCOLS:
-        one = run_round(tree, stability)
+        one = _one_round(tree, stability)
         busy_ns, hops, size = one.rtt_ns, one.traffic.hops, message_bytes(n)
         period_ns = interval_ns + busy_ns
         stable_ns = period_ns / 2 + busy_ns

@@ -1,0 +1,171 @@
+"""Advice: it answers, it says what it did, and it refuses in one line what it cannot answer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from antiphon.cli import main
+from antiphon.errors import UsageError
+from antiphon.protocol.ordering import ORDERINGS
+from antiphon.protocol.stability import STABILITIES
+from antiphon.sim.advise import Candidate, Question, advise, estimate, measure, protocols
+from antiphon.sim.trees import near_complete
+
+SMALL = ["--members", "4", "--rate", "20", "--intervals", "20ms"]
+
+
+@pytest.fixture(autouse=True)
+def shorter_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("antiphon.sim.advise._SPAN_S", 0.6)
+    monkeypatch.setattr("antiphon.sim.advise._DELIVERIES_MAX", 3_000)
+
+
+def test_the_answer_as_json_and_on_paper(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["advise", *SMALL, "--json", "--out", str(tmp_path / "advice")]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    best = answer["recommendation"]
+    assert best["stability"] in STABILITIES
+    assert best["stable_ms"] <= min(one["stable_ms"] for one in answer["runners_up"])
+    assert {best["stability"], *(one["stability"] for one in answer["runners_up"])} == set(STABILITIES)
+    assert best["basis"] == "members simulated at n = 4"
+    assert best["why"]
+    assert {path.name for path in (tmp_path / "advice").iterdir()} == {"advice.json", "advice.png", "candidates.csv"}
+    assert json.loads((tmp_path / "advice" / "advice.json").read_text()) == answer
+
+
+def test_the_answer_as_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["advise", *SMALL, "--goal", "bandwidth"]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("use fifo + ")
+    assert all(f"fifo + {stability}" in told for stability in STABILITIES)
+
+
+def test_the_goal_decides() -> None:
+    fast = advise(Question(members=5, rate_per_s=20, intervals_ms=(20.0, 80.0)))
+    cheap = advise(Question(members=5, rate_per_s=20, intervals_ms=(20.0, 80.0), goal="bandwidth"))
+    assert fast.best.stable_ms < cheap.best.stable_ms
+    assert cheap.best.kb_per_s < fast.best.kb_per_s
+    limited = advise(
+        Question(members=5, rate_per_s=20, intervals_ms=(20.0, 80.0), goal="bandwidth", latency_max_ms=40.0)
+    )
+    assert limited.best.stable_ms <= 40 < cheap.best.stable_ms
+    assert any("above 40 ms" in (one.objection or "") for one in limited.rejected)
+
+
+def test_the_need_decides_the_orderings() -> None:
+    def orderings(need: str) -> set[str]:
+        return {one.ordering for one in protocols(Question(members=4, need=need))}
+
+    assert orderings("fifo") == {"fifo"}
+    assert orderings("causal") == {"co", "causal-blocks"}
+    assert orderings("total") == {"abcast", "tomp"}
+    assert all(
+        set(STABILITIES) == {o.stability for o in protocols(Question(members=4, need=n))} for n in ("fifo", "total")
+    )
+    assert orderings("fifo") | orderings("causal") | orderings("total") == set(ORDERINGS)
+
+
+def test_a_buffer_that_is_too_small_for_a_protocol_rules_it_out() -> None:
+    generous = advise(Question(members=4, rate_per_s=200, intervals_ms=(80.0,)))
+    most = max(one.held for one in generous.ranked)
+    least = min(one.held for one in generous.ranked)
+    tight = advise(Question(members=4, rate_per_s=200, intervals_ms=(80.0,), buffer=int((most + least) / 2)))
+    assert tight.rejected
+    assert tight.best.held <= tight.question.buffer
+
+
+def test_larger_groups_are_extended_from_smaller_ones_and_come_close() -> None:
+    question = Question(members=24, rate_per_s=10, size_max=12)
+    candidate = Candidate("fifo", "coordinator")
+    guessed, measured = estimate(question, candidate), measure(question, candidate, 24)
+    assert guessed.basis == "members simulated at n = 3, 6, 12; extended by a power of n"
+    assert guessed.stable_ms == pytest.approx(measured.stable_ms, rel=0.5)
+    assert guessed.kb_per_s == pytest.approx(measured.kb_per_s, rel=0.5)
+
+
+def test_large_trees_run_one_round_at_full_size() -> None:
+    tree = near_complete(2, 5, 1)
+    advice = advise(Question(members=len(tree), tree=tree, rate_per_s=1))
+    assert advice.best.candidate.stability == "tree-coordinator"
+    assert "LAN model, one round at n = 47" in advice.best.basis
+    assert advice.best.stable_ms == pytest.approx(1.5 * 10.286250 + 0.5 * 5)  # a round, half a round and half a pause
+
+
+def test_vectors_that_fit_into_no_datagram_are_not_advised() -> None:
+    tree = near_complete(4, 7, 4)
+    advice = advise(Question(members=len(tree), tree=tree, rate_per_s=0.01))
+    assert advice.best.candidate.stability == "timestamp-ack"
+    assert all("do not fit into a datagram" in why for _, why in advice.refused)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--members", "1"], "at least 2"),
+        (["--members", "5", "--rate", "-3"], "rate: -3"),
+        (["--members", "5", "--rate", "nan"], "rate"),
+        (["--members", "5", "--degree", "0"], "degree: 0"),
+        (["--members", "5", "--loss", "1"], "loses everything"),
+        (["--members", "5", "--ordering", "best"], "unknown need 'best'"),
+        (["--members", "5", "--senders", "0,1,1"], "member 1 is named twice"),
+        (["--members", "5", "--senders", "7"], "members are 0 to 4"),
+        (["--members", "5", "--senders", "a"], "not a list of members"),
+        (["--members", "5", "--latency-max", "1ms"], "impossible, for a round trip alone takes 2 ms"),
+        (["--members", "5", "--bandwidth-max", "0.1"], "impossible, for the messages alone take"),
+        (["--members", "5", "--latency-max=-1ms"], "not a duration"),
+        (["--members", "5", "--buffer", "3"], "cannot hold one message of each of 5"),
+        (["--members", "5", "--latency", "sometimes"], "not a duration"),
+        (["--members", "5", "--intervals", "0"], "intervals"),
+        (["--members", "5", "--tree", "2,2,2"], "7 nodes for 5 members"),
+        (["--tree", "0,2,1"], "at least 1"),
+        ([], "give --members"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(
+    arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["advise", *arguments]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert complaint in said.err
+    assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("0,5\n5,0\n", "2 rows for 3 members"),
+        ("0,5,5\n5,0\n5,5,0\n", "row 1 has 2 entries"),
+        ("a,b,a\n0,5,5\n5,0,5\n5,5,0\n", "member 'a' is named twice"),
+        ("a,b\n0,5,5\n5,0,5\n5,5,0\n", "2 members are named, but there are 3 rows"),
+        ("0,-5,5\n5,0,5\n5,5,0\n", "no latency"),
+        ("0,5,5\n5,0,far\n5,5,0\n", "'far' is not a number"),
+        ("", "empty"),
+    ],
+)
+def test_a_matrix_that_is_none_is_refused(
+    text: str, complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "matrix.csv"
+    path.write_text(text)
+    assert main(["advise", "--members", "3", "--matrix", str(path)]) == 2
+    said = capsys.readouterr().err
+    assert complaint in said
+    assert said.count("\n") == 1
+
+
+def test_a_matrix_gives_the_group_its_size_and_latencies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "matrix.csv"
+    path.write_text("here,there,far\n0,5,50\n5,0,50\n50,50,0\n")
+    assert main(["advise", "--matrix", str(path), "--rate", "5", "--intervals", "20ms", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["members"] == 3
+    assert answer["recommendation"]["stable_ms"] > 100
+
+
+def test_limits_that_nothing_meets_are_refused_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match=r"no candidate meets the limits; the nearest, .* above 5 ms"):
+        advise(Question(members=4, rate_per_s=20, latency_max_ms=5.0, intervals_ms=(20.0,)))
