@@ -30,7 +30,7 @@ from support.mutants_two_phase import (
     TompWithoutClockRule,
     TompWithSeparateBox,
 )
-from support.two_phase_group import Group, adversary, explore
+from support.two_phase_group import Group, adversary, explore, survive
 
 PROTOCOLS = [Abcast, Tomp]
 M1, M3 = (0, 1), (2, 1)
@@ -317,9 +317,38 @@ def test_takeover_uses_raised_provisional_timestamps() -> None:
     assert takeover(x, first_proposals) < group.final[y]  # host 1 would deliver x before y, host 0 has done the reverse
 
 
+class FirstProposals(Tomp):
+    """Answers with first proposals when a view ends."""
+
+    def pending(self) -> Pending:
+        state = super().pending()
+        waiting = [message for undecided in self.undecided for message in undecided.values()]
+        return Pending(state.clock, {(m.sender, m.seq): max(m.stamp, m.own) for m in waiting}, state.final)
+
+
+def disagreements(protocol: type[TwoPhase], seeds: int) -> int:
+    """Stop random runs at any moment, let one or two hosts die, and count the runs whose survivors do not agree."""
+    found = 0
+    for seed in range(seeds):
+        size = 3 + seed % 3
+        group = adversary(Group(protocol, size), seed, stop=0.005)
+        survivors = sorted(random.Random(seed).sample(range(size), size - 1 - (size == 5)))
+        orders = survive(group, survivors)
+        by_sender = [[seq for sender, seq in orders[0] if sender == host] for host in range(size)]
+        found += any(order != orders[0] for order in orders) or any(seqs != sorted(seqs) for seqs in by_sender)
+    return found
+
+
+def test_survivors_agree_whenever_a_sender_dies() -> None:
+    assert disagreements(Abcast, 150) == disagreements(Tomp, 150) == 0
+    assert disagreements(FirstProposals, 100) > 0
+
+
 def test_takeover_trusts_a_known_final_and_the_clock_of_whoever_lacks_the_message() -> None:
     lacking = Pending(7, {}, {})
     assert takeover((2, 1), {0: Pending(3, {(2, 1): (3, 0)}, {}), 1: lacking}) == (8, 1)
+    earlier = Pending(7, {(2, 1): (9, 2)}, {})  # has the sender's first message, raised above its own clock
+    assert takeover((2, 2), {0: Pending(3, {(2, 1): (1, 0), (2, 2): (2, 0)}, {}), 1: earlier}) == (9, 2)
     assert takeover((2, 1), {0: Pending(9, {(2, 1): (3, 0)}, {}), 1: Pending(9, {}, {(2, 1): (5, 2)})}) == (5, 2)
 
 
@@ -334,8 +363,11 @@ def test_pending_tells_clock_provisional_and_final_timestamps() -> None:
     part = Abcast(place(1, 3), TwoPhaseOptions())
     for sender in (0, 2):
         part.accept(sender, TimedData(seq=1), 0)
+    part.accept(2, TimedData(seq=2), 0)
     part.accept(2, Decision(seq=1, time=5, host=0), 0)
-    assert part.pending() == Pending(5, {(0, 1): (1, 1)}, {(2, 1): (5, 0)})
+    assert part.pending() == Pending(
+        5, {(0, 1): (1, 1), (2, 2): (5, 0)}, {(2, 1): (5, 0)}
+    )  # 2's second after its first
 
 
 def test_lost_proposal_is_resent_as_it_was() -> None:

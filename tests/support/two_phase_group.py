@@ -12,7 +12,7 @@ import random
 from typing import NamedTuple
 
 from antiphon.protocol.machine import Deliver, Instant, Submit
-from antiphon.protocol.ordering.two_phase import Decision, Stamp, TwoPhase
+from antiphon.protocol.ordering.two_phase import Decision, Stamp, TimedData, TwoPhase, takeover
 from antiphon.protocol.parts import Decided, Out, Place, Step
 from antiphon.protocol.wire import Codec, Header, Pdu, Streamed
 
@@ -41,6 +41,8 @@ class Group:
         self.final: dict[Message, Stamp] = {}
         self.decisions: dict[Message, Decision] = {}
         self.highest_bound: dict[Message, Stamp] = {}  # that any host believed in
+        self.streams: list[list[Streamed]] = [[] for _ in range(size)]
+        self.taken: dict[tuple[int, int], int] = dict.fromkeys(self.channels, 0)  # how far each stream is held
         self.lagging: list[str] = []
         self.now: Instant = 0
 
@@ -62,6 +64,7 @@ class Group:
         pdu = self.codec.decode(Codec.frame(HEADER, [item.encoded]))[1][0]
         if item.reliable:
             assert isinstance(pdu, Streamed)
+            self.taken[source, target] += 1
             self.carry(target, self.parts[target].accept(source, pdu, self.now))
         else:
             self.carry(target, self.parts[target].receive(source, pdu, self.now))
@@ -79,6 +82,8 @@ class Group:
             if isinstance(down.pdu, Decision):
                 self.final[host, down.pdu.seq] = (down.pdu.time, down.pdu.host)
                 self.decisions[host, down.pdu.seq] = down.pdu
+            self.streams[host].append(down.pdu)
+            self.taken[host, host] += 1
             for target in range(self.size):
                 if target != host:
                     self.channels[host, target].append(Item(True, encoded))
@@ -142,13 +147,20 @@ class Group:
         return wrong
 
 
-def adversary(group: Group, seed: int, *, messages: int = 8, fifo: bool = True, loss: float = 0.3) -> Group:
-    """Run a group under a seeded adversary that picks who acts, loses, doubles and reorders what channels allow."""
+def adversary(
+    group: Group, seed: int, *, messages: int = 8, fifo: bool = True, loss: float = 0.3, stop: float = 0
+) -> Group:
+    """Run a group under a seeded adversary that picks who acts, loses, doubles and reorders what channels allow.
+
+    With `stop`, each action is the last one with that probability.
+    """
     rng = random.Random(seed)
     pairs = [pair for pair in group.channels if pair[0] != pair[1]] or [(0, 0)]
     slow = rng.choice(pairs)  # one channel that seldom moves, for long overlaps
     left = [rng.randint(0, messages) for _ in range(group.size)]
     while any(left) or any(group.channels.values()):
+        if rng.random() < stop:
+            return group
         host = rng.randrange(group.size)
         if left[host] and rng.random() < 0.1:
             left[host] -= 1
@@ -207,3 +219,23 @@ def explore(group: Group, sends: list[int], *, fifo: bool, states_max: int) -> t
                 seen.add(state)
                 todo.append((following, state[0]))
     return len(seen), wrong
+
+
+def survive(group: Group, survivors: list[int]) -> list[list[Message]]:
+    """End a view: complete the streams among the survivors, take over what is undecided, deliver the rest in order."""
+    states = {rank: group.parts[rank].pending() for rank in survivors}
+    sent: set[Message] = set()
+    final: dict[Message, tuple[Stamp, bool]] = {}
+    for source, stream in enumerate(group.streams):
+        for pdu in stream[: max(group.taken[source, rank] for rank in survivors)]:
+            if isinstance(pdu, Decision):
+                final[source, pdu.seq] = ((pdu.time, pdu.host), False)
+            elif isinstance(pdu, TimedData):
+                sent.add((source, pdu.seq))
+    for message in sent - final.keys():
+        final[message] = (takeover(message, states), True)
+    rest = sorted(sent, key=lambda message: (*final[message], *message))
+    return [
+        [*group.delivered[rank], *(message for message in rest if message not in group.delivered[rank])]
+        for rank in survivors
+    ]

@@ -106,7 +106,7 @@ class Pending(msgspec.Struct, frozen=True):
     """What a member answers when a view ends: enough for the survivors to finish a dead sender's messages."""
 
     clock: int
-    provisional: dict[MessageId, Stamp]  # undecided messages, with everything that raised their timestamps
+    provisional: dict[MessageId, Stamp]  # undecided messages, with all that is known to lie below their final ones
     final: dict[MessageId, Stamp]  # decided here and not delivered; delivered ones lie in the streams until stable
 
 
@@ -114,13 +114,21 @@ def takeover(message: MessageId, survivors: Mapping[int, Pending]) -> Stamp:
     """Decide a message whose sender cannot, from all survivors' states by rank, taken after they stopped.
 
     Some survivor may already have delivered whatever lies below its *raised* provisional timestamp (or, where it lacks
-    the message, below its clock), so first proposals are not enough. Among equal timestamps, messages that their own
-    senders decided go first, then by sender and number.
+    the message, below its clock), so first proposals are not enough. Survivors then deliver what is left, ordered by
+    timestamp; of equal ones, those that their own senders decided go first, then by sender and number.
     """
     for state in survivors.values():
         if message in state.final:
             return state.final[message]
-    return max(state.provisional.get(message, (state.clock + 1, rank)) for rank, state in survivors.items())
+    return max(_reached(message, rank, state) for rank, state in survivors.items())
+
+
+def _reached(message: MessageId, rank: int, state: Pending) -> Stamp:
+    """Give what the message's final timestamp cannot be below, as far as one survivor knows."""
+    if message in state.provisional:
+        return state.provisional[message]
+    earlier = (stamp for (sender, _), stamp in state.provisional.items() if sender == message[0])
+    return max([(state.clock + 1, rank), *earlier])  # it would come here after all that its sender sent before
 
 
 # (what it sorts by, sender, seq, whether it was decided when it was put in, the message)
@@ -143,6 +151,7 @@ class TwoPhase:
         self.held = 0
         self.deadline: Instant | None = None  # when to ask for missing proposals
         self._queue: list[_Entry] = []  # a heap; an undecided message's timestamp may have risen since it was put in
+        self._delivered: list[Stamp] = [(0, 0)] * place.size  # per sender, the timestamp of its last delivered message
         self._polls: dict[int, Poll] = {}  # own undecided messages
         self._window, self._options = place.window, options
         self._pause_ns = options.ask_ns
@@ -233,12 +242,17 @@ class TwoPhase:
 
     def pending(self) -> Pending:
         """Say what this member knows of messages that it has not delivered."""
-        undecided = (message for waiting in self.undecided for message in waiting.values())
-        return Pending(
-            self.clock.time,
-            {(m.sender, m.seq): max(self.provisional(m), m.own) for m in undecided},
-            {(sender, seq): m.stamp for _, sender, seq, decided, m in self._queue if decided},
-        )
+        final = {(sender, seq): m.stamp for _, sender, seq, decided, m in self._queue if decided}
+        provisional: dict[MessageId, Stamp] = {}
+        reached = list(self._delivered)  # per sender: each message's final timestamp is above the one before
+        undecided = {(m.sender, m.seq): m for waiting in self.undecided for m in waiting.values()}
+        for sender, seq in sorted(final.keys() | undecided.keys()):
+            if (sender, seq) in undecided:
+                m = undecided[sender, seq]
+                reached[sender] = provisional[sender, seq] = max(reached[sender], self.provisional(m), m.own)
+            else:
+                reached[sender] = final[sender, seq]
+        return Pending(self.clock.time, provisional, final)
 
     # Dissemination
 
@@ -310,6 +324,7 @@ class TwoPhase:
             elif self.deliverable(message):
                 heappop(queue)
                 self.held -= 1
+                self._delivered[message.sender] = message.stamp
                 delivered.append(Deliver(message.sender, message.seq, message.payload))
             else:
                 break
