@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -154,8 +153,8 @@ class TakesStaleRows(FullDistribution):
 class FillsInItsOwn(FullDistribution):
     """What a row leaves out is taken for what the receiver holds."""
 
-    def _begin(self, number: int, now: Instant) -> None:
-        super()._begin(number, now)
+    def _begin(self, number: int) -> None:
+        super()._begin(number)
         self._floor = self.held.copy()
 
 
@@ -163,7 +162,7 @@ class LeavesOutWhatItLearntMeanwhile(FullDistribution):
     """A reminder is answered with a row that leaves out what became stable since the round began."""
 
     def _poke(self, source: int, poke: Poke, now: Instant) -> None:
-        if poke.round == self.round:
+        if poke.round == self.round and self._spoken:
             self.say_now(self._own_row(), (source,))
         else:
             super()._poke(source, poke, now)

@@ -1,7 +1,7 @@
 """A group of stability parts alone: streams that arrive in order but late, control that may not arrive at all.
 
-Far lighter than whole members, so that thousands of schedules run in seconds. Safety is checked at every frontier that a
-part announces, against what every member holds at that instant; liveness, empty buffers and silence at the end.
+Far lighter than whole members, so that thousands of schedules run in seconds. Safety is checked at every frontier that
+a part announces, against what every member holds at that instant; liveness, empty buffers and silence at the end.
 """
 
 from __future__ import annotations

@@ -169,5 +169,5 @@ def test_a_stability_without_rounds_is_refused_with_those_that_have_them() -> No
         simulate_rounds(near_complete(2, 2, 2), "vector-ack", 1)
     with pytest.raises(UsageError, match="at least one round"):
         simulate_rounds(near_complete(2, 2, 2), "train", 0)
-    with pytest.raises(UsageError, match="auto, objects, kernel"):
+    with pytest.raises(UsageError, match="auto, parts, objects, kernel"):
         run_round(near_complete(2, 2, 2), "train", "steam")  # type: ignore[arg-type]

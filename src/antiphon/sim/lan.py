@@ -79,6 +79,13 @@ class Host(Protocol):
         """Called when the processor has finished receiving the message."""
 
 
+class TimedHost(Host, Protocol):
+    """A host that notes when a round begins and ends for it."""
+
+    begun_ns: int | None
+    ended_ns: int | None
+
+
 class Traffic(msgspec.Struct, frozen=True):
     """What a run did to the network."""
 
@@ -203,7 +210,8 @@ class Round(msgspec.Struct, frozen=True):
     traffic: Traffic
 
 
-Engine = Literal["auto", "objects", "kernel"]
+# parts: the very parts that members are made of; objects: hosts reduced to who sends when; kernel: compiled. All agree.
+Engine = Literal["auto", "parts", "objects", "kernel"]
 
 # The stability protocols that run in rounds on this network, by the names of the command line, and the paper's names.
 ROUND_PROTOCOLS = {
@@ -214,7 +222,7 @@ ROUND_PROTOCOLS = {
     "tree-train": "S_Train",
 }
 
-_HOPS_IN_PYTHON = 100_000  # about a second; beyond that a kernel is worth its compilation
+_HOPS_IN_PYTHON = 50_000  # about a second; beyond that a kernel is worth its compilation
 
 
 def run_round(tree: Tree, stability: str, engine: Engine = "auto") -> Round:
@@ -227,14 +235,20 @@ def run_round(tree: Tree, stability: str, engine: Engine = "auto") -> Round:
         raise UsageError(f"engine {engine!r}: choose one of {', '.join(get_args(Engine))}")
     if engine == "auto":
         hops = len(tree) ** 2 if stability == "full-distribution" else 2 * len(tree) + sum(tree.depths)
-        engine = "kernel" if hops > _HOPS_IN_PYTHON and find_spec("numba") else "objects"
+        engine = "parts" if hops <= _HOPS_IN_PYTHON else "kernel" if find_spec("numba") else "objects"
     if engine == "kernel":
         from antiphon.sim.kernels import run_kernel
 
         return run_kernel(tree, stability)
-    from antiphon.sim.rounds import ROUND_HOSTS
+    hosts: Sequence[TimedHost]
+    if engine == "parts":
+        from antiphon.sim.part_hosts import part_hosts
 
-    hosts = [ROUND_HOSTS[stability](tree, node) for node in range(len(tree))]
+        hosts = part_hosts(tree, stability)
+    else:
+        from antiphon.sim.rounds import ROUND_HOSTS
+
+        hosts = [ROUND_HOSTS[stability](tree, node) for node in range(len(tree))]
     traffic = Lan(tree).run(hosts)
     root = hosts[tree.root]
     assert root.begun_ns is not None, "a round begins"

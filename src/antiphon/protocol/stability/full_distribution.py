@@ -1,8 +1,8 @@
 """Full distribution (FullDist): in each round everyone multicasts what it holds, and everyone takes the minimum.
 
-Two message times a round, n multicasts. The first row of a round, the coordinator's, starts it; a row of a round that
-one has not heard of is as good. A member keeps one vector for the round, the minimum of the rows that are in, and not
-the paper's n x n matrix: rows of one round are all that a round needs.
+Two message times a round, n multicasts. The coordinator's row starts a round; whoever has it multicasts its own. Rows
+of others may come before that, and count. A member keeps one vector for the round, the minimum of the rows that are
+in, and not the paper's n x n matrix: rows of one round are all that a round needs.
 
 The coordinator asks for rows that do not come, so that each round ends at one member at least; a member whose round
 does not end asks the coordinator for its frontier, since what is stable for one is stable for all.
@@ -67,6 +67,7 @@ class FullDistribution(VectorPart):
         self._options = options
         self.round = 0
         self.running = False  # rows of the round are still awaited
+        self._spoken = False  # the own row of the round was sent
         self._awaited: set[int] = set()
         self._least: Numbers = self.held
         self._floor: Numbers = self.frontier  # at the beginning of the round: whatever rows of it say, it is more
@@ -99,7 +100,8 @@ class FullDistribution(VectorPart):
     def due(self, now: Instant) -> None:
         """Start a round; ask again for what has not come."""
         if self.starter.over(self.load, now):
-            self._begin(self.round + 1, now)
+            self._begin(self.round + 1)
+            self._speak(now)
             self._missing.start(now)
             self._end_if_complete(now)
         if self._missing.over(now):
@@ -126,14 +128,19 @@ class FullDistribution(VectorPart):
 
     # A round
 
-    def _begin(self, number: int, now: Instant) -> None:
-        """Forget the last round, and tell all what is held here."""
+    def _begin(self, number: int) -> None:
+        """Forget the last round."""
         self.round = number
-        self.running = True
+        self.running, self._spoken = True, False
         self._awaited = set(range(self.size)) - {self.rank}
         self._least = self.held
         self._floor = self.frontier
-        self.say(self._own_row(), None, now)
+
+    def _speak(self, now: Instant) -> None:
+        """Tell all what is held here, once a round."""
+        if not self._spoken:
+            self._spoken = True
+            self.say(self._own_row(), None, now)
 
     def _own_row(self) -> Row:
         if self._options.delta:
@@ -150,7 +157,9 @@ class FullDistribution(VectorPart):
         else:
             numbers = self.unpack(row.held, None)
         if row.round > self.round:
-            self._begin(row.round, now)
+            self._begin(row.round)
+        if row.round == self.round and source == self._options.coordinator:
+            self._speak(now)
         if row.round < self.round or source not in self._awaited:
             return  # late, or doubled
         self._awaited.remove(source)
@@ -162,7 +171,9 @@ class FullDistribution(VectorPart):
         if self.coordinates:
             raise Malformed("impossible-round")
         if poke.round > self.round:
-            self._begin(poke.round, now)
+            self._begin(poke.round)
+        if poke.round == self.round and not self._spoken:
+            self._speak(now)
         elif poke.round == self.round:
             # by now this member may know more to be stable than the coordinator does, so nothing is left out
             self.say_now(Row(self.round, False, pack_whole(self.held)), (source,))
