@@ -10,7 +10,7 @@ import pytest
 
 from antiphon.errors import UsageError
 from antiphon.protocol.config import Config
-from antiphon.protocol.machine import MILLISECOND, SECOND, Submit
+from antiphon.protocol.machine import MILLISECOND, SECOND, Deliver, Submit
 from antiphon.protocol.member import Member, View
 from antiphon.protocol.ordering import ORDERINGS
 from antiphon.protocol.ordering.co import Co, CoOptions, Levels
@@ -433,6 +433,67 @@ def test_minima_are_those_of_the_rows() -> None:
         assert minima.rows == [[column[k] for column in columns] for k in range(5)]
         assert minima.least == [min(row) for row in minima.rows]
         assert risen == [k for k in range(5) if minima.least[k] > before[k]]
+
+
+# When the view ends
+
+
+def end_view(world: World, survivors: list[int]) -> dict[int, list[tuple[int, int]]]:
+    """Stop the survivors, bring each up to the longest prefixes that any of them holds, and let them finish."""
+    parts = [world.parts[rank] for rank in survivors]
+    for part in parts:
+        part.block()
+    reaches = [part.reach() for part in parts]
+    cut = [max(reach[source] for reach in reaches) for source in world.ranks]
+    holders = [max(parts, key=lambda part, s=source: part.reach()[s]) for source in world.ranks]  # type: ignore[misc]
+    copies = {
+        rank: [(s, pdu) for s in world.ranks for _, pdu in holders[s].copies(s, reach[s], cut[s])]
+        for rank, reach in zip(survivors, reaches, strict=True)
+    }
+    delivered = {}
+    for rank, part in zip(survivors, parts, strict=True):
+        for source, pdu in copies[rank]:
+            assert not any(isinstance(up, Deliver) for up in part.adopt(source, pdu).up)
+        rest = part.finish(cut, b"").up
+        delivered[rank] = world.delivered[rank] + [(up.sender, up.seq) for up in rest if isinstance(up, Deliver)]
+        assert part.prl == []
+    return delivered
+
+
+def test_survivors_finish_a_view_with_the_same_messages_in_causal_order() -> None:
+    rest = 0
+    for seed in range(60):
+        rng = random.Random(f"{seed}/view")
+        size = rng.randint(2, 5)
+        world = World(size, seed=seed)
+        for _ in range(rng.randint(1, 12)):
+            world.submit(rng.randrange(size))
+            world.torture(rng.randint(0, 40), 0.3, 0, 0.5)
+        survivors = sorted(rng.sample(range(size), rng.randint(1, size)))
+        before = {rank: set(world.delivered[rank]) for rank in world.ranks}
+        delivered = end_view(world, survivors)
+        assert len({frozenset(messages) for messages in delivered.values()}) == 1
+        for rank, messages in delivered.items():
+            assert len(messages) == len(set(messages))
+            assert all(world.past[message] <= set(messages[:place]) for place, message in enumerate(messages))
+            assert {(rank, seq + 1) for seq in range(world.sent[rank])} <= set(messages)
+            assert set().union(*before.values()) <= set(messages)  # also what someone who is gone has delivered
+            rest += len(messages) - len(before[rank])
+    assert rest > 0
+
+
+def test_what_is_adopted_must_be_a_new_pdu_of_its_source() -> None:
+    part = entity()
+    part.receive(1, data(1, 1, 1, 1), 0)
+    part.receive(1, data(3, 1, 3, 1), 0)
+    part.block()
+    assert (part.reach(), part.held, part.deadline) == ([0, 1, 0], 1, None)
+    assert part.receive(1, data(2, 1, 2, 1), 0).up == []
+    for pdu in (data(1, 1, 1, 1), data(3, 1, 3, 1), data(2, 1, 1, 1), CoProbe(pack_vector([1, 1, 1]), 0, True)):
+        with pytest.raises(Malformed):
+            part.adopt(1, pdu)
+    assert part.adopt(1, data(2, 1, 2, 1)).up == [Received(1, 2)]
+    assert part.finish([0, 2, 0], b"").up == [Deliver(1, 1, b"x"), Deliver(1, 2, b"x")]
 
 
 # Random schedules

@@ -80,6 +80,7 @@ class Co:
         self._unconfirmed_by_all = False  # data was pre-acknowledged since then
         self._confirm_at: Instant | None = None
         self._starved = False  # a message waits for the flow condition
+        self._view_ends = False
         self._quiet_since: Instant = 0
         self._silence_ns = options.probe_ns
         self._answers: dict[int, tuple[Instant, int]] = {}  # members that probed: when to answer, what they lack
@@ -89,6 +90,8 @@ class Co:
     @property
     def deadline(self) -> Instant | None:
         """When to confirm, to ask for what is lost, or to break the silence."""
+        if self._view_ends:
+            return None
         probe = self._quiet_since + self._silence_ns if self.silence_matters() else None
         answer = min((due for due, _ in self._answers.values()), default=None)
         return earliest(self._confirm_at, self.losses.deadline, probe, answer)
@@ -131,6 +134,8 @@ class Co:
         if ack[self.rank] > self.req[self.rank]:
             raise Malformed("acknowledges-unsent")
         step = Step()
+        if self._view_ends:
+            return step
         match pdu:
             case CoData():
                 self._receive(_logged(source, pdu, ack, pdu.payload), now, step)
@@ -146,6 +151,8 @@ class Co:
     def wake(self, now: Instant) -> Step:
         """Confirm, ask for what is lost, break the silence, where it is time."""
         step = Step()
+        if self._view_ends:
+            return step
         if self._confirm_at is not None and self._confirm_at <= now:
             self._broadcast(None, now, step)
         for source, gaps in self.losses.due(now, self.req, self.early, self.places):
@@ -349,7 +356,8 @@ class Co:
         if risen:
             self._release()
             self.pack_action(risen, step)
-            self.ack_action(step)
+            if not self._view_ends:
+                self.ack_action(step)
 
     def _release(self) -> None:
         """Let go of the copies that nobody can ask for any more."""
@@ -378,6 +386,51 @@ class Co:
             self._confirm_at = now if self._confirm_at is None else min(self._confirm_at, now)
         elif self._confirm_at is None:
             self._confirm_at = now + self.options.defer_ns
+
+    # When the view ends: what is accepted is closed under precedence, and nobody lacks what is pre-acknowledged
+
+    def reach(self) -> list[int]:
+        """Say up to which number this member has accepted each source's PDUs."""
+        return [number - 1 for number in self.req]
+
+    def copies(self, source: int, above: int, upto: int) -> list[tuple[int, Pdu]]:
+        """Give a source's PDUs above one number, up to another, that are accepted here and perhaps not everywhere."""
+        return [(p.number, _pdu(p)) for p in self.rrl[source] if above < p.number <= upto]
+
+    def block(self) -> None:
+        """Accept and deliver nothing more before `finish`; early PDUs are no part of what was said to be held."""
+        self._view_ends = True
+        for held in self.early:
+            held.clear()
+        self._early_count = 0
+        self._blocked.clear()
+
+    def adopt(self, source: int, pdu: Pdu) -> Step:
+        """Take a PDU that had to be fetched, whether there is a place for it or not; it may still have to wait."""
+        if not isinstance(pdu, CoData | CoConfirm):
+            raise Malformed("unexpected")
+        payload = pdu.payload if isinstance(pdu, CoData) else None
+        p = _logged(source, pdu, unpack_vector(pdu.ack, self.size), payload)
+        if p.number != self.req[source] + len(self.early[source]):
+            raise Malformed("impossible-number")
+        self.early[source][p.number] = p
+        self._early_count += 1
+        step = Step()
+        self._accept_early(source, self._quiet_since, step)
+        return step
+
+    def finish(self, reach: Sequence[int], order: bytes) -> Step:
+        """Deliver what is accepted and not yet delivered, in the order of precedence."""
+        assert all(number > last for number, last in zip(self.req, reach, strict=True)), "everything was adopted"
+        start = len(self.prl)
+        for log in self.rrl:
+            for p in log:
+                if p.payload is not None:
+                    self.prl.insert(self.insertion_place(p, start), p)
+            log.clear()
+        rest, self.prl = self.prl, []
+        self._unacknowledged = 0
+        return Step([Deliver(p.source, p.seq, p.payload or b"") for p in rest])
 
     # Repair
 
@@ -425,6 +478,12 @@ class Co:
             count += 1
             sent.resent_at = now
             step.down.append(Out(sent.pdu, None, self.rank, sent.seq, repair=True))
+
+
+def _pdu(p: Logged) -> Sequenced:
+    """Write a logged PDU again as it came."""
+    packed = pack_vector(p.ack)
+    return CoConfirm(packed, p.buf, p.number) if p.payload is None else CoData(packed, p.buf, p.number, p.payload)
 
 
 def _logged(source: int, pdu: Sequenced, ack: list[int], payload: bytes | None) -> Logged:
