@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from antiphon.protocol.machine import Instant, Submit
-from antiphon.protocol.ordering.causal_blocks import BlockMessage, CausalBlocks, NullMessage
+from antiphon.protocol.ordering.causal_blocks import CausalBlocks, NullMessage
 from antiphon.protocol.ordering.causal_blocks.matrix import Entry
 from antiphon.protocol.parts import Step
-from antiphon.protocol.wire import unpack_vector
+from antiphon.protocol.wire import pack_vector, unpack_vector
 
 NEVER = 2**62
 
@@ -169,14 +169,14 @@ class StaysSilent(CausalBlocks):
         return False
 
 
-class LosesEarlyMessages(CausalBlocks):
-    """Says of a message that came early that it is here, and lets it go."""
+class ReportsWhatItReceived(CausalBlocks):
+    """Its nulls tell what it has received as if it were delivered."""
 
-    def _receive_new(self, pdu: BlockMessage, ldv: list[int], now: Instant, step: Step) -> None:
-        super()._receive_new(pdu, ldv, now, step)
-        entry = self.BM[pdu.sender].get(pdu.block)
-        if entry is not None and not entry.passed:
-            entry.whole = False
+    def _null(self, *, asking: bool) -> NullMessage:
+        null = super()._null(asking=asking)
+        ldv = [max([mine, *self.BM[k].blocks]) for k, mine in enumerate(self.LDV)]
+        null.ldv = pack_vector(ldv)
+        return null
 
 
 class KeepsEverything(CausalBlocks):
@@ -206,6 +206,6 @@ MUTANTS: dict[str, tuple[type[CausalBlocks], str]] = {
     "repairs once": (RepairsOnce, "stuck"),
     "answers nobody": (AnswersNobody, "undrained"),
     "stays silent": (StaysSilent, "stuck"),
-    "loses early messages": (LosesEarlyMessages, "stuck"),
+    "reports what it received": (ReportsWhatItReceived, "stability"),
     "keeps everything": (KeepsEverything, "undrained"),
 }

@@ -215,8 +215,8 @@ def test_a_gap_older_than_the_one_lifetime_is_skipped_in_its_causal_turn():
         (BlockMessage(0, 1, 5, 0, pack_vector([0, 4]), 0, 0, None, b""), "never-sent"),
         (BlockMessage(1, 1, 5, 0, pack_vector([0, 0]), 0, 0, None, b""), "never-sent"),
         (BlockMessage(0, 3, 5, 0, pack_vector([0, 0]), 2, 0, None, b""), "never-delivered"),
-        (NullMessage(9, 0, pack_vector([0, 0]), 1, 2, False, []), "impossible-window"),
-        (NullMessage(9, 0, pack_vector([0, 0]), 2**32 - 1, 0, False, []), "impossible-window"),
+        (NullMessage(9, 0, pack_vector([0, 0]), 1, 2, False, [], 0), "impossible-window"),
+        (NullMessage(9, 0, pack_vector([0, 0]), 2**32 - 1, 0, False, [], 0), "impossible-window"),
     ],
 )
 def test_nonsense_is_refused_and_changes_nothing(pdu: Pdu, reason: str):

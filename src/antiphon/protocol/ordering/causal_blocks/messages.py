@@ -47,6 +47,7 @@ class NullMessage(Pdu, tag=21):
     stable: Counter
     asking: bool  # whoever lacks nothing, please answer with a null
     early: Annotated[list[tuple[Rank, Number]], msgspec.Meta(max_length=EARLY_MAX)]  # received, not yet delivered
+    told: Counter  # `early` has all of these with blocks under this; what else is under it has not come
 
 
 class CausalBlocksOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from heapq import heappop, heappush, merge
+from heapq import heappop, heappush, merge, nsmallest
 from operator import gt
 from typing import ClassVar
 
@@ -69,6 +69,7 @@ class CausalBlocks:
         self._early: list[frozenset[tuple[int, int]]] = [
             frozenset()
         ] * size  # per member, what waits there, at last report
+        self._told = [0] * size  # per member, the block up to which that is all that waits there
         self._waiting: dict[tuple[int, int], Entry] = {}  # received, not delivered, needed no more
         self._waiters: list[list[tuple[int, int, Entry]]] = [[] for _ in range(size)]  # heaps of (block awaited, ...)
         self._waits = 0
@@ -110,7 +111,8 @@ class CausalBlocks:
         step = Step([Received(self._rank, seq)], [Out(pdu, None, self._rank, seq)])
         entry = self._enter(pdu, ldv, now)
         self._consider(entry, now, step)
-        self._spoke(now)
+        if not self._waiting:  # else a null is due all the same: only nulls tell what waits
+            self._spoke(now)
         self._pause_ns = self._options.silence_ns
         return self._settle(now, step)
 
@@ -167,23 +169,27 @@ class CausalBlocks:
     def retransmission_condition(self, j: int, below: int, suspects: Sequence[int]) -> Iterator[Entry]:
         """R5.0: give the messages with MLDV[j][k] < m.b < min(MBV) that member j could deliver, one after the other.
 
-        Blocks respect causality, so in their order one look at each message is enough.
+        What it could deliver at once is certainly missing there; what would follow then may already wait there, unless
+        its last null told otherwise. Blocks respect causality, so in their order one look at each is enough.
         """
-        row, early, left = list(self.MLDV[j]), self._early[j], self._options.burst
-        row[j] = self._highest[j]  # j never lacks its own
+        early, told, left = self._early[j], self._told[j], self._options.burst
+        delivered = list(self.MLDV[j])
+        delivered[j] = self._highest[j]  # it never lacks its own
+        row = list(delivered)  # what it will have delivered when the repairs have come
         columns = [self.BM[k].between(row[k], below) for k in suspects if k != j]
         for entry in merge(*columns, key=_block):
-            k, seq = entry.message.sender, entry.message.seq
+            k, block, seq = entry.message.sender, entry.message.block, entry.message.seq
             if any(map(gt, entry.ldv, row)):
                 continue  # it has to wait for something that only others can send
-            if (k, seq) not in early:
-                if not entry.sendable:
+            certain = not any(map(gt, entry.ldv, delivered))
+            if certain or (k, seq) not in early:
+                if not entry.sendable or not (certain or block < told):
                     continue
                 yield entry
                 left -= 1
                 if left == 0:
                     return
-            row[k] = entry.message.block
+            row[k] = block
 
     def suppress(self, entry: Entry, now: Instant) -> None:
         """Leave a message alone for one report period, since a copy of it is on its way to everyone."""
@@ -259,7 +265,7 @@ class CausalBlocks:
             raise Malformed("impossible-sender")
         ldv, step = self._checked(source, pdu.block, pdu.mb, pdu.ldv, pdu.seq, pdu.stable), Step([], [])
         if self._hear(source, pdu.block, pdu.mb, ldv, pdu.stable, step):
-            self._early[source] = frozenset(pdu.early)
+            self._early[source], self._told[source] = frozenset(pdu.early), pdu.told
             self._missing_since(source, ldv[source], pdu.seq, ldv, now)
             if pdu.asking and not self._restless:
                 step.down.append(Out(self._null(asking=False), (source,)))
@@ -447,9 +453,11 @@ class CausalBlocks:
 
     def _null(self, *, asking: bool) -> NullMessage:
         block, mb = self._next_block()
-        early = [key for key, _ in zip(self._waiting, range(EARLY_MAX), strict=False)]
+        early = nsmallest(EARLY_MAX, self._waiting.values(), key=_block)
+        told = _block(early[-1]) if len(early) == EARLY_MAX else mb
+        listed = [(entry.message.sender, entry.message.seq) for entry in early]
         own, stable = self._passed_seq[self._rank], self._stable_seq[self._rank]
-        return NullMessage(block, mb, pack_vector(self.LDV), own, stable, asking, early)
+        return NullMessage(block, mb, pack_vector(self.LDV), own, stable, asking, listed, told)
 
     def _report(self, now: Instant, step: Step) -> None:
         """Tell everyone what is delivered here; with no news, the next silence is longer."""
