@@ -1,4 +1,4 @@
-"""One Spark session for all tests of the pipeline."""
+"""One Spark session for all tests of the pipeline, and a stand-in that runs the same tasks without Spark."""
 
 from __future__ import annotations
 
@@ -18,45 +18,65 @@ from antiphon.trace.verdict import Verdict
 
 def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
     for item in items:
-        if "pipeline_session" in getattr(item, "fixturenames", ()):
+        if "spark_session" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
 
 
 @pytest.fixture(scope="session")
-def pipeline_session() -> Iterator[Session]:
+def spark_session() -> Iterator[Session]:
     opened = open_session("local[2]", name="antiphon tests")
     yield opened
     opened.stop()
 
 
-Check = Callable[..., tuple[Totals, dict[str, Verdict]]]
-CheckRuns = Callable[..., dict[str, dict[str, Verdict]]]
+class Inline(Session):
+    """Runs the tasks one after the other in this process."""
+
+    def __init__(self) -> None:
+        self.jobs = 0
+
+    @property
+    def parallelism(self) -> int:
+        return 3
+
+    def each(self, tasks: int, work: Callable[[int], bytes], label: str) -> list[bytes]:
+        self.jobs += 1
+        return [work(number) for number in range(tasks)]
 
 
-@pytest.fixture
-def check(pipeline_session: Session, tmp_path: Path) -> Check:
-    """Ingest and check a whole trace."""
-    numbers = itertools.count()
+class Checker:
+    """Ingests and checks traces with one session."""
 
-    def run(trace: Path, mapping: Mapping | None = None, **options: object) -> tuple[Totals, dict[str, Verdict]]:
-        work = tmp_path / f"work-{next(numbers)}"
-        totals = ingest(pipeline_session, str(trace), work / "layout", mapping)
-        return totals, check_layout(pipeline_session, work / "layout", totals, work / "scratch", Options(**options))  # type: ignore[arg-type]
+    def __init__(self, session: Session, folder: Path) -> None:
+        self.session, self.folder = session, folder
+        self.numbers = itertools.count()
 
-    return run
+    def _work(self) -> Path:
+        return self.folder / f"work-{next(self.numbers)}"
 
+    def check(
+        self, trace: Path, mapping: Mapping | None = None, **options: object
+    ) -> tuple[Totals, dict[str, Verdict]]:
+        work = self._work()
+        totals = ingest(self.session, str(trace), work / "layout", mapping)
+        chosen = Options(**options)  # type: ignore[arg-type]
+        return totals, check_layout(self.session, work / "layout", totals, work / "scratch", chosen)
 
-@pytest.fixture
-def check_each(pipeline_session: Session, tmp_path: Path) -> CheckRuns:
-    """Ingest a trace of many runs and check each by itself, once for each set of options."""
-    numbers = itertools.count()
-
-    def run(trace: Path, *options: Options) -> list[dict[str, dict[str, Verdict]]]:
-        work = tmp_path / f"work-{next(numbers)}"
-        ingest(pipeline_session, str(trace), work / "layout")
+    def check_each(self, trace: Path, *options: Options) -> list[dict[str, dict[str, Verdict]]]:
+        """Check every run by itself, once for each set of options."""
+        work = self._work()
+        ingest(self.session, str(trace), work / "layout")
         return [
-            check_runs(pipeline_session, work / "layout", work / f"scratch-{number}", chosen)
+            check_runs(self.session, work / "layout", work / f"scratch-{number}", chosen)
             for number, chosen in enumerate(options)
         ]
 
-    return run  # type: ignore[return-value]
+
+@pytest.fixture
+def on_spark(spark_session: Session, tmp_path: Path) -> Checker:
+    return Checker(spark_session, tmp_path)
+
+
+@pytest.fixture
+def inline(tmp_path: Path) -> Checker:
+    return Checker(Inline(), tmp_path)

@@ -12,6 +12,7 @@ import pytest
 from antiphon.pipeline.check import Options
 from antiphon.trace import naive
 from antiphon.trace.event import Event
+from pipeline.conftest import Checker
 from pipeline.traces import chaos, in_run, write
 from support.planting import PLANTS, sample
 
@@ -26,7 +27,7 @@ EVERYTHING = [
 ]
 
 
-def compare(check_each, tmp_path: Path, runs: list[list[Event]], shuffled: bool, options: list[Options]) -> int:
+def compare(checker: Checker, tmp_path: Path, runs: list[list[Event]], shuffled: bool, options: list[Options]) -> int:
     """Check all runs in one trace, those with an odd number under a global clock; return how many violations."""
     rng = random.Random(len(runs))
     by_clock: dict[bool, list[Event]] = defaultdict(list)
@@ -40,7 +41,7 @@ def compare(check_each, tmp_path: Path, runs: list[list[Event]], shuffled: bool,
         if clock:
             (folder / "run.json").write_text(json.dumps({"clock": "global"}))
     violations = 0
-    for chosen, verdicts in zip(options, check_each(tmp_path / "trace", *options), strict=True):
+    for chosen, verdicts in zip(options, checker.check_each(tmp_path / "trace", *options), strict=True):
         for number, events in enumerate(runs):
             if not events:
                 continue
@@ -58,34 +59,41 @@ def compare(check_each, tmp_path: Path, runs: list[list[Event]], shuffled: bool,
     return violations
 
 
-def test_planted(check_each, tmp_path: Path) -> None:
+def planted_runs(seeds: range) -> list[list[Event]]:
     rng = random.Random(1)
     runs = []
-    for seed in range(20):
+    for seed in seeds:
         runs.append(in_run(sample(seed).events, f"clean-{seed}"))
         for number, plant in enumerate(PLANTS.values()):
             planted = plant(sample(seed), rng)
             if planted is not None:
                 runs.append(in_run(planted.events, f"planted-{seed}-{number}"))
-    assert len(runs) > 200
-    assert compare(check_each, tmp_path, runs, True, EVERYTHING[:2]) > 100
+    return runs
+
+
+def test_planted(inline: Checker, tmp_path: Path) -> None:
+    runs = planted_runs(range(40))
+    assert len(runs) > 400
+    assert compare(inline, tmp_path, runs, True, EVERYTHING[:2]) > 300
 
 
 @pytest.mark.parametrize("shuffled", [False, True])
-def test_chaos(check_each, tmp_path: Path, shuffled: bool) -> None:
-    runs = [chaos(seed + 10_000 * shuffled, f"chaos-{seed}") for seed in range(400)]
-    assert compare(check_each, tmp_path, runs, shuffled, EVERYTHING) > 10_000
+def test_chaos(inline: Checker, tmp_path: Path, shuffled: bool) -> None:
+    runs = [chaos(seed + 10_000 * shuffled, f"chaos-{seed}") for seed in range(300)]
+    assert compare(inline, tmp_path, runs, shuffled, EVERYTHING) > 10_000
 
 
-def test_clean_traces_raise_no_alarm(check_each, tmp_path: Path) -> None:
-    orders = ["fifo", "causal", "total"]
-    runs = {
-        f"{order}-{seed}": in_run(sample(seed, order).events, f"{order}-{seed}")
-        for seed in range(70)
-        for order in orders
-    }
-    write([event for events in runs.values() for event in events], tmp_path / "trace" / "events.parquet")
-    [verdicts] = check_each(tmp_path / "trace", Options())
+def test_on_spark(on_spark: Checker, tmp_path: Path) -> None:
+    runs = [*planted_runs(range(12)), *(chaos(seed, f"chaos-{seed}") for seed in range(1000, 1100))]
+    assert compare(on_spark, tmp_path, runs, True, EVERYTHING[:1]) > 1_000
+
+
+def test_clean_traces_raise_no_alarm(inline: Checker, tmp_path: Path) -> None:
+    orders = ("fifo", "causal", "total")
+    runs = [in_run(sample(seed, order).events, f"{order}-{seed}") for seed in range(100) for order in orders]
+    write([event for events in runs for event in events], tmp_path / "trace" / "events.parquet")
+    [verdicts] = inline.check_each(tmp_path / "trace", Options())
+    assert len(verdicts) == 300
     for run, found in verdicts.items():
         alarms = {name for name, verdict in found.items() if verdict.violations}
         assert not alarms - {"fifo": {"causal", "total"}, "causal": {"total"}, "total": set()}[run.split("-")[0]]

@@ -37,6 +37,7 @@ from antiphon.pipeline.reading import (
     DUPLICATE,
     REASONS,
     TRACE_SCHEMA,
+    TYPES,
     Mapping,
     Rubbish,
     find_files,
@@ -184,6 +185,8 @@ def _survey(source: Source, task: int) -> bytes:
     for split in source.splits[task]:
         file = open_parquet_input(split.file, source.mapping)
         clock = _origin(split.file, source.root, part)
+        if not _has_plain_types(file):
+            return msgspec.msgpack.encode(Part(in_order=False))
         for group in split.row_groups if split.row_groups is not None else range(file.metadata.num_row_groups):
             table = file.read_row_group(group, columns=_survey_columns(file, group), use_threads=False)
             if not segments.add(table, split.file, group, clock, _one_member(file, group)):
@@ -191,6 +194,17 @@ def _survey(source: Source, task: int) -> bytes:
             part.events += table.num_rows
     segments.write(source.folder, f"survey-{task:06}")
     return msgspec.msgpack.encode(part)
+
+
+def _has_plain_types(file: pq.ParquetFile) -> bool:
+    """Whether the numbers are stored as such, and so can be read where they lie."""
+    schema = file.schema_arrow
+    for name, kind in TYPES.items():
+        if name in schema.names and pa.types.is_integer(kind):
+            found = schema.field(name).type
+            if not pa.types.is_signed_integer(found) or found.bit_width > kind.bit_width:
+                return False
+    return True
 
 
 def _one_member(file: pq.ParquetFile, group: int) -> tuple[str, int] | None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import functools
+import io
 import json
+import re
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,6 +33,7 @@ TYPES: Final[dict[str, pa.DataType]] = {
     name: pa.list_(pa.int32()) if kind.startswith("list") else pa.type_for_alias(kind) for name, kind in COLUMNS.items()
 }
 TRACE_SCHEMA: Final = pa.schema(list(TYPES.items()))
+_INTEGER: Final = re.compile(r"\s*[+-]?[0-9]+(\.0*)?\s*")
 _INTEGERS: Final = tuple(name for name, kind in TYPES.items() if pa.types.is_integer(kind))
 
 # reasons, by code; 0 is a good row
@@ -175,7 +179,7 @@ def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
         listed = pa.types.is_list(found) or pa.types.is_large_list(found)
         return bool(listed and pa.types.is_integer(found.value_type))
     if pa.types.is_integer(wanted):
-        return bool(pa.types.is_integer(found))
+        return bool(pa.types.is_integer(found) or pa.types.is_floating(found))
     return bool(pa.types.is_string(found) or pa.types.is_large_string(found))
 
 
@@ -197,34 +201,29 @@ def read_batches(file: str, row_groups: list[int] | None, mapping: Mapping) -> I
         yield from _read_json_lines(file, mapping)
 
 
-def _sorted_out(raw: pa.Table, file: str, first_row: int, mapping: Mapping, rows: Array | None = None) -> Batch:
+def _sorted_out(raw: pa.Table, file: str, first_row: int, mapping: Mapping) -> Batch:
     """Type the rows and part the good from the bad."""
     table, reason = _typed(raw, mapping)
     bad = np.flatnonzero(reason)
     if not len(bad):
         return Batch(table, [])
-    names = raw.take(pa.array(bad)).to_pylist()
-    events = _event_names(raw, bad, mapping)
+    contents = raw.take(pa.array(bad)).to_pylist()
+    events = [event if event in EVENTS else None for event in table["event"].take(pa.array(bad)).to_pylist()]
     rubbish = [
         Rubbish(
             file,
-            int(rows[at]) if rows is not None else first_row + int(at),
+            first_row + int(at),
             REASONS[reason[at]],
             event,
-            json.dumps(content, default=str, ensure_ascii=False),
+            json.dumps(content, default=_readable, ensure_ascii=False),
         )
-        for at, content, event in zip(bad, names, events, strict=True)
+        for at, content, event in zip(bad, contents, events, strict=True)
     ]
     return Batch(table.filter(pa.array(reason == 0)), rubbish)
 
 
-def _event_names(raw: pa.Table, at: Array, mapping: Mapping) -> list[str | None]:
-    name = _foreign(mapping, "event")
-    if name not in raw.column_names:
-        return [str(mapping.constants.get("event"))] * len(at)
-    values = raw[name].take(pa.array(at)).to_pylist()
-    found = [mapping.events.get(str(value), value) for value in values]
-    return [event if event in EVENTS else None for event in found]
+def _readable(value: Any) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
 def _typed(raw: pa.Table, mapping: Mapping) -> tuple[pa.Table, Array]:
@@ -307,20 +306,18 @@ def _convert(column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Array]:
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_binary(column.type):
         column = column.cast(pa.string())
-    if pa.types.is_floating(column.type) and pa.types.is_integer(kind):
-        raise pa.ArrowInvalid("a number with a fraction is no integer")
     return column.cast(kind)
 
 
 def _parse_integer(value: Any) -> int | None:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
+    """An integer, also from text and from a number without a fraction (a table with gaps may have made it one)."""
     if isinstance(value, bytes):
-        try:
-            return int(value)
-        except ValueError:
-            return None
-    return None
+        value = value.decode(errors="replace")
+    if isinstance(value, str):
+        return int(value.partition(".")[0]) if _INTEGER.fullmatch(value) else None
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _parse_text(value: Any) -> str | None:
@@ -334,7 +331,9 @@ def _parse_text(value: Any) -> str | None:
 
 def _parse_list(value: Any) -> list[int] | None:
     if isinstance(value, bytes):
-        parsed = [_parse_integer(word) for word in value.strip(b"[]").replace(b",", b" ").split()]
+        value = value.decode(errors="replace")
+    if isinstance(value, str):
+        parsed = [_parse_integer(word) for word in re.split(r"[\s,;\[\]]+", value) if word]
     elif isinstance(value, list):
         parsed = [_parse_integer(word) for word in value]
     else:
@@ -345,11 +344,10 @@ def _parse_list(value: Any) -> list[int] | None:
 
 def _read_csv(file: str, mapping: Mapping) -> Iterator[Batch]:
     """A CSV file with a header; every field comes as bytes, so that one bad field spoils one row only."""
-    malformed: list[Rubbish] = []
+    ragged: list[tuple[int, str]] = []
 
     def put_aside(row: Any) -> str:
-        reason = f"expected {row.expected_columns} fields, found {row.actual_columns}"
-        malformed.append(Rubbish(file, row.number, reason, None, str(row.text)))
+        ragged.append((row.number, str(row.text)))
         return "skip"
 
     header = _csv_header(file)
@@ -363,29 +361,21 @@ def _read_csv(file: str, mapping: Mapping) -> Iterator[Batch]:
                 column_types=dict.fromkeys(header, pa.binary()), null_values=[""], strings_can_be_null=True
             ),
         )
+        row = 1
+        for batch in reader:
+            yield _sorted_out(pa.Table.from_batches([batch]), file, row, mapping)
+            row += batch.num_rows
     except pa.ArrowInvalid as error:
-        raise UsageError(f"{file}: not CSV: {error}") from None
-    row = 2
-    while True:
-        try:
-            batch = reader.read_next_batch()
-        except StopIteration:
-            break
-        except pa.ArrowInvalid as error:
-            raise UsageError(f"{file}: not CSV: {error}") from None
-        found = _sorted_out(pa.Table.from_batches([batch]), file, row, mapping)
-        row += batch.num_rows
-        found.bad += malformed
-        malformed.clear()
-        yield found
-    if malformed:
-        yield Batch(TRACE_SCHEMA.empty_table(), malformed)
+        raise UsageError(f"{file}: not CSV: {str(error).splitlines()[0]}") from None
+    if ragged:  # too many or too few fields: what is there may still be enough
+        objects = [
+            {name: value or None for name, value in zip(header, next(csv.reader([text]), []), strict=False)}
+            for _, text in ragged
+        ]
+        yield _sorted_out_objects(objects, [number for number, _ in ragged], [], file, mapping)
 
 
 def _csv_header(file: str) -> list[str]:
-    import csv
-    import io
-
     with pa.input_stream(file, compression="detect") as stream:
         text = io.TextIOWrapper(io.BytesIO(stream.read(1 << 20)), encoding="utf-8-sig", errors="replace", newline="")
     return next(csv.reader(text), [])
@@ -407,6 +397,8 @@ def _read_json_lines(file: str, mapping: Mapping) -> Iterator[Batch]:
     decode = msgspec.json.Decoder().decode
     row = 1
     for block in _line_blocks(file):
+        if row == 1:  # a key may be absent from a line, but not from all of them
+            _require([name for name in schema.names if f'"{name}"'.encode() in block], file, mapping)
         lines = block.count(b"\n") + (not block.endswith(b"\n"))
         try:
             table = pa.json.read_json(
@@ -438,13 +430,18 @@ def _line_by_line(block: bytes, file: str, first: int, mapping: Mapping, decode:
             rows.append(number)
         else:
             broken.append(Rubbish(file, number, "not a JSON object", None, line.decode(errors="replace")))
+    return _sorted_out_objects(objects, rows, broken, file, mapping)
+
+
+def _sorted_out_objects(
+    objects: list[dict[str, Any]], rows: list[int], broken: list[Rubbish], file: str, mapping: Mapping
+) -> Batch:
+    """Type rows that come as plain objects and part the good from the bad."""
     table, reason = _typed_objects(objects, mapping)
-    bad = np.flatnonzero(reason)
-    for at in bad:
-        event = mapping.events.get(str(value := objects[at].get(_foreign(mapping, "event"))), value)
-        name = event if isinstance(event, str) and event in EVENTS else None
-        text = msgspec.json.encode(objects[at]).decode()
-        broken.append(Rubbish(file, rows[at], REASONS[reason[at]], name, text))
+    for at in np.flatnonzero(reason).tolist():
+        event = table["event"][at].as_py()
+        text = json.dumps(objects[at], default=_readable, ensure_ascii=False)
+        broken.append(Rubbish(file, rows[at], REASONS[reason[at]], event if event in EVENTS else None, text))
     return Batch(table.filter(pa.array(reason == 0)), broken)
 
 
@@ -454,9 +451,9 @@ def _typed_objects(objects: list[dict[str, Any]], mapping: Mapping) -> tuple[pa.
     for name, kind in TYPES.items():
         values = [content.get(_foreign(mapping, name)) for content in objects]
         if pa.types.is_list(kind):
-            parsed: list[Any] = [_parse_list(value) for value in values]
+            parsed: list[Any] = [None if value is None else _parse_list(value) for value in values]
         elif pa.types.is_integer(kind):
-            parsed = [_parse_integer(value) if not isinstance(value, bytes) else None for value in values]
+            parsed = [_parse_integer(value) for value in values]
             half = 1 << (kind.bit_width - 1)
             parsed = [value if value is not None and -half <= value < half else None for value in parsed]
         else:

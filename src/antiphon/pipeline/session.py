@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 import tempfile
 import threading
@@ -73,13 +74,44 @@ class Session:
         if tasks == 0:
             return []
         self.jobs += 1
-        numbered = self.spark.range(0, tasks, 1, tasks)
+
+        def collect() -> list[bytes]:
+            numbered = self.spark.range(0, tasks, 1, tasks)
+            results: list[bytes] = numbered.mapInArrow(_task(work), "result binary").toArrow()["result"].to_pylist()
+            return results
+
         with _progress(self.spark, label), one_line_errors(), warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # PySpark's opinion of the pandas that is installed is not the user's matter
-            table = numbered.mapInArrow(_task(work), "result binary").toArrow()
-        return [value for value in table["result"].to_pylist() if value is not None]
+            warnings.simplefilter("ignore")  # what PySpark thinks of the installed pandas is not the user's matter
+            return self._interruptible(collect)
+
+    def _interruptible(self, action: Callable[[], list[bytes]]) -> list[bytes]:
+        """Run an action in another thread: Ctrl-C must not tear the conversation with the JVM in the middle."""
+        from pyspark import InheritableThread
+
+        outcome: list[list[bytes]] = []
+        failure: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                outcome.append(action())
+            except BaseException as error:
+                failure.append(error)
+
+        thread = InheritableThread(target=run, daemon=True)
+        thread.start()
+        try:
+            while thread.is_alive():
+                thread.join(0.5)
+        except KeyboardInterrupt:
+            if _is_connect(self.spark):
+                self.spark.interruptAll()
+            else:
+                self.spark.sparkContext.cancelAllJobs()
+            thread.join(10)
+            raise
+        if failure:
+            raise failure[0]
+        return outcome[0]
 
     def stop(self) -> None:
         """Stop Spark if this process started it."""
@@ -125,7 +157,7 @@ def open_session(
         builder = builder.master(where).config(map={**(_LAPTOP if local else {}), **_ALWAYS})
     for key, value in settings.items():
         builder = builder.config(key, value)
-    with _silenced(quiet), _startup_errors(where):
+    with _silenced(quiet), _startup_errors(where), _own_interrupts():
         spark = builder.getOrCreate()
         if not _is_connect(spark):
             spark.sparkContext.setLogLevel("OFF" if quiet else "WARN")
@@ -191,6 +223,19 @@ def _silenced(quiet: bool) -> Iterator[None]:
 
 
 @contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Keep our handling of Ctrl-C: PySpark's own would talk to the JVM in the middle of another conversation."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
 def _startup_errors(where: str) -> Iterator[None]:
     try:
         yield
@@ -226,7 +271,8 @@ def _culprit(text: str) -> str:
         if "No space left" in message:
             return f"the disk is full: {message.strip()}"
         return f"a Spark task failed: {kind}: {message.strip()}"
-    return "Spark failed: " + (text.strip().splitlines() or ["no reason given"])[0]
+    causes = re.findall(r"^Caused by: [\w.$]+: (.+)$", text, flags=re.MULTILINE)
+    return "Spark failed: " + (causes[-1:] or text.strip().splitlines() or ["no reason given"])[0].strip()
 
 
 @contextmanager

@@ -1,0 +1,217 @@
+"""`antiphon check` as its users see it: what it prints, its exit codes, and one line for whatever is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from antiphon.cli import main
+from antiphon.pipeline.session import Session
+from antiphon.trace import naive
+from antiphon.trace.event import Event
+from pipeline.traces import in_run, write
+from support.planting import sample
+
+REAL = Path(__file__).parents[1] / "data" / "traces"
+
+
+@pytest.fixture
+def check(spark_session: Session, capfd: pytest.CaptureFixture[str]):
+    """Run the command on the session that is there; returns (exit code, stdout, stderr)."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        capfd.readouterr()
+        code = main(["check", *map(str, arguments)])
+        captured = capfd.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def test_json_has_the_contract_form(check, tmp_path: Path) -> None:
+    events = [
+        event
+        for event in sample(2, "total").events
+        if not (event.event == "deliver" and event.member == 1 and event.seq == 1)
+    ]
+    path = write(events, tmp_path / "t.parquet")
+    code, out, err = check(path, "--json", "--witnesses", "1")
+    assert err == ""
+    result = json.loads(out)
+    expected = naive.check(events, witnesses=1)
+    assert list(result) == ["trace", "runs", "members", "events", "quarantined", "guarantees"]
+    assert result["trace"] == str(path)
+    assert (result["runs"], result["events"], result["quarantined"]) == (1, len(events), 0)
+    assert list(result["guarantees"]) == list(naive.GUARANTEES)
+    for name, found in result["guarantees"].items():
+        assert list(found) == ["verdict", "promised", "examined", "violations", "witnesses"]
+        assert found["violations"] == expected[name].violations
+        assert found["promised"] is False
+    [witness] = next(found["witnesses"] for found in result["guarantees"].values() if found["witnesses"])
+    assert list(witness) == ["run", "member", "events", "why"]
+    assert list(witness["events"][0])[:4] == ["step", "event", "sender", "seq"]
+    assert code == 1
+
+
+def test_table(check) -> None:
+    code, out, err = check(REAL / "nats-core", "--witnesses", "1")
+    assert (code, err) == (1, "")
+    assert "total           violated" in out
+    assert "member 1 delivers message 332 of 4 before message 305 of 3" in out
+
+
+@pytest.mark.parametrize(
+    ("run_json", "guarantees", "code"),
+    [
+        (None, [], 1),  # no promise: what is known decides, and total order is violated
+        (None, ["--guarantee", "fifo"], 0),
+        (None, ["--guarantee", "fifo", "--guarantee", "stability"], 3),
+        (None, ["--guarantee", "total", "--guarantee", "stability"], 1),
+        ({"ordering": "causal"}, [], 0),
+        ({"ordering": "causal", "stability": "train"}, [], 3),
+        ({"ordering": "abcast"}, [], 1),
+        ({"ordering": "abcast"}, ["--guarantee", "causal"], 0),
+        ({"seed": 5}, [], 3),  # promises nothing
+    ],
+)
+def test_exit_codes(
+    check, tmp_path: Path, run_json: dict[str, object] | None, guarantees: list[str], code: int
+) -> None:
+    shutil.copy(REAL / "nats-core" / "events.parquet", tmp_path)
+    if run_json is not None:
+        (tmp_path / "run.json").write_text(json.dumps(run_json))
+    found, out, _ = check(tmp_path, "--json", *guarantees)
+    assert found == code
+    result = json.loads(out)["guarantees"]
+    if run_json and run_json.get("ordering") == "causal":
+        promised = {name for name in result if result[name]["promised"]}
+        assert {"integrity", "validity", "agreement", "fifo", "causal"} <= promised
+        assert "total" not in promised
+    if guarantees:
+        assert len(result) == len(guarantees) // 2
+
+
+def one_line(err: str) -> str:
+    assert err.startswith("antiphon check: ")
+    assert err.count("\n") == 1
+    return err
+
+
+def test_unusable_inputs(check, tmp_path: Path) -> None:
+    code, _, err = check(tmp_path / "nowhere")
+    assert (code, "nowhere" in one_line(err)) == (2, True)
+    (tmp_path / "empty").mkdir()
+    code, out, err = check(tmp_path / "empty", "--json")
+    assert (code, "no events" in one_line(err)) == (2, True)
+    assert "no events" in json.loads(out)["error"]
+    (tmp_path / "text.parquet").write_text("not parquet at all")
+    code, _, err = check(tmp_path / "text.parquet")
+    assert (code, "not a Parquet file" in one_line(err)) == (2, True)
+    table = pa.table({"run": ["r"], "member": ["one"], "step": [1], "event": ["send"], "sender": [1], "seq": [1]})
+    pq.write_table(table, tmp_path / "type.parquet")
+    code, _, err = check(tmp_path / "type.parquet")
+    assert (code, "'member' is string, expected int32" in one_line(err)) == (2, True)
+    pq.write_table(table.drop_columns(["seq"]), tmp_path / "lacks.parquet")
+    code, _, err = check(tmp_path / "lacks.parquet")
+    assert (code, "'seq' is missing" in one_line(err) or "is string" in err) == (2, True)
+    code, _, err = check(REAL / "nats-core", "--conf", "nonsense")
+    assert (code, "KEY=VALUE" in one_line(err)) == (2, True)
+    (tmp_path / "bad").mkdir()
+    shutil.copy(REAL / "nats-core" / "events.parquet", tmp_path / "bad")
+    (tmp_path / "bad" / "run.json").write_text("{")
+    code, _, err = check(tmp_path / "bad")
+    assert (code, "not JSON" in one_line(err)) == (2, True)
+
+
+def test_truncated_parquet(check, tmp_path: Path) -> None:
+    whole = (REAL / "nats-core" / "events.parquet").read_bytes()
+    (tmp_path / "t.parquet").write_bytes(whole[: len(whole) // 2])
+    code, _, err = check(tmp_path / "t.parquet")
+    assert (code, "not a Parquet file" in one_line(err)) == (2, True)
+    damaged = bytearray(whole)
+    damaged[1000:-4000] = os.urandom(len(whole) - 5000)
+    (tmp_path / "t.parquet").write_bytes(damaged)
+    code, _, err = check(tmp_path / "t.parquet")
+    assert code == 2
+    one_line(err)
+
+
+def test_output_is_whole_or_absent(check, tmp_path: Path) -> None:
+    events = sample(2, "total").events
+    rows = [*events, Event("planted", 1, 10**6, "deliver", 1, 0)]
+    path = write(rows, tmp_path / "t.parquet")
+    out = tmp_path / "deep" / "out"
+    for _ in range(2):  # a second time it takes the place of the first
+        code, printed, _ = check(path, "--out", out, "--json")
+        assert code == 3  # a delivery that cannot be read leaves everything open
+        assert json.loads((out / "check.json").read_text()) == json.loads(printed)
+        assert json.loads(printed)["quarantined"] == 1
+        [part] = (out / "quarantine").iterdir()
+        assert "seq" in pq.read_table(part)["reason"][0].as_py()
+    assert [entry.name for entry in out.parent.iterdir()] == ["out"]
+    other = tmp_path / "mine"
+    other.mkdir()
+    (other / "notes.txt").write_text("keep me")
+    code, _, err = check(path, "--out", other)
+    assert (code, "choose another --out" in one_line(err)) == (2, True)
+    assert (other / "notes.txt").read_text() == "keep me"
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "antiphon.cli", "check", *map(str, arguments)]
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_interrupted(tmp_path: Path) -> None:
+    trace = write(
+        [event for seed in range(300) for event in in_run(sample(seed).events, str(seed))], tmp_path / "t.parquet"
+    )
+    out = tmp_path / "out"
+    process = subprocess.Popen(
+        command(trace, "--out", out, "--master", "local[1]"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    while process.poll() is None and not list(tmp_path.glob(".out-*/layout/index")):
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    printed, err = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert printed == ""
+    assert err == "antiphon check: interrupted\n"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["t.parquet"]
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_full_disk(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    namespace = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+    mount = f"mount -t tmpfs -o size=256k tmpfs {disk}"
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run([*namespace, mount], capture_output=True, check=False).returncode
+    ):
+        pytest.skip("a small disk needs user namespaces")
+    events = [event for seed in range(400) for event in in_run(sample(seed).events, str(seed))]
+    trace = write(reversed(events), tmp_path / "t.parquet")
+    check = " ".join(command(trace, "--out", disk / "out", "--master", "local[1]"))
+    script = f"{mount} && {check}; code=$?; ls -A {disk}; exit $code"
+    done = subprocess.run([*namespace, script], capture_output=True, text=True, timeout=180, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "No space left" in one_line(done.stderr)
+    assert done.stdout == ""  # nothing stays behind

@@ -1,0 +1,276 @@
+"""Every measure equals an obvious computation on the events in memory."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from antiphon.cli import main
+from antiphon.commands.simulate import about
+from antiphon.pipeline.ingest import ingest
+from antiphon.pipeline.inline import Inline
+from antiphon.pipeline.measure import Summary, measure_layout
+from antiphon.pipeline.measure.quantiles import Sketch, exact
+from antiphon.pipeline.session import Session
+from antiphon.sim.cluster import Run, simulate
+from antiphon.sim.scenario import from_table
+from antiphon.trace.event import Event
+from antiphon.trace.writer import write_trace
+from pipeline.traces import write
+
+
+@pytest.fixture
+def inline_session() -> Session:
+    return Inline(3)
+
+
+Tables = dict[str, list[dict[str, Any]]]
+NAMES = ("latency", "members", "buffer", "traffic", "repairs", "held_back")
+
+
+def simulated(ordering: str, **table: Any) -> Run:
+    usual = {"members": 4, "messages": 25, "ordering": ordering, "network": {"loss": 0.1, "duplicate": 0.05}}
+    return simulate(from_table({**usual, **table}), seed=11)
+
+
+def measured(session: Session, trace: Path, work: Path) -> tuple[Summary, Tables]:
+    ingest(session, str(trace), work / "layout")
+    summary = measure_layout(session, work / "layout", work / "out", work / "scratch")
+    return summary, {name: read(work / "out" / name) for name in NAMES}
+
+
+def read(folder: Path) -> list[dict[str, Any]]:
+    return [row for file in sorted(folder.glob("*.parquet")) for row in pq.read_table(file).to_pylist()]
+
+
+class Naive:
+    """The same measures in plain loops over one run with a global clock."""
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self.logs: dict[int, list[Event]] = defaultdict(list)
+        for event in sorted(events, key=lambda event: event.step):
+            self.logs[event.member].append(event)
+        self.sent = {
+            (e.sender, e.seq): e.time_ns for log in self.logs.values() for e in reversed(log) if e.event == "send"
+        }
+
+    def first(self, member: int, message: object, *names: str) -> int | None:
+        for event in self.logs[member]:
+            name = event.detail if event.event == "control" else event.event
+            if name in names and (event.sender, event.seq) == message:
+                return event.time_ns
+        return None
+
+    def marked(self, member: int, message: tuple[int, int]) -> int | None:
+        for event in self.logs[member]:
+            if event.event == "stable" and event.sender == message[0] and event.seq >= message[1]:
+                return event.time_ns
+        return None
+
+    def durations(self, measure: str, member: int) -> list[int]:
+        found = []
+        for message, sent in self.sent.items():
+            received = self.first(member, message, "receive")
+            final = self.first(member, message, "final")
+            delivered = self.first(member, message, "deliver")
+            held = self.first(member, message, "send", "receive", "deliver")
+            start, stop = {
+                "delivery": (sent, delivered),
+                "t1": (received, final),
+                "t2": (final, delivered),
+                "stable": (sent, self.marked(member, message)),
+                "held": (held, self.marked(member, message)),
+            }[measure]
+            if start is not None and stop is not None:
+                found.append(stop - start)
+        return sorted(found)
+
+    def peak(self, member: int) -> int:
+        held: set[tuple[int, int]] = set()
+        gone: dict[int, int] = defaultdict(int)
+        highest = 0
+        for event in self.logs[member]:
+            if event.event in ("send", "receive", "deliver") and event.seq > gone[event.sender]:
+                held.add((event.sender, event.seq))
+            elif event.event == "stable":
+                gone[event.sender] = max(gone[event.sender], event.seq)
+                held = {m for m in held if m[1] > gone[m[0]]}
+            highest = max(highest, len(held))
+        return highest
+
+    def waits(self) -> dict[int, tuple[int, int]]:
+        """Member -> (messages that it was last to hold, how long it alone was waited for)."""
+        found: dict[int, list[int]] = defaultdict(list)
+        for message in self.sent:
+            times = sorted((self.first(q, message, "send", "receive", "deliver"), q) for q in self.logs)
+            last = [q for time, q in times if time == times[-1][0]]
+            found[min(last)].append(times[-1][0] - times[-2][0])
+        return {member: (len(alone), sum(alone)) for member, alone in found.items()}
+
+
+@pytest.mark.parametrize(
+    ("ordering", "clock"), [("abcast", "global"), ("co", "global"), ("causal-blocks", "global"), ("fifo", "global")]
+)
+def test_equals_the_obvious(inline_session: Session, tmp_path: Path, ordering: str, clock: str) -> None:
+    run = simulated(ordering)
+    write_trace(tmp_path / "trace", run.name, run.logs, about(run), replace=False)
+    summary, tables = measured(inline_session, tmp_path / "trace", tmp_path)
+    naive = Naive(run.events)
+    assert summary.clock == clock
+    assert {row["measure"] for row in tables["latency"]} >= {"delivery", "stable", "held"}
+    assert ("t1" in {row["measure"] for row in tables["latency"]}) == (ordering == "abcast")
+    for row in tables["latency"]:
+        values = naive.durations(row["measure"], row["member"])
+        assert row["count"] == len(values)
+        assert row["mean_ns"] == pytest.approx(sum(values) / len(values))
+        for name, share in (("p50_ns", 0.5), ("p90_ns", 0.9), ("p99_ns", 0.99), ("p999_ns", 0.999), ("max_ns", 1)):
+            assert row[name] == values[max(0, math.ceil(round(share * len(values), 6)) - 1)], (row, name)
+    for measure, found in summary.latency.items():
+        values = (
+            sorted(value for member in naive.logs for value in naive.durations(measure, member))
+            if measure != "everywhere"
+            else []
+        )
+        if values:
+            assert found is not None
+            assert found["p50_ns"] == pytest.approx(
+                values[math.ceil(0.5 * len(values)) - 1], rel=summary.relative_error
+            )
+            assert found["count"] == len(values)
+    for row in tables["members"]:
+        assert row["buffer_peak"] == naive.peak(row["member"])
+        assert row["retransmissions"] == sum(
+            e.detail.startswith("repair") for e in naive.logs[row["member"]] if e.detail
+        )
+        assert row["duplicates"] == sum(e.detail == "duplicate" for e in naive.logs[row["member"]])
+    held_back = {row["member"]: (row["last"], row["waited_ns"]) for row in tables["held_back"]}
+    assert held_back == naive.waits()
+    assert sum(row["lacked"] for row in tables["held_back"]) == 0
+
+
+def test_traffic_and_repairs(inline_session: Session, tmp_path: Path) -> None:
+    run = simulated("tomp")
+    write_trace(tmp_path / "trace", run.name, run.logs, about(run), replace=False)
+    summary, tables = measured(inline_session, tmp_path / "trace", tmp_path)
+    kinds: Counter[tuple[int, str]] = Counter()
+    size: Counter[str] = Counter()
+    repairs: Counter[tuple[int, str]] = Counter()
+    for event in run.events:
+        kind = event.event if event.event in ("send", "receive") else event.detail
+        if event.event not in ("send", "receive", "control") or kind in ("final", "duplicate"):
+            continue
+        if kind.startswith("repair to "):
+            repairs[event.member, kind.removeprefix("repair to ")] += 1
+            kind = "repair"
+        kinds[event.member, kind] += 1
+        size[kind] += event.bytes or 0  # what a member sends to itself is on no wire
+    assert {(row["member"], row["kind"]): row["count"] for row in tables["traffic"]} == kinds
+    assert {kind: found["bytes"] for kind, found in summary.traffic.items()} == size
+    control = sum(number for kind, number in size.items() if kind not in ("send", "receive"))
+    assert summary.overhead == pytest.approx(control / size["send"])
+    by_target = {
+        (row["repairer"], "all" if row["target"] is None else str(row["target"])): row["count"]
+        for row in tables["repairs"]
+    }
+    assert by_target == repairs
+    assert summary.retransmissions == sum(repairs.values()) == run.stats["members"]["retransmissions"]
+
+
+def test_buffer_over_time_adds_up(inline_session: Session, tmp_path: Path) -> None:
+    run = simulated("co")
+    write_trace(tmp_path / "trace", run.name, run.logs, about(run), replace=False)
+    _, tables = measured(inline_session, tmp_path / "trace", tmp_path)
+    naive = Naive(run.events)
+    for member in naive.logs:
+        bins = [row for row in tables["buffer"] if row["member"] == member]
+        assert max(row["peak"] for row in bins) == naive.peak(member)
+        area = sum(row["mean"] * (row["end_ns"] - row["start_ns"]) for row in bins)
+        assert area == pytest.approx(sum(naive.durations("held", member)))  # all of it became stable
+
+
+def test_a_crashed_member_is_named(inline_session: Session, tmp_path: Path) -> None:
+    run = simulated("fifo", faults=[{"kind": "crash", "member": 2, "at": "50ms"}], limit="3s", network={"loss": 0})
+    write_trace(tmp_path / "trace", run.name, run.logs, about(run), replace=False)
+    summary, tables = measured(inline_session, tmp_path / "trace", tmp_path)
+    assert [row["member"] for row in tables["held_back"] if row["lacked"]] == [2]
+    assert summary.held_back[0]["member"] == 2
+
+
+def test_foreign_trace_without_times_or_bytes(inline_session: Session, tmp_path: Path) -> None:
+    lines = ["run,member,step,event,sender,seq", "r,1,1,send,1,1", "r,1,2,deliver,1,1", "r,2,1,deliver,1,1"]
+    (tmp_path / "trace.csv").write_text("\n".join(lines) + "\n")
+    summary, tables = measured(inline_session, tmp_path / "trace.csv", tmp_path / "work")
+    assert set(summary.latency.values()) == {None}
+    assert summary.overhead is summary.retransmissions is summary.buffer is None
+    assert {"delivery", "t1", "buffer", "overhead", "retransmissions", "held_back"} <= set(summary.unknown)
+    assert sum(row["delivered"] for row in tables["members"]) == 2
+    assert all(row["buffer_peak"] is None for row in tables["members"])
+
+
+def test_missing_columns_in_parquet(inline_session: Session, tmp_path: Path) -> None:
+    run = simulated("fifo")
+    path = write(run.events, tmp_path / "events.parquet")
+    table = pq.read_table(path).drop_columns(["time_ns", "bytes", "detail", "view", "members"])
+    pq.write_table(table, tmp_path / "few.parquet")
+    summary, _ = measured(inline_session, tmp_path / "few.parquet", tmp_path / "work")
+    assert set(summary.latency.values()) == {None}
+    assert summary.buffer is not None  # counts need no clock
+    assert summary.buffer["peak"] == max(Naive(run.events).peak(member) for member in range(4))
+
+
+def test_many_runs_on_spark(spark_session: Session, tmp_path: Path) -> None:
+    runs = [simulate(from_table({"members": 3, "messages": 8, "ordering": "co"}), seed) for seed in range(6)]
+    for run in runs:
+        write_trace(tmp_path / "trace" / run.name, run.name, run.logs, about(run), replace=False)
+    summary, tables = measured(spark_session, tmp_path / "trace", tmp_path)
+    assert len(tables["members"]) == 18
+    for run in runs:
+        waits = {
+            row["member"]: (row["last"], row["waited_ns"]) for row in tables["held_back"] if row["run"] == run.name
+        }
+        assert waits == Naive(run.events).waits()
+    assert summary.latency["delivery"]["count"] == 6 * 3 * 24
+
+
+def test_sketch_is_as_good_as_it_says() -> None:
+    rng = np.random.default_rng(5)
+    values = np.concatenate([rng.integers(-50, 600, 500), rng.lognormal(15, 4, 5000).astype(np.int64)])
+    sketch, other = Sketch(), Sketch()
+    sketch.add(values[:3000])
+    other.add(values[3000:])
+    sketch.merge(other.buckets)
+    truth = exact(values)
+    for name, found in sketch.summary().items():
+        assert found == pytest.approx(truth[name], rel=1 / 256)
+
+
+def test_skewed_clocks_are_stated(spark_session: Session, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = simulated("fifo", clocks={"skew": "5ms"})
+    write_trace(tmp_path / "trace", run.name, run.logs, about(run), replace=False)
+    assert main(["measure", str(tmp_path / "trace"), "--out", str(tmp_path / "out")]) == 0
+    shown = capsys.readouterr().out
+    assert "clock: local" in shown
+    assert "held back by     unknown" in shown
+    result = json.loads((tmp_path / "out" / "measure.json").read_text())
+    assert result["latency"]["everywhere"] is None
+    assert main(["measure", str(tmp_path / "trace"), "--out", str(tmp_path / "trace")]) == 2
+    assert "choose another --out" in capsys.readouterr().err
+    assert (
+        msgspec.convert({k: v for k, v in result.items() if k in Summary.__struct_fields__}, Summary).clock == "local"
+    )
+
+
+def test_unusable_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty").mkdir()
+    for trace in ("nowhere", "empty"):
+        assert main(["measure", str(tmp_path / trace)]) == 2
+        assert len(capsys.readouterr().err.splitlines()) == 1
