@@ -1,0 +1,432 @@
+"""Rounds of stability: what the paper says of each protocol, and what lost, late, doubled or senseless messages do."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from antiphon.errors import UsageError
+from antiphon.protocol.config import Config
+from antiphon.protocol.machine import MILLISECOND
+from antiphon.protocol.parts import Frontier, Out, Place, Step
+from antiphon.protocol.stability import STABILITIES
+from antiphon.protocol.stability.coordinator import (
+    Coordinator,
+    CoordinatorAck,
+    CoordinatorAsk,
+    CoordinatorInfo,
+    CoordinatorStart,
+)
+from antiphon.protocol.stability.rounds import VectorPart
+from antiphon.protocol.stability.train import Probe, Seen, Train, TrainAck, TrainInfo
+from antiphon.protocol.stability.tree_coordinator import TreeCoordinator
+from antiphon.protocol.stability.tree_train import TreeTrain
+from antiphon.protocol.stability.vector_ack import LeastOfColumns, Report, VectorAck
+from antiphon.protocol.stability.vectors import pack_whole
+from antiphon.protocol.wire import Counter, Data, Malformed, Number, Pdu
+from antiphon.sim.cluster import Cluster, simulate
+from antiphon.sim.lan import Lan, Message, Send
+from antiphon.sim.network import NetworkOptions
+from antiphon.sim.part_hosts import PartHost, part_hosts
+from antiphon.sim.scenario import Fault, Scenario, Workload
+from antiphon.sim.trees import near_complete
+
+VECTOR_PROTOCOLS: dict[str, type[VectorPart]] = {
+    name: part for name, part in STABILITIES.items() if issubclass(part, VectorPart)
+}
+INTERVAL = 10 * MILLISECOND
+
+
+def made(part: Any, rank: int, size: int, **options: Any) -> Any:
+    return part(Place(rank, size, random.Random(0)), part.Options(**options))
+
+
+def hold(part: Any, *received: int, now: int = 0) -> Step:
+    last = Step()
+    for source, number in enumerate(received):
+        if number:
+            last = part.advanced(source, Data(number=number), received, now)
+    return last
+
+
+def vector(*numbers: int) -> bytes:
+    return pack_whole(np.array(numbers, np.int64))
+
+
+# What the paper says
+
+
+class Counting:
+    """A host that counts the messages that its part sends and receives."""
+
+    def __init__(self, host: PartHost) -> None:
+        self._host = host
+        self.processed = 0
+
+    def on_start(self, now: int) -> Sequence[Send]:
+        return self._count(self._host.on_start(now))
+
+    def on_receive(self, message: Message, now: int) -> Sequence[Send]:
+        self.processed += 1
+        return self._count(self._host.on_receive(message, now))
+
+    def _count(self, sends: Sequence[Send]) -> Sequence[Send]:
+        self.processed += len(sends)
+        return sends
+
+
+def processed(stability: str, b: int, p: int) -> list[set[int]]:
+    """Give, level by level, how many messages a member of a complete tree processes in a round."""
+    tree = near_complete(b, p, b)
+    hosts = [Counting(host) for host in part_hosts(tree, stability)]
+    Lan(tree).run(hosts)
+    return [
+        {h.processed for h, depth in zip(hosts, tree.depths, strict=True) if depth == level} for level in range(p + 1)
+    ]
+
+
+def test_table_1_messages_processed() -> None:
+    b, p = 3, 3
+    n = len(near_complete(b, p, b))
+    assert processed("coordinator", b, p) == [{n + 3}, {3}, {3}, {3}]
+    assert processed("full-distribution", b, p) == [{n + 1}] * 4
+    assert processed("train", b, p) == [{4}] * 4
+    assert processed("tree-coordinator", b, p) == [{b + 4}, {b + 3}, {b + 3}, {3}]
+    assert processed("tree-train", b, p) == [{5}, {4, 5}, {4, 5}, {3, 4}]
+
+
+@pytest.mark.parametrize("stability", ["tree-coordinator", "tree-train"])
+def test_the_load_of_a_member_does_not_grow_with_the_group(stability: str) -> None:
+    small, large = (max(max(level) for level in processed(stability, 3, p)) for p in (2, 5))
+    assert small == large <= 7
+
+
+def test_coordinator_three_rounds() -> None:
+    root, one, two = (made(Coordinator, rank, 3) for rank in range(3))
+    for part, received in ((root, (2, 1, 0)), (one, (1, 2, 0)), (two, (2, 2, 0))):
+        hold(part, *received)
+    assert root.deadline == INTERVAL
+    assert root.wake(INTERVAL).down == [Out(CoordinatorStart(1, 0))]
+    ack_one = one.receive(0, CoordinatorStart(1, 0), 0).down
+    ack_two = two.receive(0, CoordinatorStart(1, 0), 0).down
+    assert ack_one == [Out(CoordinatorAck(1, 0, vector(1, 2, 0)), (0,))]
+    assert ack_two == [Out(CoordinatorAck(1, 0, vector(2, 2, 0)), (0,))]
+    assert root.receive(1, ack_one[0].pdu, INTERVAL) == Step()
+    end = root.receive(2, ack_two[0].pdu, INTERVAL)
+    assert end.up == [Frontier((1, 1, 0))]
+    assert end.down == [Out(CoordinatorInfo(1, 0, vector(1, 1, 0)))]
+    assert one.receive(0, end.down[0].pdu, INTERVAL).up == [Frontier((1, 1, 0))]
+
+
+def test_the_train_takes_the_minimum_in_the_first_lap_and_is_read_in_the_second() -> None:
+    first, second, third = (made(Train, rank, 3, ring=[0, 2, 1]) for rank in (0, 2, 1))
+    for part, received in ((first, (3, 3, 3)), (second, (2, 3, 3)), (third, (3, 1, 3))):
+        hold(part, *received)
+    [off] = first.wake(INTERVAL).down
+    assert off == Out(TrainAck(1, False, vector(3, 3, 3)), (2,))
+    [on] = second.receive(0, off.pdu, 0).down
+    assert on == Out(TrainAck(1, False, vector(2, 3, 3)), (1,))
+    [back] = third.receive(2, on.pdu, 0).down
+    turn = first.receive(1, back.pdu, 0)
+    assert turn.up == [Frontier((2, 1, 3))]
+    assert turn.down == [Out(TrainInfo(1, False, vector(2, 1, 3)), (2,))]
+    assert second.receive(0, turn.down[0].pdu, 0).up == [Frontier((2, 1, 3))]
+
+
+# Loss, doubling, delay
+
+
+def test_whoever_owes_a_report_is_asked_again_and_answers_again() -> None:
+    root, one = made(Coordinator, 0, 3), made(Coordinator, 1, 3)
+    hold(root, 1, 0, 0)
+    hold(one, 1, 0, 0)
+    root.wake(INTERVAL)
+    lost = one.receive(0, CoordinatorStart(1, 0), 0)
+    root.receive(2, CoordinatorAck(1, 0, vector(1, 0, 0)), 0)
+    assert root.deadline == INTERVAL + 50 * MILLISECOND
+    assert root.wake(root.deadline).down == [Out(CoordinatorStart(1, 0), (1,))]
+    assert one.receive(0, CoordinatorStart(1, 0), 0).down == lost.down
+
+
+def test_who_missed_the_frontier_asks_and_gets_it_whole() -> None:
+    root, one = made(Coordinator, 0, 2, delta=True), made(Coordinator, 1, 2, delta=True)
+    hold(root, 4, 0)
+    hold(one, 4, 0)
+    root.wake(INTERVAL)
+    root.receive(1, one.receive(0, CoordinatorStart(1, 0), 0).down[0].pdu, 0)
+    [ask] = one.wake(one.deadline).down
+    assert ask == Out(CoordinatorAsk(0), (0,))
+    [answer] = root.receive(1, ask.pdu, 0).down
+    assert answer == Out(CoordinatorInfo(1, 0, vector(4, 0)), (1,))
+    assert one.receive(0, answer.pdu, 0).up == [Frontier((4, 0))]
+    assert one.deadline is None
+    assert root.deadline is None
+
+
+def test_late_and_doubled_reports_of_a_round_do_not_count() -> None:
+    root = made(Coordinator, 0, 3)
+    hold(root, 5, 5, 5)
+    root.wake(INTERVAL)
+    root.receive(1, CoordinatorAck(1, 0, vector(1, 1, 1)), INTERVAL)
+    root.receive(2, CoordinatorAck(1, 0, vector(2, 2, 2)), INTERVAL)
+    root.wake(root.deadline)
+    assert root.collect.number == 2
+    assert root.receive(1, CoordinatorAck(1, 0, vector(3, 3, 3)), INTERVAL) == Step()
+    root.receive(2, CoordinatorAck(2, 0, vector(4, 4, 4)), INTERVAL)
+    assert root.receive(2, CoordinatorAck(2, 0, vector(4, 4, 4)), INTERVAL) == Step()
+    assert root.receive(1, CoordinatorAck(2, 0, vector(3, 3, 3)), INTERVAL).up == [Frontier((3, 3, 3))]
+
+
+def test_a_report_on_a_base_that_is_not_known_here_is_asked_for_whole() -> None:
+    parent = made(TreeCoordinator, 1, 3, degree=1, delta=True)  # 0 - 1 - 2
+    child = made(TreeCoordinator, 2, 3, degree=1, delta=True)
+    for part in (parent, child):
+        hold(part, 1, 0, 0)
+        part.receive(0, part.START(1, 0), 0)
+    child.receive(0, child.INFO(1, 0, vector(1, 0, 0)), 0)  # the parent misses it
+    parent.receive(2, child.ACK(1, 0, vector(1, 0, 0)), 0)
+    hold(child, 2, 0, 0)
+    [report] = child.receive(0, child.START(2, 1), 0).down
+    assert report.pdu.base == 1
+    [again] = parent.receive(2, report.pdu, 0).down
+    assert again == Out(parent.START(2, 0), (2,))
+    [whole] = child.receive(1, again.pdu, 0).down
+    assert (whole.pdu.base, whole.pdu.held) == (0, vector(2, 0, 0))
+    [up] = parent.receive(2, whole.pdu, 0).down
+    assert (up.to, up.pdu.base) == ((0,), 0)
+
+
+def test_a_train_that_got_lost_is_found_by_the_one_who_passed_it_on() -> None:
+    first, second = made(Train, 0, 2), made(Train, 1, 2)
+    hold(first, 1, 0)
+    hold(second, 1, 0)
+    [lost] = first.wake(INTERVAL).down
+    [probe] = first.wake(first.deadline).down
+    assert probe == Out(Probe(), (1,))
+    [seen] = second.receive(0, probe.pdu, 0).down
+    assert seen == Out(Seen(0, 2), (0,))
+    assert first.receive(1, seen.pdu, 0).down == [lost]
+    second.receive(0, lost.pdu, 0)
+    [seen] = second.receive(0, probe.pdu, 0).down
+    assert first.receive(1, seen.pdu, 0).down == []
+    assert first.deadline is None
+
+
+def test_reports_are_told_once_and_then_asked_for() -> None:
+    part = made(VectorAck, 0, 3)
+    hold(part, 1, 0, 0)
+    assert part.wake(part.deadline).down == [Out(Report(1, False, vector(1, 0, 0), False))]
+    part.receive(1, Report(1, False, vector(1, 0, 0), False), INTERVAL)
+    assert part.wake(part.deadline).down == [Out(Report(1, True, b"", True), (2,))]
+    assert part.lag() == {2: 1}
+    assert part.receive(2, Report(0, False, vector(1, 0, 0), False), INTERVAL).up == [Frontier((1, 0, 0))]
+    assert part.deadline is None
+    [answer] = part.receive(2, Report(1, True, b"", True), INTERVAL).down
+    assert answer == Out(Report(1, False, vector(1, 0, 0), False), (2,))
+
+
+def test_a_gap_in_the_reports_is_noticed() -> None:
+    part = made(VectorAck, 0, 2, delta=True)
+    part.receive(1, Report(1, True, b"\x00\x02\x05", False), 0)  # 5 more of stream 0
+    [ask] = part.receive(1, Report(3, True, b"\x01\x02\x07", False), 0).down
+    assert ask == Out(Report(0, True, b"", True), (1,))
+    assert part.receive(1, Report(2, True, b"\x00\x02\x06", False), 0) == Step()
+
+
+# Nonsense
+
+
+def snapshot(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(
+        value, msgspec.Struct | int | str | bytes | bool | type(None) | type | tuple | frozenset | random.Random
+    ):
+        return repr(value)
+    if isinstance(value, dict):
+        return {repr(key): snapshot(one) for key, one in value.items()}
+    if isinstance(value, list | set):
+        return [snapshot(one) for one in value]
+    return {key: snapshot(one) for key, one in vars(value).items()}
+
+
+def nonsense(kind: type[Pdu], rng: random.Random, width: int) -> Pdu:
+    fields: dict[str, Any] = {}
+    for field in msgspec.structs.fields(kind):
+        if field.type in (Counter, Number):
+            fields[field.name] = rng.choice((0, 1, 2, 3, 2**32 - 1)) or (1 if field.type is Number else 0)
+        elif field.type is bool:
+            fields[field.name] = rng.random() < 0.5
+        elif field.name == "lap":
+            fields[field.name] = rng.choice((1, 2))
+        else:
+            fields[field.name] = rng.choice((rng.randbytes(rng.randrange(12)), rng.randbytes(4 * width)))
+    return kind(**fields)
+
+
+@pytest.mark.parametrize("name", VECTOR_PROTOCOLS)
+def test_nonsense_changes_nothing_and_never_raises_a_frontier_past_what_is_held(name: str) -> None:
+    kind = VECTOR_PROTOCOLS[name]
+    refused = 0
+    for seed in range(300):
+        rng = random.Random(seed)
+        part = made(kind, rng.randrange(3), 3, delta=rng.random() < 0.5)
+        hold(part, 2, 1, 3)
+        part.wake(INTERVAL)
+        for _ in range(8):
+            before = snapshot(part)
+            try:
+                step = part.receive(rng.randrange(3), nonsense(rng.choice(kind.PDUS), rng, 3), INTERVAL)
+            except Malformed:
+                refused += 1
+                assert snapshot(part) == before
+            else:
+                assert all((np.array(up.numbers) <= part.held).all() for up in step.up)
+    assert refused > 100
+
+
+def test_a_frontier_that_this_member_disproves_is_refused() -> None:
+    part = made(Coordinator, 1, 2)
+    hold(part, 1, 0)
+    part.receive(0, CoordinatorStart(1, 0), 0)
+    with pytest.raises(Malformed, match="impossible-frontier"):
+        part.receive(0, CoordinatorInfo(1, 0, vector(2, 0)), 0)
+
+
+# Minima
+
+
+def test_least_of_columns_equals_the_minimum() -> None:
+    rng = np.random.default_rng(3)
+    for rows in (1, 2, 3, 7, 16, 33):
+        matrix, least = np.zeros((rows, 5), np.int64), LeastOfColumns(rows, 5)
+        for _ in range(100):
+            row = int(rng.integers(rows))
+            matrix[row] += rng.integers(0, 3, 5)
+            least.put(row, matrix[row])
+            assert least.least.tolist() == matrix.min(axis=0).tolist()
+            goal = matrix.max(axis=0)
+            assert least.below(goal).tolist() == np.flatnonzero((matrix < goal).any(axis=1)).tolist()
+
+
+# Trees and options
+
+
+def links(kind: Any, size: int, **options: Any) -> list[tuple[set[int], int | None]]:
+    parts = [made(kind, rank, size, **options) for rank in range(size)]
+    return [(set(part.links.awaits), part.links.reports_to) for part in parts]
+
+
+def test_trees_are_filled_from_the_member_list_or_given() -> None:
+    assert links(TreeCoordinator, 5, degree=2) == [({1, 2}, None), ({3, 4}, 0), (set(), 0), (set(), 1), (set(), 1)]
+    assert links(TreeCoordinator, 4, degree=3, coordinator=2) == [(set(), 2), (set(), 2), ({0, 1, 3}, None), (set(), 2)]
+    assert links(TreeCoordinator, 3, parents=[1, -1, 0]) == [({2}, 1), ({0}, None), (set(), 0)]
+    assert links(TreeTrain, 5, degree=2) == [({2}, None), ({4}, 2), ({1}, 0), (set(), 4), ({3}, 1)]
+
+
+@pytest.mark.parametrize(
+    ("stability", "options", "complaint"),
+    [
+        ("tree-train", {"degree": 0}, "degree"),
+        ("tree-train", {"parents": [-1, 0]}, "parents: 2 entries for 4 members"),
+        ("tree-coordinator", {"parents": [-1, 0, 3, 2]}, "parents: not a tree: 2 members form a cycle"),
+        ("tree-coordinator", {"parents": [-1, 0, -1, 2]}, "parents: a tree has one root .*this has 2"),
+        ("tree-coordinator", {"parents": [1, 0, 0, 0]}, "parents: a tree has one root .*this has 0"),
+        ("tree-coordinator", {"parents": [-1, 0, 0, 4]}, "parents: member 3 has parent 4"),
+        ("tree-coordinator", {"parents": [-1, 0, 0, 0], "coordinator": 2}, "parents: the root is 0, not .* 2"),
+        ("train", {"ring": [0, 1, 2, 2]}, "ring: member 2 is in it twice"),
+        ("train", {"ring": [0, 1, 2]}, "ring: member 3 is not in it"),
+        ("train", {"ring": [0, 1, 2, 4]}, "ring: there is no member of rank 4"),
+        ("coordinator", {"coordinator": 4}, "coordinator: there is no member of rank 4"),
+        ("coordinator", {"interval_ns": -1}, "interval_ns"),
+        ("coordinator", {"timeout_ns": 10, "timeout_ns_max": 5}, "timeout_ns_max"),
+        ("vector-ack", {"interval_ns": 10, "interval_ns_max": 5}, "interval_ns_max"),
+        ("vector-ack", {"degree": 2}, "degree"),
+        ("vector-ack", {"positions": True}, "positions: fifo gives messages no common position"),
+    ],
+)
+def test_bad_options_are_refused_by_their_key(stability: str, options: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        Config(stability=stability, stability_options=options).check(4)
+
+
+def test_safe_delivery_is_refused_where_stability_comes_from_delivery() -> None:
+    Config(ordering="co", safe=True).check(3)
+    Config(ordering="abcast", safe=True).check(3)
+    with pytest.raises(UsageError, match="safe: causal-blocks learns"):
+        Config(ordering="causal-blocks", safe=True).check(3)
+
+
+# In a group
+
+
+def test_riding_on_data_saves_datagrams_and_delta_saves_bytes() -> None:
+    def cost(**options: Any) -> tuple[int, int]:
+        counted = [0, 0]
+
+        def count(source: int, target: int, datagram: bytes, now: int) -> bool:
+            counted[0] += 1
+            counted[1] += len(datagram)
+            return False
+
+        workload = Workload(interval="fixed 3ms", senders=[0, 1])
+        scenario = Scenario(
+            members=16, messages=50, stability="coordinator", stability_options=options, workload=workload
+        )
+        assert simulate(scenario, 1, drop=count).finished
+        return counted[0], counted[1]
+
+    plain, riding, delta = cost(), cost(piggyback=True), cost(delta=True)
+    assert riding[0] < plain[0]
+    assert delta[1] < plain[1]
+
+
+def test_positions_take_four_bytes() -> None:
+    scenario = Scenario(members=6, messages=5, ordering="abcast", stability_options={"positions": True})
+    cluster = Cluster(scenario, 1)
+    seen: list[int] = []
+    for node in cluster.nodes:
+        part = node.member.stability  # type: ignore[union-attr, attr-defined]
+        assert isinstance(part, VectorAck)
+        original = part.receive
+
+        def watch(source: int, pdu: Any, now: int, receive: Any = original) -> Step:
+            seen.append(len(pdu.held))
+            return receive(source, pdu, now)  # type: ignore[no-any-return]
+
+        part.receive = watch  # type: ignore[method-assign]
+    assert cluster.run().finished
+    assert set(seen) <= {0, 4}
+    assert 4 in seen
+
+
+@pytest.mark.parametrize("name", ["vector-ack", "coordinator", "full-distribution", "train"])
+def test_a_member_knows_who_holds_it_back(name: str) -> None:
+    fault = Fault(kind="cut", at="0s", source=[0, 1, 2], target=[3])
+    scenario = Scenario(members=4, messages=3, stability=name, faults=[fault], limit="2s")
+    cluster = Cluster(scenario, 1)
+    assert not cluster.run().finished
+    assert 3 in set().union(*(node.member.lag() for node in cluster.nodes[:3]))
+
+
+def test_the_buffer_starts_rounds_when_it_is_full_enough() -> None:
+    def rounds(**options: Any) -> int:
+        scenario = Scenario(
+            members=4,
+            messages=200,
+            window=32,
+            stability="coordinator",
+            stability_options=options,
+            workload=Workload(interval="fixed 1ms"),
+            network=NetworkOptions(latency="fixed 1ms"),
+        )
+        run = simulate(scenario, 1)
+        assert run.finished
+        return int(run.stats["members"]["coordinator-info"])
+
+    assert rounds(trigger=True, interval_ns=100 * MILLISECOND) <= 12 < rounds()
