@@ -370,3 +370,16 @@ def test_t1_every_missing_message_is_recovered_and_delivered(loss: float):
     run = simulate(scenario, 7)
     assert run.finished
     assert run.delivered == 4 * 20 * 4
+
+
+def test_the_reproduction_agrees_with_the_paper_but_for_expired_messages():
+    steps: list[tuple[int, int]] = []
+    reproduction = paper.reproduce(None, quick=True, progress=lambda done, total: steps.append((done, total)))
+    assert [claim.claim for claim in reproduction.claims if not claim.agrees] == [
+        "For an expired message the recovery procedure will not be started"
+    ]
+    assert steps[-1][0] == steps[-1][1]
+    copies = next(table for table in reproduction.tables if table.name == "copies")
+    for _, losses, random_timeout, _, report_period, _ in copies.rows:
+        assert losses > 10
+        assert report_period < random_timeout

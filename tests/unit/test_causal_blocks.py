@@ -227,6 +227,15 @@ def test_nonsense_is_refused_and_changes_nothing(pdu: Pdu, reason: str):
     assert repr(vars(group.parts[1])) == before
 
 
+def test_when_the_block_numbers_of_a_view_are_used_up_nothing_more_is_sent_and_nothing_breaks():
+    group = Group(2)
+    group.give(1, 0, BlockMessage(0, 1, 2**32 - 1, 0, pack_vector([0, 0]), 0, 0, None, b""))
+    assert group.delivered[1] == [(0, 1)]
+    assert not group.parts[1].may_submit(0)
+    (answer,) = group.give(1, 0, NullMessage(2**32 - 1, 0, pack_vector([0, 0]), 1, 0, True, [], 0)) or [None]
+    assert answer is None, "not newer than the message"
+
+
 def test_options_are_checked_by_name():
     with pytest.raises(UsageError, match="window"):
         Config(ordering="causal-blocks", ordering_options={"window": 0}).check(3)

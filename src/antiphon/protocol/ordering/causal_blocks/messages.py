@@ -9,6 +9,7 @@ import msgspec
 from antiphon.protocol.machine import MILLISECOND
 from antiphon.protocol.wire import Counter, Number, Payload, Pdu, Rank, Timestamp, Vector
 
+BLOCK_MAX: Final = 2**32 - 1  # of one view: a block number has four bytes
 EARLY_MAX: Final = 64  # how many messages a report can name
 PRIORITY_MAX: Final = 2**31 - 1
 

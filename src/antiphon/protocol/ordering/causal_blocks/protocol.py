@@ -23,6 +23,7 @@ import msgspec
 from antiphon.protocol.machine import Deliver, Drop, Instant, Stable, Submit, earliest
 from antiphon.protocol.ordering.causal_blocks.matrix import Column, Entry
 from antiphon.protocol.ordering.causal_blocks.messages import (
+    BLOCK_MAX,
     EARLY_MAX,
     PRIORITY_MAX,
     BlockMessage,
@@ -94,8 +95,9 @@ class CausalBlocks:
         return earliest(silence, self._repair_at, self._gap_at)
 
     def may_submit(self, priority: int) -> bool:
-        """Keep to the window of own messages that someone may still lack."""
-        return self._passed_seq[self._rank] - self._stable_seq[self._rank] < self._options.window
+        """Keep to the window of own messages that someone may still lack, and to the numbers that the wire has."""
+        unstable = self._passed_seq[self._rank] - self._stable_seq[self._rank]
+        return unstable < self._options.window and self.BC < BLOCK_MAX
 
     # What happens
 
@@ -274,7 +276,7 @@ class CausalBlocks:
     def _checked(self, k: int, block: int, mb: int, packed: bytes, seq: int, stable: int) -> list[int]:
         """Take stamps from the wire; refuse what no correct member says, before anything changes."""
         ldv = unpack_vector(packed, self._size)
-        if mb > block or max(ldv) >= block:
+        if mb > block or max(ldv) >= block or block > BLOCK_MAX:
             raise Malformed("impossible-stamps")
         if not 0 <= seq - stable <= self._options.window:
             raise Malformed("impossible-window")
@@ -446,7 +448,7 @@ class CausalBlocks:
 
     def _next_block(self) -> tuple[int, int]:
         """R1.0 and R4.1: count a message of one's own; give its block and its MB."""
-        self.BC += 1
+        self.BC = min(self.BC + 1, BLOCK_MAX)
         self._highest[self._rank] = self.BC
         mb = self.MBV[self._rank] = self.maximum_block()
         return self.BC, mb
