@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import doctest
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.errors import UsageError
@@ -15,6 +17,7 @@ from antiphon.protocol.stability.trigger import BufferTrigger, Load
 from antiphon.sim.cluster import Cluster
 from antiphon.sim.network import NetworkOptions
 from antiphon.sim.scenario import Scenario, Workload
+from antiphon.trace.log import MemberLog
 
 
 def counted_peak(threshold: Fraction, rf: Fraction, alpha: Fraction, rounds: int = 400) -> Fraction:
@@ -44,6 +47,7 @@ def test_two_rounds_do_not_foretell_the_third() -> None:
         load.threshold()
 
 
+@settings(max_examples=50)
 @given(st.integers(2, 500), st.integers(1, 300), st.fractions(Fraction(1, 20), 1), st.integers(1, 500))
 def test_the_predicted_peak_is_the_counted_one(g: int, rf: int, alpha: Fraction, threshold: int) -> None:
     load = Load(g, rf, 1.0, float(alpha))
@@ -137,39 +141,50 @@ def test_what_is_sent_at_last_does_not_wait_for_more() -> None:
     assert not trigger.start(3, 3, 240 * MILLISECOND)
 
 
+@pytest.mark.parametrize("stability", ["timestamp-ack", "coordinator", "full-distribution", "tree-coordinator"])
 @pytest.mark.parametrize(
     ("window", "rate_per_s", "latency"), [(64, 200, "fixed 10ms"), (100, 500, "uniform 5ms 10ms"), (32, 100, "5ms")]
 )
 def test_measured_time_to_stable_is_the_predicted_one_in_a_simulated_group(
-    window: int, rate_per_s: int, latency: str
+    window: int, rate_per_s: int, latency: str, stability: str
 ) -> None:
+    idle = "idle_ns" if stability == "timestamp-ack" else "interval_ns"
     scenario = Scenario(
         members=4,
-        messages=1500,
+        messages=12 * window,
         window=window,
-        stability="timestamp-ack",
-        stability_options={"trigger": True, "idle_ns": 2000 * MILLISECOND},
+        stability=stability,
+        stability_options={"trigger": True, idle: 900 * MILLISECOND},
         network=NetworkOptions(latency=latency),
         workload=Workload(interval=f"fixed {1_000_000 // rate_per_s}us", senders=[0]),
     )
     cluster = Cluster(scenario, 1)
     run = cluster.run()
     assert run.finished
-    log = run.logs[0]
+    part = cluster.nodes[0].member.stability
+    trigger = part._trigger if isinstance(part, TimestampAck) else part.starter.trigger  # type: ignore[attr-defined]
+    load = Load(window, rate_per_s, trigger.round_ns / 1e9)
+    middle = waits_of(run.logs[0])[2 * window : -2 * window]  # it has settled, and the last ones wait for no more
+    measured_s, predicted_s = sum(middle) / len(middle) / 1e9, load.time_to_stable_s(load.threshold())
+    # the last acknowledgments of a round cover some messages that were sent during it, which the formula leaves out
+    sooner = 0.15 if stability == "timestamp-ack" else 0.05
+    assert (1 - sooner) * predicted_s < measured_s < 1.05 * predicted_s
+
+
+def waits_of(log: MemberLog) -> list[int]:
+    """Give how long each message of the log's own member took to be stable."""
     sent: dict[int, int] = {}
     waits: list[int] = []
     for time_ns, event, sender, seq in zip(log.times, log.events, log.senders, log.seqs, strict=True):
-        if event == "send":
-            sent[seq or 0] = time_ns
-        elif event == "stable" and sender == 0:
-            waits += [
-                time_ns - sent.pop(number) for number in list(sent) if number is not None and number <= (seq or 0)
-            ]
-    middle = waits[len(waits) // 4 : -2 * window]  # once it has settled, and before the last ones that wait for no more
-    part = cluster.nodes[0].member.stability
-    assert isinstance(part, TimestampAck)
-    assert part._trigger is not None
-    assert part._trigger.round_ns is not None
-    load = Load(window, rate_per_s, part._trigger.round_ns / 1e9)
-    measured_s = sum(middle) / len(middle) / 1e9
-    assert measured_s == pytest.approx(load.time_to_stable_s(load.threshold()), rel=0.1)
+        if event == "send" and seq is not None:
+            sent[seq] = time_ns
+        elif event == "stable" and sender == log.member and seq is not None:
+            waits += [time_ns - sent.pop(number) for number in [*sent] if number <= seq]
+    return waits
+
+
+def test_the_documented_examples() -> None:
+    path = Path(__file__).parents[2] / "docs" / "trigger.md"
+    results = doctest.testfile(str(path), module_relative=False)
+    assert results.attempted == 4
+    assert results.failed == 0
