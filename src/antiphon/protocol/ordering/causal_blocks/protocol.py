@@ -67,14 +67,13 @@ class CausalBlocks:
         self._highest = [0] * size  # per member, the highest block received: all that MB needs of the block matrix
         self._passed_seq = [0] * size  # per sender, the last message delivered or discarded here
         self._stable_seq = [0] * size  # per sender, the last message that everyone has delivered
-        self._early: list[frozenset[tuple[int, int]]] = [
-            frozenset()
-        ] * size  # per member, what waits there, at last report
-        self._told = [0] * size  # per member, the block up to which that is all that waits there
-        self._waiting: dict[tuple[int, int], Entry] = {}  # received, not delivered, needed no more
+        # per member, what waited there at its last null, and the block up to which that was all
+        self._early: list[frozenset[tuple[int, int]]] = [frozenset() for _ in range(size)]
+        self._told = [0] * size
+        self._waiting: dict[tuple[int, int], Entry] = {}  # received, not yet delivered, and not wanted again
         self._waiters: list[list[tuple[int, int, Entry]]] = [[] for _ in range(size)]  # heaps of (block awaited, ...)
-        self._waits = 0
-        self._places_taken = 0
+        self._waits = 0  # so far, to tell equal ones apart
+        self._places_taken = 0  # of the buffer, by messages that wait with their payload
         self._lacking: dict[int, int] = {}  # sender -> block of a message that someone has delivered and we have not
         self._gaps: dict[int, _Gap] = {}
         self._gap_at: Instant | None = None
@@ -206,8 +205,10 @@ class CausalBlocks:
 
     def _receive_message(self, pdu: BlockMessage, now: Instant) -> Step:
         k, step = pdu.sender, Step([], [])
-        if k >= self._size or pdu.seq <= pdu.stable:
+        if k >= self._size:
             raise Malformed("impossible-sender")
+        if pdu.seq <= pdu.stable:
+            raise Malformed("impossible-window")
         ldv = self._checked(k, pdu.block, pdu.mb, pdu.ldv, pdu.seq, pdu.stable)
         if k != self._rank:
             self._hear(k, pdu.block, pdu.mb, ldv, pdu.stable, step)
@@ -276,7 +277,7 @@ class CausalBlocks:
     def _checked(self, k: int, block: int, mb: int, packed: bytes, seq: int, stable: int) -> list[int]:
         """Take stamps from the wire; refuse what no correct member says, before anything changes."""
         ldv = unpack_vector(packed, self._size)
-        if mb > block or max(ldv) >= block or block > BLOCK_MAX:
+        if mb > block or max(ldv) >= block:
             raise Malformed("impossible-stamps")
         if not 0 <= seq - stable <= self._options.window:
             raise Malformed("impossible-window")
