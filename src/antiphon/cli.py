@@ -17,6 +17,7 @@ COMMANDS: dict[str, str] = {
     "simulate": "run a group on a simulated network and write its trace",
     "check": "check a trace against the eight guarantees, with a witness for each violation",
     "measure": "measure a trace: latency, buffers, traffic, repairs, and who held stability back",
+    "sweep": "simulate, check and measure a grid of scenarios, one Spark task a cell",
     "reproduce": "reproduce a paper's tables and figures, ours beside the published ones",
     "advise": "find the protocol and parameters for a group, by simulating the candidates",
 }

@@ -56,7 +56,8 @@ def read_rows(layout: Layout, unit: int) -> Rows:
 @functools.lru_cache(maxsize=2)
 def _row_group(file: str, row_group: int) -> tuple[tuple[Array, ...], list[str]]:
     """The columns of one row group; cached since small members share one."""
-    source = pq.ParquetFile(file, memory_map=True, read_dictionary=["event", "detail"])
+    texts = [name for name in ("event", "detail") if name in pq.ParquetFile(file, memory_map=True).schema_arrow.names]
+    source = pq.ParquetFile(file, memory_map=True, read_dictionary=texts)
     present = [name for name in _COLUMNS if name in source.schema_arrow.names]
     table = source.read_row_group(row_group, columns=present, use_threads=False)
     rows = table.num_rows
