@@ -279,6 +279,34 @@ def test_members_do_not_answer_a_probe_at_the_same_instant() -> None:
     assert len(due) == 5
 
 
+class NoChance(random.Random):
+    """Draws the least each time."""
+
+    def randrange(self, *bounds: Any) -> int:
+        return 0
+
+
+class Lockstep(Co):
+    """Everyone's pauses are of the same length."""
+
+    def __init__(self, place: Place, options: CoOptions) -> None:
+        super().__init__(Place(place.rank, place.size, NoChance()), options)
+
+
+@pytest.mark.parametrize(("kind", "finished"), [(Co, True), (Lockstep, False)])
+def test_random_pauses_keep_the_same_answer_from_overrunning_for_ever(kind: type[Co], finished: bool) -> None:
+    scenario = Scenario(
+        members=4,
+        messages=4,
+        ordering=kind,
+        ordering_options={"window": 2, "headroom": 2, "buffer": 8},
+        network=NetworkOptions(latency="fixed 1ms", fifo=True, receive_buffer=2, service="300us"),
+        workload=Workload(interval="fixed 1ms"),
+        limit="20s",
+    )
+    assert simulate(scenario, 1).finished is finished
+
+
 # Pre-acknowledgment, acknowledgment
 
 
