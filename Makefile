@@ -17,8 +17,9 @@ setup: .venv/ready ## prepare .venv with everything, Java included
 	@scripts/setup.sh
 
 demo: setup ## run a group under 10% loss, check its trace on Spark, say where the results lie
+	@rm -rf out/demo
 	@$(BIN)/antiphon simulate --members 5 --ordering causal --messages 200 --loss 0.1 --seed 7 --out out/demo/trace --force
-	@$(BIN)/antiphon check out/demo/trace --out out/demo/check --force
+	@$(BIN)/antiphon check out/demo/trace --out out/demo/check
 	@echo "the trace lies in out/demo/trace, the verdicts and witnesses in out/demo/check"
 
 test: setup lint types unit ## everything that must pass before a change lands
