@@ -19,7 +19,7 @@ import msgspec
 
 from antiphon.errors import AntiphonError
 from antiphon.progress import Progress
-from antiphon.protocol.config import ordering_type
+from antiphon.protocol.config import ordering_type, stability_type
 from antiphon.protocol.ordering import ORDERINGS
 from antiphon.protocol.stability import STABILITIES
 from antiphon.sim.cluster import simulate
@@ -39,14 +39,19 @@ def schedule(seed: int, ordering: str, stability: str | None = None) -> Scenario
     members = rng.choice((2, 2, 3, 3, 4, 5))
     overrun = rng.random() < 0.2
     window = rng.choice((1, 2, 4, 16))
+    stability = stability or rng.choice(sorted(STABILITIES))
+    on_recovery = ordering_type(ordering).NEEDS_RECOVERY
+    more = random.Random(f"{seed}/{ordering}/options")
     return Scenario(
         name=f"torture-{ordering}",
         members=members,
         messages=rng.choice((1, 2, 3, 5, 8)),
         ordering=ordering,
-        stability=stability or rng.choice(sorted(STABILITIES)),
+        stability=stability,
+        stability_options=_stability_options(more, ordering, stability) if on_recovery else {},
+        safe=on_recovery and more.random() < 0.25,
         window=window,
-        buffer=rng.choice((0, 0, members * window)) if ordering_type(ordering).NEEDS_RECOVERY else 0,
+        buffer=rng.choice((0, 0, members * window)) if on_recovery else 0,
         network=NetworkOptions(
             latency=rng.choice(_LATENCIES),
             loss=rng.choice((0.0, 0.05, 0.1, 0.2, 0.4)),
@@ -63,6 +68,16 @@ def schedule(seed: int, ordering: str, stability: str | None = None) -> Scenario
         clocks=Clocks(skew=rng.choice(_SKEWS), drift_ppm=rng.choice((0, 0, 200))),
         faults=list(_faults(rng, members)),
     )
+
+
+def _stability_options(rng: random.Random, ordering: str, stability: str) -> dict[str, bool]:
+    """Turn on some of what the stability protocol offers to save bytes and datagrams."""
+    offered = stability_type(stability).Options.__struct_fields__
+    positions = "total" in ordering_type(ordering).PROMISES
+    flags = [
+        flag for flag in ("delta", "piggyback", "positions") if flag in offered and (flag != "positions" or positions)
+    ]
+    return {flag: True for flag in flags if rng.random() < 0.5}
 
 
 def _faults(rng: random.Random, members: int) -> Iterator[Fault]:

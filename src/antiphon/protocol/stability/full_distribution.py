@@ -74,6 +74,7 @@ class FullDistribution(VectorPart):
         self._lag: dict[int, int] = {}
         self.starter = Starter(options, place.window)
         self._missing = Patience(options.timeout_ns, options.timeout_ns_max)  # rows, at the coordinator
+        self._waited_for: Numbers = self.held.copy()  # what was held here when the waiting began
         self._unanswered = Patience(2 * options.timeout_ns, 2 * options.timeout_ns_max)  # ends of rounds, elsewhere
 
     @property
@@ -95,7 +96,7 @@ class FullDistribution(VectorPart):
         if self.coordinates:
             self.starter.more(self.load, now, running=self.running)
         elif self._unanswered.at is None:
-            self._unanswered.start(now)
+            self._wait_from_now(now)
 
     def due(self, now: Instant) -> None:
         """Start a round; ask again for what has not come."""
@@ -107,7 +108,10 @@ class FullDistribution(VectorPart):
         if self._missing.over(now):
             self.say_now(Poke(self.round), tuple(sorted(self._awaited)))
         if self._unanswered.over(now):
-            self.say_now(AskFound(), (self._options.coordinator,))
+            if (self.frontier < self._waited_for).any():
+                self.say_now(AskFound(), (self._options.coordinator,))
+            else:
+                self._wait_from_now(now)
 
     def take(self, source: int, pdu: Pdu, now: Instant) -> None:
         """Take a row, a reminder, a frontier or a question."""
@@ -194,4 +198,8 @@ class FullDistribution(VectorPart):
         if not self.unstable:
             self._unanswered.stop()
         elif self._unanswered.at is None:
-            self._unanswered.start(now)
+            self._wait_from_now(now)
+
+    def _wait_from_now(self, now: Instant) -> None:
+        self._unanswered.start(now)
+        self._waited_for = self.held.copy()

@@ -1,0 +1,1 @@
+"""What stability costs: bytes, datagrams and time for every protocol, with and without its savings."""
