@@ -6,7 +6,7 @@ Time is an argument, in integer nanoseconds of the member's own clock; a spuriou
 
 from __future__ import annotations
 
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -43,6 +43,13 @@ class Leave(msgspec.Struct, frozen=True):
 
 
 Input: TypeAlias = Submit | Receive | Wake | Leave
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """The application's answer to a `Capture`; an input of machines with views only."""
+
+    view: int
+    state: bytes
 
 
 class Send(msgspec.Struct, frozen=True):
@@ -82,7 +89,32 @@ class Drop(msgspec.Struct, frozen=True):
     seq: int | None = None
 
 
-Effect: TypeAlias = Send | Deliver | Stable | Install | Drop
+class Persist(msgspec.Struct, frozen=True):
+    """Write this down in place of what was written before, so that it survives a crash, before going on."""
+
+    state: bytes
+
+
+class Notice(msgspec.Struct, frozen=True):
+    """The application should know: too few are within reach, or enough again, or the group went on without us."""
+
+    what: Literal["stalled", "resumed", "excluded"]
+
+
+class Capture(msgspec.Struct, frozen=True):
+    """Give the application's state at this point of its stream back as a `Snapshot`, for those who join this view."""
+
+    view: int
+
+
+class Restore(msgspec.Struct, frozen=True):
+    """Replace the application's state: it is what an older member's was when the view began."""
+
+    view: int
+    state: bytes
+
+
+Effect: TypeAlias = Send | Deliver | Stable | Install | Drop | Persist | Notice | Capture | Restore
 
 
 class Machine(Protocol):

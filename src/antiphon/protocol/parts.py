@@ -7,7 +7,7 @@ neighbour above (towards the application) or below (towards the network). Parts 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
@@ -124,6 +124,47 @@ class Ordering(Protocol):
 
     def wake(self, now: Instant) -> Step:
         """Do what is due."""
+
+
+class Keeper(Protocol):
+    """What keeps the PDUs that some member may lack: recovery, or an ordering that repairs losses itself.
+
+    When a view ends, everyone's share in it is a number: what lies up to there is delivered by all that go on together.
+    """
+
+    def reach(self) -> Sequence[int]:
+        """Say, per sender, up to which number this member holds its PDUs and all that they depend on."""
+
+    def copies(self, source: int, above: int, upto: int) -> list[tuple[int, Pdu]]:
+        """Give a sender's PDUs above one number, up to another, in order, as far as some member may lack them."""
+
+    def adopt(self, source: int, pdu: Pdu) -> Step:
+        """Take a PDU that belongs to the view and that this member had to fetch; each sender's come in order."""
+
+
+class Ending:
+    """What an ordering does when its view ends; as it stands, for one that delivers whatever is accepted.
+
+    A member that is asked to end its view stops, and says what others must know to finish its undelivered messages
+    (`claim`). One of them settles from all the claims where unfinished messages go, the same for everyone (`settle`).
+    Then each adopts what it lacks and delivers the rest in the ordering's own order (`finish`).
+    """
+
+    def block(self) -> None:
+        """Deliver nothing more before `finish`."""
+
+    def claim(self) -> bytes:
+        """Say what is known here of messages that are not yet delivered."""
+        return b""
+
+    @staticmethod
+    def settle(claims: Mapping[int, bytes], *, safe: bool) -> bytes:
+        """Decide, from the claims of all that go on, by rank, what none of them could decide alone."""
+        return b""
+
+    def finish(self, reach: Sequence[int], order: bytes) -> Step:
+        """Deliver the rest of the view, up to each sender's number in `reach`, in order."""
+        return Step()
 
 
 class Stability(Protocol):

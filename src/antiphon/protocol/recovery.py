@@ -123,7 +123,9 @@ class Recovery:
         down = []
         for source, missing in self._missing.items():
             if missing.ask_at <= now:
-                down.append(Out(Nack(self._gaps(source)), (source,)))
+                gaps = self._gaps(source)
+                if gaps:  # else there is no place for what is missing, until more is released
+                    down.append(Out(Nack(gaps), (source,)))
                 missing.ask_at = now + missing.retry_ns
                 missing.retry_ns = min(2 * missing.retry_ns, self._options.nack_retry_ns_max)
         if self.unstable and self._spoke_at + self._silence_ns <= now:
@@ -140,6 +142,26 @@ class Recovery:
                 del log[number]
                 self.held -= 1
             self.released[source] = max(self.released[source], stable)
+
+    # When the view ends: see `Keeper`
+
+    def reach(self) -> list[int]:
+        """Say up to where each stream is held."""
+        return list(self.received)
+
+    def copies(self, source: int, above: int, upto: int) -> list[tuple[int, Pdu]]:
+        """Give a part of a stream; whatever was let go is held by everyone."""
+        log = self._log[source]
+        return [(number, log[number]) for number in range(above + 1, upto + 1) if number in log]
+
+    def adopt(self, source: int, pdu: Pdu) -> Step:
+        """Accept the next PDU of a stream, whether there is a place for it or not."""
+        if not isinstance(pdu, Streamed) or pdu.number != self.received[source] + 1:
+            raise Malformed("impossible-number")
+        self.held += pdu.number not in self._log[source]
+        self._log[source][pdu.number] = pdu
+        self.received[source] += 1
+        return Step([Accepted(source, pdu)])
 
     def _streamed(self, source: int, pdu: Streamed, now: Instant) -> Step:
         number, log = pdu.number, self._log[source]

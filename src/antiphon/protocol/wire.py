@@ -88,6 +88,11 @@ def group_tag(name: str) -> int:
     return crc32(f"antiphon/{FORMAT}/{name}".encode())
 
 
+def group_of(datagram: bytes) -> int:
+    """Read only the group's tag of a datagram; it proves nothing about the rest."""
+    return int.from_bytes(datagram[4:8], "little")
+
+
 @lru_cache(maxsize=64)
 def _entries(count: int) -> struct.Struct:
     return struct.Struct(f"<{count}I")
@@ -117,6 +122,14 @@ class Codec:
     def encode_pdu(self, pdu: Pdu) -> bytes:
         """Encode one PDU; frames are put together from these."""
         return self._encoder.encode(pdu)
+
+    def decode_pdu(self, encoded: bytes) -> Pdu:
+        """Decode one PDU that came by another way than in a frame, or raise `Malformed`."""
+        try:
+            pdus: list[Pdu] = self._decoder.decode(_PDU_LIST.pack(0xDC, 1) + encoded)
+        except (msgspec.MsgspecError, RecursionError):
+            raise Malformed("undecodable") from None
+        return pdus[0]
 
     @staticmethod
     def frame(header: Header, pdus: Sequence[bytes]) -> bytes:

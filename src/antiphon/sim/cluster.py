@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from antiphon.protocol.clock import SkewedClock
 from antiphon.protocol.config import ordering_type
-from antiphon.protocol.machine import Deliver, Instant, Receive, Send, Submit, Wake
+from antiphon.protocol.machine import Deliver, Effect, Input, Instant, Receive, Send, Submit, Wake
 from antiphon.protocol.member import Member, View
 from antiphon.sim.distributions import duration, sampler
 from antiphon.sim.kernel import Kernel
@@ -56,15 +56,44 @@ def simulate(
     progress: Callable[[int, int], None] | None = None,
 ) -> Run:
     """Run a scenario to its end; `drop(source, target, datagram, now)` may lose datagrams of a test's choice."""
+    if scenario.views:
+        from antiphon.sim.group import Group
+
+        return Group(scenario, seed, drop, progress).run()
     return Cluster(scenario, seed, drop, progress).run()
 
 
-class _Node:
+class Driven(Protocol):
+    """What a cluster drives: a member with fixed membership, or a process with views."""
+
+    counts: Counter[str]
+
+    @property
+    def deadline(self) -> Instant | None:
+        """When it wants to be woken."""
+
+    @property
+    def room(self) -> int:
+        """How many more submissions it takes."""
+
+    @property
+    def held(self) -> int:
+        """How many messages it keeps."""
+
+    @property
+    def drained(self) -> bool:
+        """Whether nothing waits and nothing is kept."""
+
+    def handle(self, event: Input, now: Instant) -> list[Effect]:
+        """Take an input."""
+
+
+class Node:
     """A member, its clock, its workload and its log."""
 
     __slots__ = ("backlog", "clock", "crashed", "log", "member", "missed", "paused", "submitted", "wake_at")
 
-    def __init__(self, member: Member, clock: SkewedClock, log: MemberLog) -> None:
+    def __init__(self, member: Driven, clock: SkewedClock, log: MemberLog) -> None:
         self.member, self.clock, self.log = member, clock, log
         self.wake_at: Instant | None = None  # when the kernel will wake it
         self.backlog = 0  # messages that the application has ready but the member has no room for
@@ -110,25 +139,32 @@ class Cluster:
             for sender in senders:
                 self.kernel.at(self._interval(self._workload_rng), self._produce, sender)
         self.kernel.run(until=duration(scenario.limit, "limit"))
+        self._end_logs()
+        return self._result()
+
+    def _end_logs(self) -> None:
         for node in self.nodes:
             if not node.crashed:
                 node.log.record(node.clock.read(self.kernel.now), "end", None, None, None, None)
-        return self._result()
 
     # Members
 
-    def _make_nodes(self, rng: random.Random) -> list[_Node]:
+    def _make_nodes(self, rng: random.Random) -> list[Node]:
         scenario, nodes = self.scenario, []
         view = View(0, tuple(range(scenario.members)))
-        skew_ns, drift = duration(scenario.clocks.skew, "clocks.skew"), scenario.clocks.drift_ppm
         for me in view.members:
-            clock = SkewedClock(
-                skew_ns + rng.randint(-skew_ns, skew_ns) if skew_ns else 0, rng.randint(-drift, drift) if drift else 0
-            )
+            clock = self._make_clock(rng)
             log = MemberLog(me, view.number)
             member = Member(me, view, scenario.config(), random.Random(f"{self.seed}/member/{me}"), log.record)
-            nodes.append(_Node(member, clock, log))
+            nodes.append(Node(member, clock, log))
         return nodes
+
+    def _make_clock(self, rng: random.Random) -> SkewedClock:
+        clocks = self.scenario.clocks
+        skew_ns, drift = duration(clocks.skew, "clocks.skew"), clocks.drift_ppm
+        return SkewedClock(
+            skew_ns + rng.randint(-skew_ns, skew_ns) if skew_ns else 0, rng.randint(-drift, drift) if drift else 0
+        )
 
     def _arrive(self, arrival: tuple[int, bytes]) -> None:
         node = self.nodes[arrival[0]]
@@ -149,25 +185,31 @@ class Cluster:
         else:
             self._set_alarm(me, node)
 
-    def _drive(self, me: int, node: _Node, event: Receive | Wake | Submit) -> None:
+    def _drive(self, me: int, node: Node, event: Input) -> None:
         """Give a member one input and carry out what follows."""
         member = node.member
         for effect in member.handle(event, node.clock.read(self.kernel.now)):
-            if isinstance(effect, Send):
-                self.network.send(me, effect.to, effect.datagram)
-            elif isinstance(effect, Deliver):
-                self._delivered += 1
+            self._carry_out(me, effect)
         if node.backlog and member.room:
             self._submit_backlog(me, node)
         self._set_alarm(me, node)
-        if member.drained and not node.backlog:
+        self._see_whether_all_is_done(me, node)
+
+    def _carry_out(self, me: int, effect: Effect) -> None:
+        if isinstance(effect, Send):
+            self.network.send(me, effect.to, effect.datagram)
+        elif isinstance(effect, Deliver):
+            self._delivered += 1
+
+    def _see_whether_all_is_done(self, me: int, node: Node) -> None:
+        if node.member.drained and not node.backlog:
             self._undrained.discard(me)
             if not self._undrained and not self._to_submit:
                 self.kernel.stop()
         else:
             self._undrained.add(me)
 
-    def _set_alarm(self, me: int, node: _Node) -> None:
+    def _set_alarm(self, me: int, node: Node) -> None:
         deadline = node.member.deadline
         if deadline is None:
             return
@@ -193,7 +235,7 @@ class Cluster:
         if node.submitted < self.scenario.messages:
             self.kernel.after(self._interval(self._workload_rng), self._produce, me)
 
-    def _submit_backlog(self, me: int, node: _Node) -> None:
+    def _submit_backlog(self, me: int, node: Node) -> None:
         workload = self.scenario.workload
         while node.backlog and node.member.room:
             number = node.submitted - node.backlog + 1
@@ -252,22 +294,31 @@ class Cluster:
 
     # The result
 
+    def _members(self) -> list[Driven]:
+        return [node.member for node in self.nodes]
+
+    def _logs(self) -> list[MemberLog]:
+        return [node.log for node in self.nodes]
+
+    def _finished(self) -> bool:
+        return not self._undrained and not self._to_submit
+
     def _result(self) -> Run:
         counts: Counter[str] = Counter()
-        for node in self.nodes:
-            counts.update(node.member.counts)
-        sent = sum(node.log.count("send") for node in self.nodes)
+        for member in self._members():
+            counts.update(member.counts)
+        logs = self._logs()
         ordering = self.scenario.ordering
         name = ordering if isinstance(ordering, str) else ordering.__name__
         return Run(
             scenario=self.scenario,
             seed=self.seed,
             name=f"{self.scenario.name or name}-{self.seed}",
-            finished=not self._undrained and not self._to_submit,
+            finished=self._finished(),
             ended_ns=self.kernel.now,
-            sent=sent,
+            sent=sum(log.count("send") for log in logs),
             delivered=self._delivered,
-            logs=[node.log for node in self.nodes],
+            logs=logs,
             stats={
                 "members": dict(sorted(counts.items())),
                 "network": dict(sorted(self.network.counts.items())),

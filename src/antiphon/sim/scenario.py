@@ -27,6 +27,7 @@ import msgspec
 
 from antiphon.errors import UsageError
 from antiphon.protocol.config import Config, ordering_type
+from antiphon.protocol.membership.process import MembershipOptions
 from antiphon.protocol.parts import Ordering, Stability
 from antiphon.protocol.recovery import RecoveryOptions
 from antiphon.sim.distributions import duration, sampler
@@ -46,10 +47,10 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"source": "from", "target": "to"}):
     """Something that goes wrong at an instant, and perhaps mends at another."""
 
-    kind: Literal["crash", "partition", "cut", "pause"]
+    kind: Literal["crash", "partition", "cut", "pause", "join", "leave"]
     at: str
-    until: str | None = None
-    member: int | None = None  # crash, pause
+    until: str | None = None  # with views, a member that crashed starts again then
+    member: int | None = None  # crash, pause; with views: join (it starts only then), leave
     groups: list[list[int]] | None = None  # partition; who is in no group forms one more
     source: list[int] | None = None  # cut: one direction only
     target: list[int] | None = None
@@ -76,6 +77,9 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     window: int = 64
     buffer: int = 0
     safe: bool = False  # deliver only what is stable
+    views: bool = False  # whether membership changes
+    founders: int = 0  # with views: how many of the members, the first ones, form the first view; 0: all
+    membership: MembershipOptions = MembershipOptions()
     network: NetworkOptions = NetworkOptions()
     workload: Workload = Workload()
     clocks: Clocks = Clocks()
@@ -118,6 +122,10 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         if duration(self.limit, "limit") <= 0:
             raise UsageError("limit: must be above 0")
         named = [("workload.senders", member) for member in self.workload.senders or []]
+        if not 0 <= self.founders <= self.members:
+            raise UsageError(f"founders: 0 (all) to {self.members}, not {self.founders}")
+        if self.views:
+            self.membership.check()
         for index, fault in enumerate(self.faults):
             named += self._check_fault(f"faults[{index}]", fault)
         for key, member in named:
@@ -128,8 +136,12 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         at = duration(fault.at, f"{key}.at")
         if fault.until is not None and duration(fault.until, f"{key}.until") <= at:
             raise UsageError(f"{key}.until: {fault.until} does not come after {fault.at}")
+        if not self.views and (fault.kind in ("join", "leave") or (fault.kind == "crash" and fault.until)):
+            raise UsageError(f"{key}: members come back, join and leave only with views; set views = true")
         needed = {
             "crash": ("member",),
+            "join": ("member",),
+            "leave": ("member",),
             "pause": ("member", "until"),
             "partition": ("groups",),
             "cut": ("source", "target"),
@@ -146,13 +158,13 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
     def promises(self) -> list[str]:
         """Name the guarantees that a run of this scenario promises."""
-        return list(
-            dict.fromkeys(("integrity", "validity", "agreement", *ordering_type(self.ordering).PROMISES, "stability"))
-        )
+        views = ("view-synchrony",) if self.views else ()
+        promises = ("integrity", "validity", "agreement", *ordering_type(self.ordering).PROMISES, "stability", *views)
+        return list(dict.fromkeys(promises))
 
 
-_PLAIN = ("name", "members", "messages", "window", "buffer", "safe", "limit")
-_TABLES = ("network", "workload", "clocks", "recovery")
+_PLAIN = ("name", "members", "messages", "window", "buffer", "safe", "views", "founders", "limit")
+_TABLES = ("network", "workload", "clocks", "recovery", "membership")
 
 
 def from_table(table: dict[str, Any]) -> Scenario:

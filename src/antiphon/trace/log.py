@@ -9,10 +9,11 @@ from antiphon.trace.event import Event
 
 
 class MemberLog:
-    """Collects the events of one member; `record` is what a `Member` calls."""
+    """Collects the events of one member; `record` is what a `Member` calls, `install` what a process calls besides."""
 
     def __init__(self, member: int, view: int) -> None:
-        self.member, self.view = member, view
+        self.member, self.view = member, view  # the view is the present one
+        self._stays: list[tuple[int, int, tuple[int, ...] | None]] = [(0, view, None)]  # (first row, view, members)
         self.times: list[int] = []
         self.events: list[str] = []
         self.senders: list[int | None] = []
@@ -34,12 +35,30 @@ class MemberLog:
         self.bytes.append(size)
         self.details.append(detail)
 
+    def install(self, now: Instant, number: int, members: tuple[int, ...]) -> None:
+        """Append the beginning of a view, in which the events that follow happen."""
+        self._stays.append((len(self), number, members))
+        self.view = number
+        self.record(now, "view", None, None, None, None)
+
+    def views(self) -> list[int]:
+        """Give the column `view`."""
+        ends = [first for first, _, _ in self._stays[1:]] + [len(self)]
+        return [view for (first, view, _), end in zip(self._stays, ends, strict=True) for _ in range(first, end)]
+
+    def members(self) -> dict[int, tuple[int, ...]]:
+        """Give the column `members`: who is in the view that begins, by row."""
+        return {first: members for first, _, members in self._stays if members is not None}
+
     def count(self, event: str) -> int:
         """Count the events of one name."""
         return self.events.count(event)
 
     def rows(self, run: str) -> Iterator[Event]:
         """Give the log as rows of a trace."""
-        columns = zip(self.times, self.events, self.senders, self.seqs, self.bytes, self.details, strict=True)
-        for step, (time_ns, event, sender, seq, size, detail) in enumerate(columns, 1):
-            yield Event(run, self.member, step, event, sender, seq, time_ns, self.view, size, None, detail)
+        members = self.members()
+        columns = zip(
+            self.times, self.events, self.senders, self.seqs, self.views(), self.bytes, self.details, strict=True
+        )
+        for row, (time_ns, event, sender, seq, view, size, detail) in enumerate(columns):
+            yield Event(run, self.member, row + 1, event, sender, seq, time_ns, view, size, members.get(row), detail)

@@ -46,7 +46,7 @@ def write_trace(folder: Path, run: str, logs: Sequence[MemberLog], about: dict[s
     try:
         with pq.ParquetWriter(unfinished / "events.parquet", schema, compression="zstd") as writer:
             for log in logs:
-                rows = len(log)
+                rows, members = len(log), log.members()
                 columns = [
                     pa.array([run] * rows, pa.string()),
                     pa.array([log.member] * rows, pa.int32()),
@@ -55,9 +55,9 @@ def write_trace(folder: Path, run: str, logs: Sequence[MemberLog], about: dict[s
                     pa.array(log.events, pa.string()),
                     pa.array(log.senders, pa.int32()),
                     pa.array(log.seqs, pa.int64()),
-                    pa.array([log.view] * rows, pa.int64()),
+                    pa.array(log.views(), pa.int64()),
                     pa.array(log.bytes, pa.int64()),
-                    pa.nulls(rows, pa.list_(pa.int32())),
+                    pa.array([members.get(row) for row in range(rows)], pa.list_(pa.int32())),
                     pa.array(log.details, pa.string()),
                 ]
                 writer.write_table(pa.Table.from_arrays(columns, schema=schema), row_group_size=max(rows, 1))
@@ -77,6 +77,9 @@ def digest(run: str, logs: Iterable[MemberLog]) -> str:
     """Give a fingerprint of a run's events that does not depend on any library's file format."""
     sha = hashlib.sha256(run.encode())
     for log in logs:
-        for row in zip(log.times, log.events, log.senders, log.seqs, log.bytes, log.details, strict=True):
-            sha.update(repr((log.member, log.view, *row)).encode())
+        columns = zip(log.views(), log.times, log.events, log.senders, log.seqs, log.bytes, log.details, strict=True)
+        for row in columns:
+            sha.update(repr((log.member, *row)).encode())
+        for first, members in log.members().items():
+            sha.update(repr((first, members)).encode())
     return sha.hexdigest()

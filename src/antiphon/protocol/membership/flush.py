@@ -1,0 +1,154 @@
+"""The end of a view: a member that can be stopped, what it holds, and how all deliver the same rest.
+
+Everyone's set of held messages is closed under their dependencies and is, per sender, a prefix. So the union of such
+sets, the greatest prefix per sender, is closed too: that is the cut. Whoever goes on fetches what it lacks of it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import cast
+
+from antiphon.protocol.config import Config, ordering_type
+from antiphon.protocol.machine import Effect, Instant, Submit
+from antiphon.protocol.member import Member
+from antiphon.protocol.membership.messages import Fetch, Fill, State
+from antiphon.protocol.membership.views import Cut, GroupView
+from antiphon.protocol.parts import Keeper, Out, Reliable
+from antiphon.protocol.wire import Malformed
+
+FILL_BYTES_MAX = 32_000
+
+
+class ViewMember(Member):
+    """A member whose view can end."""
+
+    blocked = False
+
+    @property
+    def keeper(self) -> Keeper:
+        """The part that keeps what others may lack."""
+        return self.recovery if self.recovery is not None else cast(Keeper, self.ordering)
+
+    @property
+    def sent(self) -> int:
+        """How many messages this member has sent in its view."""
+        return self._seq
+
+    def block(self) -> None:
+        """Send nothing and deliver nothing more, until the view is finished."""
+        self.blocked = True
+        self.ordering.block()
+
+    def unsent(self) -> deque[Submit]:
+        """Take back what was submitted and not sent."""
+        waiting, self._waiting = self._waiting, deque()
+        return waiting
+
+    def finish(self, cut: Cut, rest: Iterable[tuple[int, bytes]], now: Instant) -> list[Effect]:
+        """Adopt what had to be fetched and deliver all that remains of the view, in order."""
+        assert self.blocked, "what a member holds was told to others and must not change any more"
+        self._effects, self._bytes_each = [], None
+        for source, encoded in rest:
+            self._carry(self.keeper.adopt(source, self._codec.decode_pdu(encoded)), now)
+        self._carry(self.ordering.finish(cut.reach, cut.order), now)
+        while self._unsafe:
+            self._hand_up(self._unsafe.popleft()[0], now)
+        return self._effects
+
+    def encoded(self, source: int, above: int, upto: int) -> list[tuple[int, bytes]]:
+        """Give copies for others, with their numbers."""
+        return [(number, self._codec.encode_pdu(pdu)) for number, pdu in self.keeper.copies(source, above, upto)]
+
+    def _out(self, out: Out, now: Instant) -> None:
+        if not self.blocked:
+            super()._out(out, now)
+
+    def _stream(self, item: Reliable, now: Instant) -> None:
+        if not self.blocked:
+            super()._stream(item, now)
+
+
+class Flush:
+    """What a stopped member still holds of its view, what it has fetched since, and what it still lacks of a cut."""
+
+    def __init__(self, view: GroupView, member: ViewMember) -> None:
+        member.block()
+        self.view, self.member = view, member
+        self.reach = tuple(member.keeper.reach())  # when it stopped
+        self.claim = member.ordering.claim()
+        self._fetched: list[list[tuple[int, bytes]]] = [[] for _ in view.members]
+        self._upto = list(self.reach)
+
+    def lacking(self, cut: Cut) -> list[tuple[int, int, int]]:
+        """List what is missing of a cut, as ranges of a rank's numbers (above, up to)."""
+        return [
+            (rank, have, reach)
+            for rank, (have, reach) in enumerate(zip(self._upto, cut.reach, strict=True))
+            if have < reach
+        ]
+
+    def take(self, fill: Fill) -> bool:
+        """Take what was fetched, if it is the next of its sender; say whether it was."""
+        if fill.rank >= len(self._upto):
+            raise Malformed("impossible-sender")
+        have = self._upto[fill.rank]
+        if not fill.above <= have < fill.upto:
+            return False
+        self._fetched[fill.rank] += (copy for copy in fill.pdus if copy[0] > have)
+        self._upto[fill.rank] = fill.upto
+        return True
+
+    def fills(self, fetch: Fetch) -> list[Fill]:
+        """Give what another lacks, as far as it is held here."""
+        fills, room = [], FILL_BYTES_MAX
+        for rank, above, upto in fetch.ranges:
+            if rank >= len(self._upto) or room <= 0:
+                continue
+            end = min(upto, self._upto[rank])
+            kept: list[tuple[int, bytes]] = []
+            for number, encoded in self._copies(rank, above, end):
+                if room <= 0:
+                    end = number - 1
+                    break
+                room -= len(encoded)
+                kept.append((number, encoded))
+            if above < end:
+                fills.append(Fill(fetch.view, rank, above, end, kept))
+        return fills
+
+    def _copies(self, rank: int, above: int, upto: int) -> list[tuple[int, bytes]]:
+        """Give what the member kept, then what it fetched."""
+        own = self.member.encoded(rank, above, min(upto, self.reach[rank]))
+        return own + [(number, pdu) for number, pdu in self._fetched[rank] if above < number <= upto]
+
+    def finish(self, cut: Cut, now: Instant) -> list[Effect]:
+        """Deliver the rest of the view."""
+        assert not self.lacking(cut), "a view ends with the whole cut"
+        rest = [  # an earlier proposal's cut may have reached further
+            (rank, encoded)
+            for rank, (fetched, reach) in enumerate(zip(self._fetched, cut.reach, strict=True))
+            for number, encoded in fetched
+            if number <= reach
+        ]
+        return self.member.finish(cut, rest, now)
+
+
+def cut_of(view: GroupView, config: Config, states: Mapping[int, State]) -> Cut:
+    """Find what all that go on deliver: per sender the longest prefix that anyone who answered holds."""
+    ranks = {rank: states[member] for rank, member in enumerate(view.members) if member in states}
+    reach, holders = [], []
+    for source, member in enumerate(view.members):
+        best = max(ranks, key=lambda rank: ranks[rank].reach[source], default=None)
+        reach.append(0 if best is None else ranks[best].reach[source])
+        holders.append(member if best is None else view.members[best])
+    order = ordering_type(config.ordering).settle(
+        {rank: state.order for rank, state in ranks.items()}, safe=config.safe
+    )
+    return Cut(tuple(reach), tuple(holders), order)
+
+
+def states_of_members(view: GroupView, states: Iterable[tuple[int, State]]) -> dict[int, State]:
+    """Pick the answers of those who were in the view and still know what they held in it."""
+    return {sender: state for sender, state in states if sender in view.members and state.reach}

@@ -1,0 +1,231 @@
+"""What processes say to one another about views, and how it is put into datagrams.
+
+These travel beside the datagrams of the view's members, under a group tag of their own, in pieces where they are long.
+A piece says of which text it is by a checksum, so that a text that is sent again completes what was lost.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias
+from zlib import crc32
+
+import msgspec
+
+from antiphon.protocol.membership.views import Ballot, Change, Counters, GroupView
+from antiphon.protocol.wire import Codec, Counter, Header, Malformed, Pdu, Rank, Timestamp, group_tag
+
+PIECES_MAX: Final = 4_096
+TEXTS_MAX: Final = 4  # unfinished ones that are kept of each sender
+RANGES_MAX: Final = 4_096
+
+Standing: TypeAlias = Literal["member", "joiner", "leaver"]
+
+
+class Piece(Pdu, tag=100):
+    """Part of a message that is too long for one datagram."""
+
+    kind: ClassVar[str] = "piece"
+    text: Counter  # its checksum
+    index: Annotated[int, msgspec.Meta(ge=0, lt=PIECES_MAX)]
+    count: Annotated[int, msgspec.Meta(ge=1, le=PIECES_MAX)]
+    data: Annotated[bytes, msgspec.Meta(max_length=65_507)]
+
+
+class Alive(Pdu, tag=101):
+    """A sign of life to everyone: the newest view that its sender knows, and what it is in it or wants to be."""
+
+    kind: ClassVar[str] = "alive"
+    view: Counter
+    standing: Standing
+
+
+class Prepare(Pdu, tag=102):
+    """Stop, promise to follow no lower ballot, and tell what you hold; the new view is whoever answers."""
+
+    kind: ClassVar[str] = "prepare"
+    ballot: Ballot
+    view: GroupView
+
+
+class Acceptance(msgspec.Struct, frozen=True, array_like=True):
+    """A change that was accepted, and with which ballot."""
+
+    ballot: Ballot
+    change: Change
+
+
+class State(Pdu, tag=103):
+    """The answer to a prepare: an acceptor's promise, and what a member holds."""
+
+    kind: ClassVar[str] = "state"
+    ballot: Ballot
+    view: Counter
+    standing: Standing
+    accepted: Acceptance | None
+    reach: Counters  # per rank, up to where its PDUs are held together with all that they depend on; empty: no member
+    sent: Counter  # own messages in this view
+    order: bytes  # what the ordering adds
+
+
+class Refusal(Pdu, tag=104):
+    """A higher ballot was promised."""
+
+    kind: ClassVar[str] = "refusal"
+    ballot: Ballot
+    view: Counter
+    promised: Ballot
+
+
+class Accept(Pdu, tag=105):
+    """Accept this change, once you hold its cut."""
+
+    kind: ClassVar[str] = "accept"
+    ballot: Ballot
+    change: Change
+
+
+class Accepted(Pdu, tag=106):
+    """Its sender holds the cut and has accepted the change of this ballot."""
+
+    kind: ClassVar[str] = "accepted"
+    ballot: Ballot
+    view: Counter
+
+
+class Commit(Pdu, tag=107):
+    """A change was decided: a fact, whoever tells it."""
+
+    kind: ClassVar[str] = "commit"
+    change: Change
+
+
+class Newer(Pdu, tag=108):
+    """The newest view that its sender knows, for one who knows an older one: a fact, whoever tells it."""
+
+    kind: ClassVar[str] = "newer"
+    view: GroupView
+
+
+class Fetch(Pdu, tag=109):
+    """Please send what this old view's members sent: of each rank what lies above one number, up to another."""
+
+    kind: ClassVar[str] = "fetch"
+    view: Counter
+    ranges: Annotated[list[tuple[Rank, Timestamp, Timestamp]], msgspec.Meta(min_length=1, max_length=RANGES_MAX)]
+
+
+class Fill(Pdu, tag=110):
+    """All that a rank sent above one number, up to another."""
+
+    kind: ClassVar[str] = "fill"
+    view: Counter
+    rank: Rank
+    above: Timestamp
+    upto: Timestamp
+    pdus: list[tuple[Timestamp, bytes]]  # with their numbers, in order
+
+
+class SnapshotRequest(Pdu, tag=111):
+    """A joiner asks for the application's state at the beginning of a view."""
+
+    kind: ClassVar[str] = "snapshot-request"
+    view: Counter
+
+
+class SnapshotReply(Pdu, tag=112):
+    """The application's state at the beginning of a view."""
+
+    kind: ClassVar[str] = "snapshot"
+    view: Counter
+    state: bytes
+
+
+Message: TypeAlias = (
+    Alive
+    | Prepare
+    | State
+    | Refusal
+    | Accept
+    | Accepted
+    | Commit
+    | Newer
+    | Fetch
+    | Fill
+    | SnapshotRequest
+    | SnapshotReply
+)
+_MESSAGES: Final = (
+    Alive,
+    Prepare,
+    State,
+    Refusal,
+    Accept,
+    Accepted,
+    Commit,
+    Newer,
+    Fetch,
+    Fill,
+    SnapshotRequest,
+    SnapshotReply,
+)
+
+
+class Post:
+    """Puts messages about views into datagrams, and takes them out again."""
+
+    def __init__(self, group: str, piece_bytes: int) -> None:
+        self.group = group_tag(f"{group}/views")
+        self._piece_bytes = piece_bytes
+        self._codec = Codec((*_MESSAGES, Piece))
+        self._texts: dict[int, dict[int, dict[int, bytes]]] = {}  # sender -> checksum -> pieces, of unfinished texts
+
+    def write(self, sender: int, message: Message) -> list[bytes]:
+        """Give the datagrams that carry a message."""
+        header = Header(self.group, 0, sender, 0, 0)
+        encoded = self._codec.encode_pdu(message)
+        if len(encoded) <= self._piece_bytes:
+            return [Codec.frame(header, [encoded])]
+        starts = range(0, len(encoded), self._piece_bytes)
+        assert len(starts) <= PIECES_MAX, "what is unstable is bounded by the windows"
+        text = crc32(encoded)
+        pieces = [
+            Piece(text, index, len(starts), encoded[start : start + self._piece_bytes])
+            for index, start in enumerate(starts)
+        ]
+        return [Codec.frame(header, [self._codec.encode_pdu(piece)]) for piece in pieces]
+
+    def read(self, datagram: bytes) -> tuple[int, list[Message]]:
+        """Take a datagram; give its sender, and what is complete with it."""
+        header, pdus = self._codec.decode(datagram)
+        messages: list[Message] = []
+        for pdu in pdus:
+            if isinstance(pdu, Piece):
+                whole = self._whole(header.sender, pdu)
+                if whole is not None:
+                    messages.append(whole)
+            else:
+                messages.append(pdu)  # type: ignore[arg-type]  # the codec knows nothing else
+        return header.sender, messages
+
+    def forget(self, sender: int) -> None:
+        """Drop what a process left unfinished."""
+        self._texts.pop(sender, None)
+
+    def _whole(self, sender: int, piece: Piece) -> Message | None:
+        if len(piece.data) > self._piece_bytes or piece.index >= piece.count:
+            raise Malformed("impossible-piece")
+        texts = self._texts.setdefault(sender, {})
+        pieces = texts.setdefault(piece.text, {})
+        pieces[piece.index] = piece.data
+        if len(pieces) < piece.count:
+            if len(texts) > TEXTS_MAX:
+                del texts[next(iter(texts))]
+            return None
+        del texts[piece.text]
+        encoded = b"".join(data for _, data in sorted(pieces.items()))
+        if crc32(encoded) != piece.text:
+            raise Malformed("checksum")
+        message = self._codec.decode_pdu(encoded)
+        if isinstance(message, Piece):
+            raise Malformed("nested-piece")
+        return message  # type: ignore[return-value]

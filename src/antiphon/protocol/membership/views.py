@@ -1,0 +1,100 @@
+"""Who is who in a group with views: processes, views, quorums, and what a change from one view to the next says.
+
+A process is a name and an incarnation, which grows with every start, written as one number: 20003 is the third life of
+name 3. A view is its number and the ballot that decided it; one number is never given to two views of the primary
+component. View 0 stands for the time before the first view: its members are the founders, none of them alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Annotated, Final, TypeAlias
+from zlib import crc32
+
+import msgspec
+
+from antiphon.protocol.wire import Counter, Timestamp
+
+NAMES_MAX: Final = 10_000
+INCARNATIONS_MAX: Final = 200_000  # so that a process is an int32 in every trace
+MEMBERS_MAX: Final = 4_096
+
+ProcessId: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=NAMES_MAX * INCARNATIONS_MAX)]
+Ballot: TypeAlias = tuple[Counter, ProcessId]  # (round, who proposes)
+Processes: TypeAlias = Annotated[tuple[ProcessId, ...], msgspec.Meta(max_length=MEMBERS_MAX)]
+Counters: TypeAlias = Annotated[tuple[Timestamp, ...], msgspec.Meta(max_length=MEMBERS_MAX)]
+
+NO_BALLOT: Final[Ballot] = (0, 0)
+
+
+def process(name: int, incarnation: int) -> int:
+    """Give the number of a name's life; the first is the name itself."""
+    assert 0 <= name < NAMES_MAX
+    assert 1 <= incarnation <= INCARNATIONS_MAX
+    return (incarnation - 1) * NAMES_MAX + name
+
+
+def name_of(process: int) -> int:
+    """Give the name under which a process can be reached."""
+    return process % NAMES_MAX
+
+
+def incarnation_of(process: int) -> int:
+    """Give the count of its name's starts."""
+    return process // NAMES_MAX + 1
+
+
+class GroupView(msgspec.Struct, frozen=True, array_like=True):
+    """A view: members in order of age, and for each the number of messages that it sent in earlier views."""
+
+    number: Counter
+    ballot: Ballot
+    members: Processes
+    sent_before: Counters
+    elders: Counter  # how many of them, the first ones, come from the view before
+
+    @property
+    def names(self) -> tuple[int, ...]:
+        """The members' names, in order."""
+        return tuple(map(name_of, self.members))
+
+    def lists(self, process: int) -> bool:
+        """Say whether a process is a member; before the first view nobody is."""
+        return self.number > 0 and process in self.members
+
+    @property
+    def tag(self) -> int:
+        """Four bytes that tell the datagrams of this view from those of any other."""
+        return crc32(repr((self.number, self.ballot)).encode())
+
+    def is_quorum(self, names: Collection[int]) -> bool:
+        """Say whether these decide for the view: more than half of it, or half with its first member.
+
+        Before the first view only more than half of the founders do, since nobody is first.
+        """
+        count = sum(name in names for name in self.names)
+        if 2 * count == len(self.members):
+            return self.number > 0 and self.names[0] in names
+        return 2 * count > len(self.members)
+
+
+def before_the_first(founders: Iterable[int]) -> GroupView:
+    """Give view 0 of a group with these founders."""
+    names = tuple(sorted(set(founders)))
+    return GroupView(0, NO_BALLOT, names, (0,) * len(names), 0)
+
+
+class Cut(msgspec.Struct, frozen=True, array_like=True):
+    """What all that go on together deliver of their old view, by the ranks in it."""
+
+    reach: Counters  # per member, up to where its PDUs belong to the view
+    holders: Processes  # per member, who holds them up to there
+    order: bytes = b""  # what the ordering adds: the places of messages that their senders cannot decide any more
+
+
+class Change(msgspec.Struct, frozen=True, array_like=True):
+    """A decision: the view that follows another, and the cut between them."""
+
+    old: Counter
+    new: GroupView
+    cut: Cut

@@ -1,0 +1,216 @@
+"""A group with views in simulated time: the cluster's network, clocks and workload, driving processes.
+
+Every life of a process has its own log: a crash ends one, and so does exclusion. What a process persists is there again
+when its name starts anew. The run ends when all faults are over, everything is sent, and all that are alive are in one
+view in which nothing is held any more.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+
+from antiphon.protocol.machine import (
+    MILLISECOND,
+    Capture,
+    Effect,
+    Input,
+    Instant,
+    Leave,
+    Persist,
+    Restore,
+    Snapshot,
+    Wake,
+)
+from antiphon.protocol.membership.process import Process, ProcessInput
+from antiphon.sim.cluster import Cluster, Driven, Node
+from antiphon.sim.distributions import duration
+from antiphon.sim.scenario import Fault
+from antiphon.trace.log import MemberLog
+
+_CHECK_NS = 20 * MILLISECOND
+
+
+class _Down:
+    """A name that does not run."""
+
+    deadline: Instant | None = None
+    room = 0
+    held = 0
+    drained = True
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def handle(self, event: Input, now: Instant) -> list[Effect]:
+        """Do nothing."""
+        return []
+
+
+class Group(Cluster):
+    """The driver of a group with views."""
+
+    process: type[Process] = Process  # a test may put another in its place
+
+    def _make_nodes(self, rng: random.Random) -> list[Node]:
+        self._disk: dict[int, bytes] = {}
+        self._every_log: list[MemberLog] = []
+        self._processes: list[Process] = []
+        self._healed_at: Instant = 0
+        self._done = False
+        self.snapshot: Callable[[int], bytes] | None = None  # a test's application state, by name
+        self.restore: Callable[[int, bytes], None] | None = None
+        nodes = []
+        for _ in range(self.scenario.members):
+            node = Node(_Down(), self._make_clock(rng), MemberLog(-1, 0))
+            node.crashed = True
+            nodes.append(node)
+        late = {fault.member for fault in self.scenario.faults if fault.kind == "join"}
+        for name in range(self.scenario.members):
+            if name not in late:
+                self.kernel.at(0, self._start, name)
+        self.kernel.at(0, self._see_whether_one_group_is_left)
+        return nodes
+
+    def running(self) -> dict[int, Process]:
+        """Give the processes that run and have not left, by name."""
+        return {
+            name: node.member
+            for name, node in enumerate(self.nodes)
+            if isinstance(node.member, Process) and not node.member.left
+        }
+
+    def can_go_on(self) -> bool:
+        """Say whether enough of the newest view still run: if those who decide have left for good, nobody can."""
+        newest = max((process.view for process in self._processes), key=lambda view: view.number)
+        return newest.is_quorum(self.running())
+
+    def _start(self, name: int) -> None:
+        node = self.nodes[name]
+        if isinstance(node.member, Process):
+            return
+        life = len(self._processes)
+
+        def journal(process: int) -> MemberLog:
+            node.log = MemberLog(process, 0)
+            self._every_log.append(node.log)
+            return node.log
+
+        node.member = self.process(
+            name,
+            range(self.scenario.founders or self.scenario.members),
+            self.scenario.config(),
+            self.scenario.membership,
+            random.Random(f"{self.seed}/process/{name}/{life}"),
+            journal,
+            node.clock.read(self.kernel.now),
+            self._disk.get(name),
+        )
+        self._processes.append(node.member)
+        node.crashed = node.paused = False
+        node.missed = []
+        self._drive(name, node, Wake())
+
+    def _carry_out(self, me: int, effect: Effect) -> None:
+        if isinstance(effect, Persist):
+            self._disk[me] = effect.state
+        elif isinstance(effect, Capture):
+            state = self.snapshot(me) if self.snapshot is not None else b""
+            self._give(me, Snapshot(effect.view, state))
+        elif isinstance(effect, Restore):
+            if self.restore is not None:
+                self.restore(me, effect.state)
+        else:
+            super()._carry_out(me, effect)
+
+    def _give(self, me: int, event: ProcessInput) -> None:
+        """Hand a process what only processes take."""
+        node = self.nodes[me]
+        assert isinstance(node.member, Process)
+        for effect in node.member.handle(event, node.clock.read(self.kernel.now)):
+            self._carry_out(me, effect)
+
+    # The application
+
+    def _produce(self, me: int) -> None:
+        node = self.nodes[me]
+        process = node.member
+        if isinstance(process, Process) and not process.left and not process.leaving:
+            super()._produce(me)
+            return
+        node.submitted += 1  # nobody is there to send it
+        self._to_submit -= 1
+        if node.submitted < self.scenario.messages:
+            self.kernel.after(self._interval(self._workload_rng), self._produce, me)
+
+    # Faults
+
+    def _schedule(self, fault: Fault) -> None:
+        at = duration(fault.at, "at")
+        until = at if fault.until is None else duration(fault.until, "until")
+        self._healed_at = max(self._healed_at, until)
+        if fault.kind == "join":
+            assert fault.member is not None
+            self.kernel.at(at, self._start, fault.member)
+        elif fault.kind == "leave":
+            assert fault.member is not None
+            self.kernel.at(at, self._leave, fault.member)
+        else:
+            super()._schedule(fault)
+            if fault.kind == "crash" and fault.until is not None:
+                assert fault.member is not None
+                self.kernel.at(until, self._start, fault.member)
+
+    def _crash(self, me: int) -> None:
+        node = self.nodes[me]
+        if isinstance(node.member, Process):
+            if not node.member.left:
+                node.log.record(node.clock.read(self.kernel.now), "crash", None, None, None, None)
+            node.member, node.crashed, node.backlog = _Down(), True, 0
+
+    def _leave(self, me: int) -> None:
+        node = self.nodes[me]
+        if isinstance(node.member, Process) and not node.member.left and not node.paused:
+            node.backlog = 0
+            self._drive(me, node, Leave())
+
+    # The end
+
+    def _see_whether_all_is_done(self, me: int, node: Node) -> None:
+        """Nothing is to be seen from one member alone."""
+
+    def _see_whether_one_group_is_left(self, _: None) -> None:
+        if self.kernel.now > self._healed_at and not self._to_submit and self._one_group():
+            self._done = True
+            self.kernel.stop()
+        else:
+            self.kernel.after(_CHECK_NS, self._see_whether_one_group_is_left)
+
+    def _one_group(self) -> bool:
+        """Say whether all that are alive are in one view, and nothing is held or waits there."""
+        running = self.running()
+        processes = list(running.values())
+        ids = {process.id for process in processes}
+        return all(
+            process.active
+            and process.view == processes[0].view
+            and set(process.view.members) == ids
+            and process.drained
+            and not self.nodes[name].backlog
+            for name, process in running.items()
+        )
+
+    def _end_logs(self) -> None:
+        for name in self.running():
+            node = self.nodes[name]
+            node.log.record(node.clock.read(self.kernel.now), "end", None, None, None, None)
+
+    def _members(self) -> list[Driven]:
+        return list(self._processes)
+
+    def _logs(self) -> list[MemberLog]:
+        return sorted(self._every_log, key=lambda log: log.member)
+
+    def _finished(self) -> bool:
+        return self._done

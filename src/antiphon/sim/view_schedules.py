@@ -1,0 +1,174 @@
+"""Random schedules for groups with views: crashes and restarts, pauses, partitions, joins, leaves; and what must hold.
+
+A seed decides everything. The faults end, and then all that are alive must become one group that delivers.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterator
+
+from antiphon.errors import AntiphonError
+from antiphon.protocol.config import ordering_type
+from antiphon.protocol.machine import MILLISECOND
+from antiphon.protocol.membership.process import MembershipOptions, Process
+from antiphon.sim.cluster import Run
+from antiphon.sim.group import Group
+from antiphon.sim.network import NetworkOptions
+from antiphon.sim.scenario import Clocks, Fault, Scenario, Workload
+from antiphon.trace.event import Event
+from antiphon.trace.naive import check
+
+QUICK = MembershipOptions(
+    heartbeat_ns=40 * MILLISECOND,
+    suspect_ns=150 * MILLISECOND,
+    retry_ns=25 * MILLISECOND,
+    grace_ns=60 * MILLISECOND,
+    patience_ns=120 * MILLISECOND,
+)
+_LATENCIES = ("fixed 2ms", "uniform 1ms 5ms", "uniform 1ms 5ms", "uniform 0 15ms", "exponential 4ms")
+_INTERVALS = ("exponential 10ms", "exponential 40ms", "uniform 0 100ms", "exponential 150ms")
+_CHAOS_MS = 900  # faults begin before this
+
+
+def schedule(seed: int, ordering: str) -> Scenario:
+    """Draw the scenario of a seed: small, and full of changes."""
+    rng = random.Random(f"{seed}/{ordering}/views")
+    members = rng.choice((2, 3, 3, 3, 4, 4, 5))
+    needs_recovery = ordering_type(ordering).NEEDS_RECOVERY
+    return Scenario(
+        name=f"views-{ordering}",
+        members=members,
+        messages=rng.choice((2, 3, 5, 8)),
+        ordering=ordering,
+        window=rng.choice((2, 4, 16)),
+        safe=needs_recovery and rng.random() < 0.3,
+        views=True,
+        founders=rng.choice((0, 0, 0, members - 1)) if members > 2 else 0,
+        membership=QUICK,
+        network=NetworkOptions(
+            latency=rng.choice(_LATENCIES),
+            loss=rng.choice((0.0, 0.0, 0.05, 0.1, 0.2)),
+            duplicate=rng.choice((0.0, 0.0, 0.1)),
+            reorder=rng.choice((0.0, 0.0, 0.2)),
+        ),
+        workload=Workload(interval=rng.choice(_INTERVALS), payload=8),
+        clocks=Clocks(skew=rng.choice(("0", "0", "20ms"))),
+        faults=list(_faults(rng, members)),
+        limit="30s",
+    )
+
+
+def _faults(rng: random.Random, members: int) -> Iterator[Fault]:
+    """Draw faults that all end; who crashes comes back, but for one at most, in a group that nothing else befalls."""
+    if members > 2 and rng.random() < 0.15:
+        yield Fault(kind="crash", at=f"{rng.randrange(100, _CHAOS_MS)}ms", member=rng.randrange(members))
+        return
+    left: set[int] = set()
+    for _ in range(rng.choice((1, 1, 2, 2, 3, 4))):
+        at = rng.randrange(0, _CHAOS_MS)
+        until = at + rng.choice((10, 60, 150, 250, 400, 600))
+        one, *rest = rng.sample(range(members), members)
+        match rng.choice(("crash", "crash", "pause", "partition", "partition", "cut", "join", "leave")):
+            case "crash":
+                yield Fault(kind="crash", at=f"{at}ms", until=f"{until}ms", member=one)
+            case "pause":
+                yield Fault(kind="pause", at=f"{at}ms", until=f"{until}ms", member=one)
+            case "partition":
+                groups = [[one, *(member for member in rest[1:] if rng.random() < 0.4)]]
+                if members > 2 and rng.random() < 0.3 and rest[0] not in groups[0]:
+                    groups.append([rest[0]])  # and the others are a third group
+                yield Fault(kind="partition", at=f"{at}ms", until=f"{until}ms", groups=groups)
+            case "cut":
+                many = rng.random() < 0.5
+                ends = ([one], rest if many else rest[:1])
+                source, target = ends if rng.random() < 0.5 else ends[::-1]
+                yield Fault(kind="cut", at=f"{at}ms", until=f"{until}ms", source=source, target=target)
+            case "join":
+                yield Fault(kind="join", at=f"{rng.randrange(0, 400)}ms", member=one)
+            case _:
+                if len(left) < members - 2:
+                    left.add(one)
+                    yield Fault(kind="leave", at=f"{at}ms", member=one)
+
+
+def flaw(scenario: Scenario, seed: int, process: type[Process] = Process) -> str | None:
+    """Run a scenario and say what is wrong with it, if anything is."""
+    group = Group(scenario, seed)
+    group.process = process
+    try:
+        run = group.run()
+    except AntiphonError:
+        raise
+    except Exception as error:  # a broken invariant is what this is for
+        return f"{type(error).__name__}: {error}"
+    wrong = flaw_of(run)
+    if wrong is None and not run.finished and group.can_go_on():
+        return f"stuck: no single group of all that are alive within {scenario.limit}"
+    return wrong
+
+
+def flaw_of(run: Run) -> str | None:
+    """Say what is wrong with the trace of a run, if anything is."""
+    scenario, events = run.scenario, run.events
+    verdicts = check(events, guarantees=scenario.promises(), global_clock=scenario.clocks == Clocks())
+    for name in scenario.promises():
+        if verdicts[name].verdict == "violated":
+            return f"{name} is violated: {verdicts[name].witnesses[0].why}"
+    if scenario.safe:
+        for name, verdict in check(events, guarantees=("agreement", "total"), uniform=True).items():
+            if name in scenario.promises() and verdict.verdict == "violated":
+                return f"uniform {name} is violated: {verdict.witnesses[0].why}"
+    return two_views_with_one_number(events) or another_view(events) or stable_and_lost(events)
+
+
+def two_views_with_one_number(events: list[Event]) -> str | None:
+    """Find two views of the primary component that share a number."""
+    views: dict[int, tuple[int, ...]] = {}
+    for event in events:
+        if event.event == "view":
+            members = tuple(event.members or ())
+            if views.setdefault(event.view, members) != members:
+                return f"one-number: view {event.view} is both {views[event.view]} and {members}"
+    return None
+
+
+def another_view(events: list[Event]) -> str | None:
+    """Find a message that is delivered in another view than the one that it was sent in."""
+    sent = {(event.sender, event.seq): event.view for event in events if event.event == "send"}
+    for event in events:
+        if event.event == "deliver" and sent.get((event.sender, event.seq), event.view) != event.view:
+            return f"two-views: {event.sender}:{event.seq} is delivered by {event.member} in view {event.view}"
+    return None
+
+
+def stable_and_lost(events: list[Event]) -> str | None:
+    """Find a message that was marked stable and that a member, going on from that view, never delivers."""
+    marks: dict[tuple[int, int], int] = {}  # (view, sender) -> the highest number marked there
+    sent: dict[tuple[int, int], set[int]] = defaultdict(set)
+    members: dict[int, tuple[int, ...]] = {}
+    handled: dict[int, set[tuple[int, int]]] = defaultdict(set)
+    views: dict[int, list[int]] = defaultdict(list)
+    gone: set[int] = set()
+    for event in events:
+        match event.event, event.sender, event.seq:
+            case "stable", int(sender), int(seq):
+                marks[event.view, sender] = max(marks.get((event.view, sender), 0), seq)
+            case "send", int(sender), int(seq):
+                sent[event.view, sender].add(seq)
+            case (("deliver" | "discard"), int(sender), int(seq)):
+                handled[event.member].add((sender, seq))
+            case "view", _, _:
+                members[event.view] = tuple(event.members or ())
+                views[event.member].append(event.view)
+            case (("crash" | "leave"), _, _):
+                gone.add(event.member)
+    for (view, sender), upto in marks.items():
+        for member in members[view]:
+            stays = views[member]
+            goes_on = view in stays and (stays[-1] != view or member not in gone)
+            lost = {(sender, seq) for seq in sent[view, sender] if seq <= upto} - handled[member]
+            if goes_on and lost:
+                return f"stable-lost: {member} never delivers {min(lost)}, stable in view {view}"
+    return None
