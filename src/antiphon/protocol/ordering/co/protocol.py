@@ -18,7 +18,7 @@ from antiphon.protocol.ordering.co.logs import Logged, insertion_place
 from antiphon.protocol.ordering.co.losses import Losses, about
 from antiphon.protocol.ordering.co.minima import Minima
 from antiphon.protocol.ordering.co.pdus import CoConfirm, CoData, CoOptions, CoPdu, CoProbe, CoRet, Sequenced
-from antiphon.protocol.parts import Duplicate, Out, Place, Received, Step
+from antiphon.protocol.parts import Duplicate, Ending, Out, Place, Received, Step
 from antiphon.protocol.wire import Malformed, Pdu, Streamed, pack_vector, unpack_vector
 
 
@@ -39,7 +39,7 @@ class _Sent(msgspec.Struct):
     resent_at: Instant | None = None
 
 
-class Co:
+class Co(Ending):
     """The causally ordering broadcast protocol, on a network that loses, doubles and reorders."""
 
     PDUS: ClassVar[tuple[type[Pdu], ...]] = (CoData, CoConfirm, CoRet, CoProbe)
