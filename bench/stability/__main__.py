@@ -15,6 +15,7 @@ import msgspec
 
 from antiphon.protocol.machine import MILLISECOND
 from antiphon.protocol.stability import STABILITIES
+from antiphon.protocol.stability.collect import CollectPart
 from antiphon.protocol.wire import Pdu
 from antiphon.sim.cluster import Cluster
 from antiphon.sim.network import NetworkOptions
@@ -32,12 +33,6 @@ FORMS: dict[str, tuple[str, dict[str, Any]]] = {  # name -> ordering, options
     "abcast": ("abcast", {}),
     "abcast, positions": ("abcast", {"positions": True}),
     "abcast, positions riding": ("abcast", {"positions": True, "piggyback": True}),
-}
-# What starts a round, or ends it, once: for counting rounds.
-ROUND_MARK = {
-    "coordinator": "coordinator-info",
-    "tree-coordinator": "tree-info",
-    "tree-train": "tree-train-info",
 }
 
 
@@ -119,7 +114,7 @@ def measure(size: int, stability: str, form: str, loss: float = 0.0, seed: int =
                 ]
                 marked[event.sender] = event.seq
     messages = len(sent)
-    rounds = run.stats["members"].get(ROUND_MARK.get(stability, ""), 0)
+    rounds = max(_rounds(node.member.stability) for node in cluster.nodes)  # type: ignore[attr-defined]
     return Cost(
         bytes_sent=meter.bytes_sent / messages,
         bytes_carried=meter.bytes_carried / messages,
@@ -128,6 +123,11 @@ def measure(size: int, stability: str, form: str, loss: float = 0.0, seed: int =
         ms_to_stable=mean(waits) / MILLISECOND,
         cpu_s=cpu_s,
     )
+
+
+def _rounds(part: Any) -> int:
+    """Give the number of the last round that a part has heard of, if it has rounds."""
+    return part.collect.number if isinstance(part, CollectPart) else getattr(part, "round", 0)
 
 
 def main() -> None:

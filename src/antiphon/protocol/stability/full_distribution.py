@@ -23,7 +23,7 @@ import numpy as np
 from antiphon.protocol.machine import Instant
 from antiphon.protocol.parts import Place
 from antiphon.protocol.stability.rounds import Patience, RoundOptions, Starter, VectorPart
-from antiphon.protocol.stability.vectors import Numbers, pack_some, pack_whole, unpack_some
+from antiphon.protocol.stability.vectors import Numbers, pack_some, unpack_some
 from antiphon.protocol.wire import Malformed, Number, Pdu, Vector
 
 
@@ -126,7 +126,7 @@ class FullDistribution(VectorPart):
                 self.raise_frontier(stable)
                 self._wait(now)
             case AskFound():
-                self.say_now(Found(pack_whole(self.frontier)), (source,))
+                self.say_now(Found(self.pack_whole(self.frontier)), (source,))
             case _:
                 raise Malformed("unexpected")
 
@@ -151,7 +151,7 @@ class FullDistribution(VectorPart):
             part = pack_some(self.held, self.held > self.frontier)
             if len(part) < 4 * self.width:
                 return Row(self.round, True, part)
-        return Row(self.round, False, pack_whole(self.held))
+        return Row(self.round, False, self.pack_whole(self.held))
 
     def _row(self, source: int, row: Row, now: Instant) -> None:
         if self.coordinates and row.round > self.round:
@@ -180,7 +180,7 @@ class FullDistribution(VectorPart):
             self._speak(now)
         elif poke.round == self.round:
             # by now this member may know more to be stable than the coordinator does, so nothing is left out
-            self.say_now(Row(self.round, False, pack_whole(self.held)), (source,))
+            self.say_now(Row(self.round, False, self.pack_whole(self.held)), (source,))
 
     def _end_if_complete(self, now: Instant) -> None:
         if not self.running or self._awaited:

@@ -192,13 +192,20 @@ class VectorPart:
             change = pack_change(numbers - base)
             if len(change) < 4 * self.width:
                 return True, change
-        return False, pack_whole(numbers)
+        return False, self.pack_whole(numbers)
+
+    def pack_whole(self, numbers: Numbers) -> bytes:
+        """Encode a whole vector; with `delta`, as a change of nothing where that is shorter."""
+        change = pack_change(numbers) if self._vector_options.delta else None
+        return pack_whole(numbers) if change is None or len(change) >= 4 * self.width else change
 
     def unpack(self, packed: bytes, base: Numbers | None) -> Numbers:
         """Decode a vector, whole or as a change of the base."""
-        if base is None:
+        if base is not None:
+            return changed(base, unpack_change(packed, self.width))
+        if len(packed) == 4 * self.width:
             return unpack_whole(packed, self.width)
-        return changed(base, unpack_change(packed, self.width))
+        return unpack_change(packed, self.width)
 
     @property
     def load(self) -> Load:

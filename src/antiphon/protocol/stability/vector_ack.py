@@ -20,7 +20,7 @@ import numpy.typing as npt
 from antiphon.protocol.machine import Instant
 from antiphon.protocol.parts import Place
 from antiphon.protocol.stability.rounds import Patience, VectorOptions, VectorPart
-from antiphon.protocol.stability.vectors import Numbers, pack_some, pack_whole, unpack_some
+from antiphon.protocol.stability.vectors import Numbers, pack_some, unpack_some
 from antiphon.protocol.wire import Counter, Pdu, Vector
 
 
@@ -130,7 +130,7 @@ class VectorAck(VectorPart):
             self._heard[source] = max(self._heard[source], pdu.number)
             self._put(row, np.maximum(numbers, self._others.row(row)))
         if pdu.asking:
-            self.say_now(Report(self._number, False, pack_whole(self.held), False), (source,))
+            self.say_now(Report(self._number, False, self.pack_whole(self.held), False), (source,))
 
     def _take_part(self, source: int, row: int, report: Report) -> None:
         if not report.held or report.number <= self._heard[source]:
@@ -158,7 +158,7 @@ class VectorAck(VectorPart):
             part = pack_some(self.held, self.held > said)
             if len(part) < 4 * self.width:
                 return Report(self._number, True, part, False)
-        return Report(self._number, False, pack_whole(self.held), False)
+        return Report(self._number, False, self.pack_whole(self.held), False)
 
     def _settle(self) -> None:
         """Raise the frontier to what all hold."""
