@@ -22,13 +22,21 @@ from antiphon.protocol.stability.coordinator import (
     CoordinatorInfo,
     CoordinatorStart,
 )
-from antiphon.protocol.stability.rounds import VectorPart
+from antiphon.protocol.stability.rounds import MEMBERS_MAX, VectorPart
 from antiphon.protocol.stability.train import Probe, Seen, Train, TrainAck, TrainInfo
 from antiphon.protocol.stability.tree_coordinator import TreeCoordinator
 from antiphon.protocol.stability.tree_train import TreeTrain
 from antiphon.protocol.stability.vector_ack import LeastOfColumns, Report, VectorAck
 from antiphon.protocol.stability.vectors import pack_whole
-from antiphon.protocol.wire import Counter, Data, Malformed, Number, Pdu
+from antiphon.protocol.wire import (
+    DATAGRAM_BYTES_MAX,
+    FRAME_OVERHEAD_BYTES,
+    Counter,
+    Data,
+    Malformed,
+    Number,
+    Pdu,
+)
 from antiphon.sim.cluster import Cluster, simulate
 from antiphon.sim.lan import Lan, Message, Send
 from antiphon.sim.network import NetworkOptions
@@ -353,6 +361,14 @@ def test_trees_are_filled_from_the_member_list_or_given() -> None:
 def test_bad_options_are_refused_by_their_key(stability: str, options: dict[str, Any], complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint):
         Config(stability=stability, stability_options=options).check(4)
+
+
+def test_a_vector_must_fit_into_a_datagram() -> None:
+    assert len(vector(*range(MEMBERS_MAX))) < DATAGRAM_BYTES_MAX - FRAME_OVERHEAD_BYTES
+    Config(stability="tree-train").check(MEMBERS_MAX)
+    with pytest.raises(UsageError, match=f"members: a vector of {MEMBERS_MAX + 1} numbers does not fit"):
+        Config(stability="tree-train").check(MEMBERS_MAX + 1)
+    Config(ordering="abcast", stability="train", stability_options={"positions": True}).check(MEMBERS_MAX + 1)
 
 
 def test_safe_delivery_is_refused_where_stability_comes_from_delivery() -> None:

@@ -25,13 +25,16 @@ from antiphon.protocol.stability.vectors import (
     unpack_change,
     unpack_whole,
 )
-from antiphon.protocol.wire import Malformed, Pdu, Streamed
+from antiphon.protocol.wire import DATAGRAM_BYTES_MAX, FRAME_OVERHEAD_BYTES, Malformed, Pdu, Streamed
 
 Pause: TypeAlias = Annotated[Duration, msgspec.Meta(ge=1)]
 Rank: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
 # A PDU for one member that rides in a datagram for all costs bytes on every link, and saves one frame on one of them.
 RIDER_BYTES_MAX: Final = 48
+
+# Each member's number takes 4 bytes, and a vector must fit into a datagram with its frame.
+MEMBERS_MAX: Final = (DATAGRAM_BYTES_MAX - FRAME_OVERHEAD_BYTES - 64) // 4
 
 
 class VectorOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -46,6 +49,11 @@ class VectorOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
     def check(self, size: int) -> None:
         """Raise a `UsageError` that names the key, unless a group of `size` members can work with this."""
+        if size > MEMBERS_MAX and not self.positions:
+            raise UsageError(
+                f"members: a vector of {size} numbers does not fit into a datagram, {MEMBERS_MAX} do; "
+                f"choose stability timestamp-ack, or positions with a total order"
+            )
         if self.interval_ns_max < self.interval_ns:
             raise UsageError(
                 f"stability: interval_ns_max: {self.interval_ns_max} is below interval_ns, which is {self.interval_ns}"
