@@ -522,6 +522,8 @@ def test_what_is_adopted_must_be_a_new_pdu_of_its_source() -> None:
             part.adopt(1, pdu)
     assert part.adopt(1, data(2, 1, 2, 1)).up == [Received(1, 2)]
     assert part.finish([0, 2, 0], b"").up == [Deliver(1, 1, b"x"), Deliver(1, 2, b"x")]
+    assert part.copies(1, 0, 2) == [(1, data(1, 1, 1, 1)), (2, data(2, 1, 2, 1))]  # slower survivors still ask
+    assert part.held == 0
 
 
 # Random schedules

@@ -420,14 +420,13 @@ class Co(Ending):
         return step
 
     def finish(self, reach: Sequence[int], order: bytes) -> Step:
-        """Deliver what is accepted and not yet delivered, in the order of precedence."""
+        """Deliver what is accepted and not yet delivered, in the order of precedence; others may still need copies."""
         assert all(number > last for number, last in zip(self.req, reach, strict=True)), "everything was adopted"
         start = len(self.prl)
         for log in self.rrl:
             for p in log:
                 if p.payload is not None:
                     self.prl.insert(self.insertion_place(p, start), p)
-            log.clear()
         rest, self.prl = self.prl, []
         self._unacknowledged = 0
         return Step([Deliver(p.source, p.seq, p.payload or b"") for p in rest])
