@@ -65,12 +65,18 @@ def run(args: argparse.Namespace) -> int:
     if args.network == "lan":
         return _run_lan(args)
     from antiphon.progress import Progress
+    from antiphon.protocol.config import ordering_type
     from antiphon.sim.cluster import simulate
     from antiphon.sim.scenario import from_table
     from antiphon.trace.writer import digest, write_trace
 
     scenario = from_table(_tables(args))
     scenario.check()
+    if args.stability is not None and not ordering_type(scenario.ordering).NEEDS_RECOVERY:
+        print(
+            f"antiphon simulate: {scenario.ordering} finds stability itself; {args.stability} is not used",
+            file=sys.stderr,
+        )
     if args.out is not None and args.out.exists() and not args.force:
         raise UsageError(f"{args.out}: exists already; name another folder or add --force")
     with Progress("simulating", scenario.messages * scenario.members) as progress:

@@ -45,10 +45,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
                 f"buffer: {self.buffer} places cannot hold a window of {self.window} from each of {size} members; "
                 f"give at least {size * self.window} or a smaller window"
             )
-        ordering = ordering_type(self.ordering)
-        options_of(ordering, self.ordering_options, "ordering")
+        ordering, stability = ordering_type(self.ordering), stability_type(self.stability)
+        self.ordering_settings()
         if ordering.NEEDS_RECOVERY:
-            options = options_of(stability_type(self.stability), self.stability_options, "stability")
+            options = options_of(stability, self.stability_options, "stability")
             if isinstance(options, Checked):
                 options.check(size)
             if counts_positions(options) and "total" not in ordering.PROMISES:
@@ -64,9 +64,20 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             if value < 1:
                 raise UsageError(f"recovery.{key}: must be at least 1, not {value}")
 
+    def ordering_settings(self) -> Any:
+        """Give the ordering's options; one with its own flow control takes the window and the buffer from here."""
+        ordering = ordering_type(self.ordering)
+        known = {field.name for field in msgspec.structs.fields(ordering.Options)}
+        asked = {"window": self.window, "buffer": self.buffer}
+        asked = {key: value for key, value in asked.items() if key in known and value != getattr(_USUAL, key)}
+        return options_of(ordering, {**asked, **self.ordering_options}, "ordering")
+
     def places(self, size: int) -> int:
         """Give the number of messages that a member can keep."""
         return self.buffer or 4 * self.window * size
+
+
+_USUAL = Config()
 
 
 def counts_positions(options: Any) -> bool:
@@ -99,7 +110,5 @@ def options_of(part: type[Ordering] | type[Stability], given: dict[str, Any], wh
     try:
         return msgspec.convert(given, part.Options)
     except msgspec.ValidationError as error:
-        known = ", ".join(
-            msgspec.structs.fields(part.Options)[i].name for i in range(len(msgspec.structs.fields(part.Options)))
-        )
+        known = ", ".join(field.name for field in msgspec.structs.fields(part.Options))
         raise UsageError(f"{where}: {error}; its options are: {known or 'none'}") from None

@@ -89,7 +89,7 @@ class Member:
         self._group = group_tag(config.group)
         place = Place(self._rank, size, randomness, window=config.window)
         Ordering = ordering_type(config.ordering)
-        self.ordering = Ordering(place, options_of(Ordering, config.ordering_options, "ordering"))
+        self.ordering = Ordering(place, config.ordering_settings())
         self.recovery: Recovery | None = None
         kinds: tuple[type[Pdu], ...] = Ordering.PDUS
         if Ordering.NEEDS_RECOVERY:
