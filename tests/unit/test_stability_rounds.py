@@ -13,6 +13,7 @@ import pytest
 from antiphon.errors import UsageError
 from antiphon.protocol.config import Config
 from antiphon.protocol.machine import MILLISECOND
+from antiphon.protocol.member import Member, View
 from antiphon.protocol.parts import Frontier, Out, Place, Step
 from antiphon.protocol.stability import STABILITIES
 from antiphon.protocol.stability.coordinator import (
@@ -361,6 +362,25 @@ def test_trees_are_filled_from_the_member_list_or_given() -> None:
 def test_bad_options_are_refused_by_their_key(stability: str, options: dict[str, Any], complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint):
         Config(stability=stability, stability_options=options).check(4)
+
+
+@pytest.mark.parametrize(
+    ("stability", "options"),
+    [
+        ("coordinator", {"coordinator": 3}),
+        ("tree-train", {"parents": [3, 3, 0, -1]}),
+        ("train", {"ring": [3, 1, 0, 2], "coordinator": 3}),
+    ],
+)
+def test_in_a_later_view_of_another_size_shapes_give_way(stability: str, options: dict[str, Any]) -> None:
+    config = Config(stability=stability, stability_options=options)
+    for size in (1, 3, 4, 6):
+        view = View(7, tuple(range(10, 10 + size)))
+        members = [Member(me, view, config, random.Random(me)) for me in view.members]
+        coordinating = [member.me for member in members if member.stability.coordinates]  # type: ignore[attr-defined]
+        assert coordinating == [13 if (size >= 4 and "parents" not in options) or size == 4 else 10]
+    with pytest.raises(UsageError):
+        Member(0, View(0, (0, 1, 2)), config, random.Random(0))
 
 
 def test_a_vector_must_fit_into_a_datagram() -> None:

@@ -8,7 +8,7 @@ import msgspec
 
 from antiphon.errors import UsageError
 from antiphon.protocol.ordering import ALIASES, ORDERINGS
-from antiphon.protocol.parts import Checked, Ordering, Stability
+from antiphon.protocol.parts import Ordering, Shaped, Stability
 from antiphon.protocol.recovery import RecoveryOptions
 from antiphon.protocol.stability import STABILITIES
 from antiphon.protocol.wire import PAYLOAD_BYTES_MAX, VECTOR_ENTRIES_MAX
@@ -29,8 +29,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     safe: bool = False  # deliver only what is stable
     payload_bytes_max: int = PAYLOAD_BYTES_MAX
 
-    def check(self, size: int) -> None:
-        """Raise a `UsageError` unless a group of `size` members can work with this."""
+    def check(self, size: int, *, founding: bool = True) -> None:
+        """Raise a `UsageError` unless a group of `size` members can work with this.
+
+        Later views are of any size (`founding` false): there, shapes made for another size give way to the usual ones.
+        """
         if not 1 <= size <= VECTOR_ENTRIES_MAX:
             raise UsageError(f"members: a group has 1 to {VECTOR_ENTRIES_MAX} members, not {size}")
         for key in ("window", "queue", "payload_bytes_max"):
@@ -49,7 +52,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         self.ordering_settings()
         if ordering.NEEDS_RECOVERY:
             options = options_of(stability, self.stability_options, "stability")
-            if isinstance(options, Checked):
+            if isinstance(options, Shaped) and founding:
                 options.check(size)
             if counts_positions(options) and "total" not in ordering.PROMISES:
                 raise UsageError(

@@ -43,6 +43,7 @@ from antiphon.protocol.parts import (
     Received,
     Reliable,
     Rider,
+    Shaped,
     Step,
     Watcher,
 )
@@ -81,7 +82,7 @@ class Member:
         self, me: int, view: View, config: Config, randomness: random.Random, record: Record | None = None
     ) -> None:
         size = len(view.members)
-        config.check(size)
+        config.check(size, founding=view.number == 0)
         self.me, self.view, self.config = me, view, config
         self._ids = view.members
         self._rank = view.members.index(me)
@@ -95,6 +96,7 @@ class Member:
         if Ordering.NEEDS_RECOVERY:
             Stability = stability_type(config.stability)
             options = options_of(Stability, config.stability_options, "stability")
+            options = options.fit(size) if isinstance(options, Shaped) else options
             self._positions: deque[tuple[int, int]] | None = deque() if counts_positions(options) else None
             streams = 0 if self._positions is None else 1
             self.stability = Stability(msgspec.structs.replace(place, streams=streams), options)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self, TypeAlias, runtime_checkable
 
 import msgspec
 
@@ -193,11 +193,14 @@ class Stability(Protocol):
 
 
 @runtime_checkable
-class Checked(Protocol):
+class Shaped(Protocol):
     """A part's options that depend on the size of the group."""
 
     def check(self, size: int) -> None:
         """Raise a `UsageError` that names the key, unless a group of `size` members can work with this."""
+
+    def fit(self, size: int) -> Self:
+        """Give the options for a view of `size` members: what was shaped for another size gives way to the usual."""
 
 
 @runtime_checkable

@@ -8,7 +8,7 @@ no harm. Every round has a number; a vector of another round than the present on
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar, Final, TypeAlias
+from typing import Annotated, ClassVar, Final, Self, TypeAlias
 
 import msgspec
 import numpy as np
@@ -59,6 +59,10 @@ class VectorOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
                 f"stability: interval_ns_max: {self.interval_ns_max} is below interval_ns, which is {self.interval_ns}"
             )
 
+    def fit(self, size: int) -> Self:
+        """Give the options for a view of `size` members: what was shaped for another size gives way to the usual."""
+        return self
+
 
 class RoundOptions(VectorOptions, frozen=True, kw_only=True):
     """Who starts a round, when, and when it is repeated."""
@@ -79,6 +83,10 @@ class RoundOptions(VectorOptions, frozen=True, kw_only=True):
             raise UsageError(
                 f"stability: timeout_ns_max: {self.timeout_ns_max} is below timeout_ns, which is {self.timeout_ns}"
             )
+
+    def fit(self, size: int) -> Self:
+        """Let the first member coordinate where the chosen rank does not exist."""
+        return self if self.coordinator < size else msgspec.structs.replace(self, coordinator=0)
 
 
 class VectorPart:

@@ -11,7 +11,7 @@ A round starts when the last one has come back for the second time. So everyone 
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import msgspec
 import numpy as np
@@ -78,6 +78,13 @@ class TrainOptions(RoundOptions, frozen=True, kw_only=True):
         if len(seen) < size:
             missing = min(set(range(size)) - seen)
             raise UsageError(f"stability: ring: member {missing} is not in it; it must visit all {size}")
+
+    def fit(self, size: int) -> Self:
+        """Take the order of ranks where the given ring is not of this size."""
+        fitted = super().fit(size)
+        if fitted.ring is None or len(fitted.ring) == size:
+            return fitted
+        return msgspec.structs.replace(fitted, ring=None)
 
 
 class Train(VectorPart):

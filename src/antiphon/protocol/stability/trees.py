@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Annotated
+from typing import Annotated, Self
 
 import msgspec
 
@@ -23,6 +23,13 @@ class TreeOptions(RoundOptions, frozen=True, kw_only=True):
         super().check(size)
         if self.parents is not None:
             self._check_parents(self.parents, size)
+
+    def fit(self, size: int) -> Self:
+        """Fill a tree where the given one is not of this size."""
+        fitted = super().fit(size)
+        if fitted.parents is None or len(fitted.parents) == size:
+            return fitted
+        return msgspec.structs.replace(fitted, parents=None)
 
     def _check_parents(self, parents: Sequence[int], size: int) -> None:
         key = "stability: parents"
