@@ -125,6 +125,21 @@ class Ordering(Protocol):
     def wake(self, now: Instant) -> Step:
         """Do what is due."""
 
+    # When the view ends: see `Ending`, which is there to inherit from
+
+    def block(self) -> None:
+        """Deliver nothing more before `finish`."""
+
+    def claim(self) -> bytes:
+        """Say what is known here of messages that are not yet delivered."""
+
+    @staticmethod
+    def settle(claims: Mapping[int, bytes], *, safe: bool) -> bytes:
+        """Decide, from the claims of all that go on, what none of them could decide alone."""
+
+    def finish(self, reach: Sequence[int], order: bytes) -> Step:
+        """Deliver the rest of the view, in order."""
+
 
 class Keeper(Protocol):
     """What keeps the PDUs that some member may lack: recovery, or an ordering that repairs losses itself.

@@ -106,6 +106,7 @@ class Saved(msgspec.Struct, frozen=True, array_like=True):
     view: GroupView  # the newest known
     promised: Ballot
     accepted: Acceptance | None
+    decision: Change | None  # which made that view
 
 
 class Journal(Protocol):
@@ -155,7 +156,7 @@ class Process:
         self._post = Post(config.group, options.piece_bytes)
         self._members_tag = group_tag(config.group)
         self._peers = Peers((other for other in founders if other != name), options.suspect_ns, now)
-        last = Saved(0, before_the_first(founders), NO_BALLOT, None)
+        last = Saved(0, before_the_first(founders), NO_BALLOT, None, None)
         if saved is not None:
             last = msgspec.msgpack.decode(saved, type=Saved)
         self.id = process(name, last.incarnation + 1)
@@ -164,7 +165,7 @@ class Process:
         self._peers.meet((other for other in self.view.names if other != name), now)
         self.member: ViewMember | None = None
         self._flush: Flush | None = None  # the member was stopped: its view ends
-        self._past: Change | None = None  # how the newest view came about, as long as someone may not know
+        self._past = last.decision  # how the newest view came about: someone may not know
         self._past_flush: Flush | None = None  # and what was held in the view before
         self._before: dict[int, int] = {}  # per member, the number of its messages in earlier views
         self._offered = False  # to join: some view may list this process already
@@ -172,8 +173,8 @@ class Process:
         self._round_seen = last.promised[0]  # the highest round heard of
         self._accepting: Accept | None = None  # to be accepted once the cut is held
         self._decided: Change | None = None  # to be carried out once the cut is held
-        self._decided_at: Instant = now
         self._fetch_at: Instant | None = None
+        self._fetching_since: Instant | None = None
         self._progress_at: Instant = now
         self._queue: deque[Submit] = deque()
         self._own_delivered = 0
@@ -492,7 +493,9 @@ class Process:
             self._say_to_names(set(current.targets) - answered, Prepare(current.ballot, self.view))
             self._close_first_phase(now)
         else:
-            self._say_to_names(set(self.view.names) - current.votes, Accept(current.ballot, current.change))
+            # who proposes holds the cut before anyone who has lost its messages may vote for it
+            others = set(self.view.names) - current.votes if self.name in current.votes else {self.name}
+            self._say_to_names(others, Accept(current.ballot, current.change))
 
     # Phase one
 
@@ -569,10 +572,10 @@ class Process:
 
     def _choose(self, current: _Round) -> Change | None:
         """Take what may have been decided already; else whoever answered, and all that they hold."""
-        accepted = [state.accepted for state in current.states.values() if state.accepted is not None]
+        states = self._states_that_bind(current.states)
+        accepted = [state.accepted for state in states.values() if state.accepted is not None]
         if accepted:
             return max(accepted, key=lambda acceptance: acceptance.ballot).change
-        states = current.states
         latest = {name_of(other): other for other in sorted(states)}  # of each name the last life
         alive = [
             other for other in latest.values() if states[other].standing != "leaver" and other not in self._accused
@@ -594,6 +597,22 @@ class Process:
             len(elders),
         )
         return Change(self.view.number, new, cut_of(self.view, self.config, held))
+
+    def _states_that_bind(self, states: dict[int, State]) -> dict[int, State]:
+        """Leave out, if the others are still a quorum, those who accepted a change and then lost its messages.
+
+        A quorum that knows of no such change proves that it was not decided. To propose it again could block for ever
+        those who would have to hold its cut.
+        """
+        members = [state for state in states.values() if state.reach]
+        bound = [state.accepted for state in states.values() if state.accepted is not None]
+        if not bound or not members:
+            return states
+        latest = max(bound, key=lambda acceptance: acceptance.ballot)
+        if any(state.accepted == latest for state in members):
+            return states  # it holds the whole cut
+        others = {other: state for other, state in states.items() if state.accepted != latest}
+        return self._states_that_bind(others) if self.view.is_quorum(set(map(name_of, others))) else states
 
     def _on_refusal(self, refusal: Refusal, now: Instant) -> None:
         self._round_seen = max(self._round_seen, refusal.promised[0])
@@ -635,6 +654,8 @@ class Process:
         if current is None or current.change is None or current.ballot != accepted.ballot:
             return
         current.votes.add(name_of(sender))
+        if sender == self.id:
+            current.retry_at = now
         if self.view.is_quorum(current.votes):
             change = current.change
             names = dict.fromkeys((*self.view.names, *change.new.names))
@@ -648,12 +669,10 @@ class Process:
         if change.new.number <= self.view.number:
             return
         if change.old != self.view.number or self.member is None:
-            self._on_newer(change.new, now)
-            if self.view == change.new:
-                self._past = change
+            self._on_newer(change.new, now, change)
         elif self._flush is not None and (change.new.lists(self.id) or self.leaving):
             if self._decided is None:
-                self._decided, self._decided_at, self._round = change, now, None
+                self._decided, self._round = change, None
                 self._carry_out(now)
         else:
             self._past, self._past_flush = change, self._flush
@@ -678,11 +697,14 @@ class Process:
             self._persist()
             self._depart(now)
 
-    def _on_newer(self, view: GroupView, now: Instant) -> None:
-        """Hear of a newer view without the cut before it."""
+    def _on_newer(self, view: GroupView, now: Instant, decision: Change | None = None) -> None:
+        """Hear of a newer view, in which the cut before it is of no use or not known."""
         if view.number <= self.view.number:
             return
-        if self.member is None:
+        if self._accepted is not None and self._accepted.change.new == view and self.member is not None:
+            self._learn(self._accepted.change, now)  # so that was it
+        elif self.member is None:
+            self._past, self._past_flush = decision, None
             if view.lists(self.id):
                 self._install(view, now)
             else:
@@ -691,21 +713,21 @@ class Process:
                     self._begin_next_life(now)  # a view in between may have listed this one
                 self._persist()
         elif not view.lists(self.id):
+            self._past, self._past_flush = decision, None
             self._excluded(view, now)
 
     def _adopt(self, view: GroupView, now: Instant) -> None:
         """Take a view for the newest; what was promised concerned the one before."""
-        self.view, self._promised, self._accepted = view, NO_BALLOT, None
+        if view.number > self.view.number:
+            self.view, self._promised, self._accepted = view, NO_BALLOT, None
         self.member = self._flush = self._round = self._accepting = self._decided = None
-        self._fetch_at = None
+        self._fetch_at = self._fetching_since = None
         self._progress_at = self._stable_at = now
         self._accused = frozenset()
         self._peers.meet((name for name in view.names if name != self.name), now)
 
     def _install(self, view: GroupView, now: Instant) -> None:
         """Begin a view as its member."""
-        if self._past is None or self._past.new != view:
-            self._past = self._past_flush = None
         was_member = self.member is not None
         self._adopt(view, now)
         self._persist()
@@ -762,6 +784,8 @@ class Process:
         assert self._flush is not None
         ranges = self._flush.lacking(change.cut)
         first = self._fetch_at is None
+        if self._fetching_since is None:
+            self._fetching_since = now
         self._fetch_at = now + self.options.retry_ns
         if first:
             for holder in sorted({change.cut.holders[rank] for rank, _, _ in ranges}):
@@ -784,7 +808,7 @@ class Process:
             if not self._flush.lacking(self._decided.cut):
                 self._carry_out(now)
         elif self._accepting is not None and not self._flush.lacking(self._accepting.change.cut):
-            self._fetch_at = None
+            self._fetch_at = self._fetching_since = None
             self._accept_if_held(now)
 
     # State transfer
@@ -865,16 +889,21 @@ class Process:
     def _fetch_again(self, now: Instant) -> None:
         if self._flush is None:
             self._fetch_at = None
+        elif self._fetching_since is not None and now - self._fetching_since > 8 * self.options.suspect_ns:
+            self._give_up(now)
         elif self._decided is not None:
-            if now - self._decided_at > 8 * self.options.suspect_ns:
-                self._past = self._decided  # nobody has what is missing any more: only a new life can follow them
-                self._excluded(self._decided.new, now)
-            else:
-                self._fetch(self._decided, now)
+            self._fetch(self._decided, now)
         elif self._accepting is not None:
             self._fetch(self._accepting.change, now)
         else:
             self._fetch_at = None
+
+    def _give_up(self, now: Instant) -> None:
+        """End this life because nobody has any more what is missing of the cut: who has lost it can only join anew."""
+        decided = self._decided
+        if decided is not None:
+            self._past, self._past_flush = decided, None
+        self._excluded(self.view if decided is None else decided.new, now)
 
     def _forget_the_past(self) -> None:
         """Let the old view's messages go when all of the new one have begun it."""
@@ -910,5 +939,5 @@ class Process:
             self._effects += [Send(others, datagram) for datagram in self._post.write(self.id, message)]
 
     def _persist(self) -> None:
-        saved = Saved(incarnation_of(self.id), self.view, self._promised, self._accepted)
+        saved = Saved(incarnation_of(self.id), self.view, self._promised, self._accepted, self._past)
         self._effects.append(Persist(msgspec.msgpack.encode(saved)))

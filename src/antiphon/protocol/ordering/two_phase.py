@@ -15,7 +15,7 @@ A proposal is resent as it was, because what else it says was true at its timest
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush, heapreplace
 from typing import Annotated, ClassVar, TypeAlias
 
@@ -23,7 +23,7 @@ import msgspec
 
 from antiphon.protocol.clock import LamportClock
 from antiphon.protocol.machine import MILLISECOND, SECOND, Deliver, Instant, Submit
-from antiphon.protocol.parts import Decided, Out, Place, Reliable, Step, Up
+from antiphon.protocol.parts import Decided, Ending, Out, Place, Reliable, Step, Up
 from antiphon.protocol.wire import Data, Malformed, Number, Pdu, Rank, Streamed
 
 ASK_SEQS_MAX = 64
@@ -110,6 +110,55 @@ class Pending(msgspec.Struct, frozen=True):
     final: dict[MessageId, Stamp]  # decided here and not delivered; delivered ones lie in the streams until stable
 
 
+class Claim(msgspec.Struct, frozen=True, array_like=True):
+    """`Pending` on the wire, with the number of the next message expected of each sender."""
+
+    clock: int
+    next_mid: list[int]
+    provisional: list[tuple[int, int, int, int]]  # sender, seq, time, host
+    final: list[tuple[int, int, int, int]]
+
+    def pending(self) -> Pending:
+        """Give what can be looked up."""
+        provisional = {(sender, seq): (time, host) for sender, seq, time, host in self.provisional}
+        return Pending(self.clock, provisional, {(sender, seq): (time, host) for sender, seq, time, host in self.final})
+
+
+_Settled: TypeAlias = list[tuple[int, int, int, int, bool]]  # sender, seq, time, host, after equal ones
+
+
+def settle(claims: Mapping[int, Claim], *, safe: bool) -> _Settled:
+    """Decide all messages that no survivor knows the decision of.
+
+    With safe delivery they go behind every message whose decision anyone knows, since a member that is gone may have
+    delivered those; but never behind a later message of their own sender.
+    """
+    survivors = {rank: claim.pending() for rank, claim in claims.items()}
+    undecided: set[MessageId] = set()
+    decided: dict[MessageId, Stamp] = {}
+    for state in survivors.values():
+        undecided |= state.provisional.keys()
+        decided |= state.final
+    for claim, state in zip(claims.values(), survivors.values(), strict=True):
+        delivered = {
+            (sender, seq)
+            for sender, seq in undecided
+            if seq < claim.next_mid[sender] and (sender, seq) not in state.provisional
+        }
+        undecided -= delivered  # the decision lies in a stream that this survivor holds
+    floor: Stamp = (max((claim.clock for claim in claims.values()), default=0) + 1, 0)
+    settled: _Settled = []
+    for sender, seq in sorted(undecided):
+        stamp, after = takeover((sender, seq), survivors), True
+        if safe:
+            stamp = max(stamp, floor)
+            later = [final for (s, k), final in decided.items() if s == sender and k > seq]
+            if later and min(later) <= stamp:
+                stamp, after = min(later), False
+        settled.append((sender, seq, *stamp, after))
+    return settled
+
+
 def takeover(message: MessageId, survivors: Mapping[int, Pending]) -> Stamp:
     """Decide a message whose sender cannot, from all survivors' states by rank, taken after they stopped.
 
@@ -135,7 +184,7 @@ def _reached(message: MessageId, rank: int, state: Pending) -> Stamp:
 _Entry: TypeAlias = tuple[tuple[Stamp, bool], int, int, bool, Waiting]
 
 
-class TwoPhase:
+class TwoPhase(Ending):
     """The two-phase machine; a protocol says what proposals and decisions carry, and what they teach."""
 
     NEEDS_RECOVERY: ClassVar[bool] = True
@@ -153,6 +202,7 @@ class TwoPhase:
         self._queue: list[_Entry] = []  # a heap; an undecided message's timestamp may have risen since it was put in
         self._delivered: list[Stamp] = [(0, 0)] * place.size  # per sender, the timestamp of its last delivered message
         self._polls: dict[int, Poll] = {}  # own undecided messages
+        self._blocked = False  # the view ends
         self._window, self._options = place.window, options
         self._pause_ns = options.ask_ns
 
@@ -254,6 +304,35 @@ class TwoPhase:
                 reached[sender] = final[sender, seq]
         return Pending(self.clock.time, provisional, final)
 
+    # When the view ends: see `Ending`
+
+    def block(self) -> None:
+        """Deliver nothing more before the rest is decided."""
+        self._blocked = True
+
+    def claim(self) -> bytes:
+        """Say what this member knows of messages that it has not delivered."""
+        pending = self.pending()
+        provisional = [(*message, *stamp) for message, stamp in pending.provisional.items()]
+        final = [(*message, *stamp) for message, stamp in pending.final.items()]
+        return msgspec.msgpack.encode(Claim(pending.clock, self.next_mid, provisional, final))
+
+    @staticmethod
+    def settle(claims: Mapping[int, bytes], *, safe: bool) -> bytes:
+        """Give every message that is undecided everywhere its final timestamp."""
+        decoded = {rank: msgspec.msgpack.decode(claim, type=Claim) for rank, claim in claims.items()}
+        return msgspec.msgpack.encode(settle(decoded, safe=safe))
+
+    def finish(self, reach: Sequence[int], order: bytes) -> Step:
+        """Deliver everything, by final timestamps; of equal ones those that their own senders decided go first."""
+        rest = {(m.sender, m.seq): (m.stamp, False, m.sender, m.seq, m) for *_, m in self._queue if m.decided}
+        for sender, seq, time, host, after in msgspec.msgpack.decode(order or b"\x90", type=_Settled):
+            message = self.undecided[sender].get(seq)
+            if message is not None:
+                rest[sender, seq] = ((time, host), after, sender, seq, message)
+        self.held -= len(rest)
+        return Step([Deliver(sender, seq, m.payload) for _, _, sender, seq, m in sorted(rest.values(), key=_by_stamp)])
+
     # Dissemination
 
     def _message(self, source: int, data: TimedData, now: Instant) -> Step:
@@ -315,7 +394,7 @@ class TwoPhase:
     def _deliveries(self) -> list[Up]:
         """Deliver from the head of the queue, bringing the timestamps of what shows there up to date."""
         queue, delivered = self._queue, list[Up]()
-        while queue:
+        while queue and not self._blocked:
             key, _, _, decided, message = queue[0]
             if message.decided and not decided:
                 heappop(queue)  # its decision has put it in once more
@@ -329,3 +408,7 @@ class TwoPhase:
             else:
                 break
         return delivered
+
+
+def _by_stamp(entry: tuple[Stamp, bool, int, int, Waiting]) -> tuple[Stamp, bool, int, int]:
+    return entry[:4]

@@ -19,6 +19,7 @@ from operator import gt
 from typing import ClassVar
 
 import msgspec
+from msgspec.structs import replace
 
 from antiphon.protocol.machine import Deliver, Drop, Instant, Stable, Submit, earliest
 from antiphon.protocol.ordering.causal_blocks.matrix import Column, Entry
@@ -30,7 +31,7 @@ from antiphon.protocol.ordering.causal_blocks.messages import (
     CausalBlocksOptions,
     NullMessage,
 )
-from antiphon.protocol.parts import Duplicate, Out, Place, Received, Step
+from antiphon.protocol.parts import Duplicate, Ending, Out, Place, Received, Step
 from antiphon.protocol.wire import Malformed, Pdu, Streamed, pack_vector, unpack_vector
 
 
@@ -47,7 +48,7 @@ class _Gap(msgspec.Struct, frozen=True):
     ldv: list[int]  # all that can have come before them
 
 
-class CausalBlocks:
+class CausalBlocks(Ending):
     """Causal order on a lossy network, with recovery, stability and flow control of its own."""
 
     PDUS: ClassVar[tuple[type[Pdu], ...]] = (BlockMessage, NullMessage)
@@ -484,6 +485,50 @@ class CausalBlocks:
         if self._untold > self._options.window // 2:
             self._report(now, step)  # its senders may be waiting for room in their windows
         self._plan(now)
+        return step
+
+    # When the view ends: see `Keeper` and `Ending`
+
+    def reach(self) -> list[int]:
+        """Say up to which block each sender's messages are delivered here: with all that came before them."""
+        return list(self.LDV)
+
+    def copies(self, source: int, above: int, upto: int) -> list[tuple[int, Pdu]]:
+        """Give a sender's messages by their blocks; of what was discarded only the stamps are left."""
+        return [
+            (entry.message.block, entry.message if entry.whole else replace(entry.message, life_ns=0, payload=b""))
+            for entry in self.BM[source].between(above, upto + 1)
+        ]
+
+    def adopt(self, source: int, pdu: Pdu) -> Step:
+        """Take a message that another member has delivered."""
+        if not isinstance(pdu, BlockMessage) or pdu.sender != source:
+            raise Malformed("unexpected")
+        step, entry = Step([], []), self.BM[source].get(pdu.block)
+        if entry is None:
+            entry = self._enter(pdu, unpack_vector(pdu.ldv, self._size), 0)
+            step.up.append(Received(source, pdu.seq))
+        elif not entry.whole and entry.discard is None:
+            entry.message, entry.whole = pdu, True
+        if pdu.life_ns == 0:
+            entry.whole, entry.discard = False, entry.discard or "expired"
+        return step
+
+    def finish(self, reach: Sequence[int], order: bytes) -> Step:
+        """Deliver what someone has delivered, in the order of blocks, which respects causality."""
+        rest = [
+            entry
+            for k, column in enumerate(self.BM)
+            for entry in column.between(self.LDV[k], reach[k] + 1)
+            if not entry.passed
+        ]
+        step = Step([], [])
+        for entry in sorted(rest, key=lambda entry: (entry.message.block, entry.message.sender)):
+            message, entry.passed = entry.message, True
+            if entry.discard is None:
+                step.up.append(Deliver(message.sender, message.seq, message.payload))
+            else:
+                step.up.append(Drop(entry.discard, message.sender, message.seq))
         return step
 
     # Skipping
