@@ -58,7 +58,7 @@ class Recovery:
     PDUS: ClassVar[tuple[type[Pdu], ...]] = (Data, Null, Nack, Heartbeat)
 
     def __init__(self, place: Place, window: int, options: RecoveryOptions) -> None:
-        self._rank = place.rank
+        self._rank, self._random = place.rank, place.random
         self._options = options
         self._reach = 4 * window  # how far beyond the released prefix a number may lie
         self.received = [0] * place.size  # per sender, the prefix of its stream that is held here
@@ -126,11 +126,11 @@ class Recovery:
                 gaps = self._gaps(source)
                 if gaps:  # else there is no place for what is missing, until more is released
                     down.append(Out(Nack(gaps), (source,)))
-                missing.ask_at = now + missing.retry_ns
+                missing.ask_at = now + self._about(missing.retry_ns)
                 missing.retry_ns = min(2 * missing.retry_ns, self._options.nack_retry_ns_max)
         if self.unstable and self._spoke_at + self._silence_ns <= now:
             down.append(Out(Heartbeat()))
-            self._silence_ns = min(2 * self._silence_ns, self._options.heartbeat_ns_max)
+            self._silence_ns = self._about(min(2 * self._silence_ns, self._options.heartbeat_ns_max))
         return Step([], list(down))
 
     def release(self, frontier: Sequence[int]) -> None:
@@ -183,6 +183,10 @@ class Recovery:
             self._missing.pop(source, None)
         self._expect(source, now)
         return Step([*accepted])
+
+    def _about(self, pause_ns: Duration) -> Duration:
+        """Draw a pause: members that repeat themselves in step would overrun the same receiver for ever."""
+        return pause_ns + self._random.randrange(pause_ns // 2 + 1)
 
     def _expect(self, source: int, now: Instant) -> None:
         if self.received[source] < self._highest[source] and source not in self._missing:
