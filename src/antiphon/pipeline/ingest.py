@@ -11,7 +11,7 @@ import functools
 import os
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -188,8 +188,11 @@ def _survey(source: Source, task: int) -> bytes:
         if not _has_plain_types(file):
             return msgspec.msgpack.encode(Part(in_order=False))
         for group in split.row_groups if split.row_groups is not None else range(file.metadata.num_row_groups):
-            table = file.read_row_group(group, columns=_survey_columns(file, group), use_threads=False)
-            if not segments.add(table, split.file, group, clock, _one_member(file, group)):
+            only = _one_member(file, group)
+            wanted = ["step", "event", "sender", "seq", *(() if only else ("run", "member"))]
+            table = file.read_row_group(group, columns=wanted, use_threads=False)
+            rare = functools.partial(_rare_columns, file, group)
+            if not segments.add(table, split.file, group, clock, rare, only):
                 return msgspec.msgpack.encode(Part(in_order=False))
             part.events += table.num_rows
     segments.write(source.folder, f"survey-{task:06}")
@@ -231,12 +234,10 @@ def _physical(file: pq.ParquetFile, name: str) -> int:
     return next(i for i in range(len(file.schema)) if file.schema.column(i).path == name)
 
 
-def _survey_columns(file: pq.ParquetFile, group: int) -> list[str]:
-    wanted = ["step", "event", "sender", "seq", "view", "members"]
-    if _one_member(file, group) is None:
-        wanted += ["run", "member"]
-    names = file.schema_arrow.names
-    return [name for name in wanted if name in names]
+def _rare_columns(file: pq.ParquetFile, group: int) -> pa.Table:
+    """The columns that only `view` rows use, read only where there are any."""
+    wanted = [name for name in ("view", "members") if name in file.schema_arrow.names]
+    return file.read_row_group(group, columns=wanted, use_threads=False)
 
 
 class Segments:
@@ -246,7 +247,15 @@ class Segments:
         self.index: dict[str, list[Any]] = {name: [] for name in INDEX_SCHEMA.names}
         self.skeleton: list[pa.Table] = []
 
-    def add(self, table: pa.Table, file: str, row_group: int, clock: bool, only: tuple[str, int] | None = None) -> bool:
+    def add(
+        self,
+        table: pa.Table,
+        file: str,
+        row_group: int,
+        clock: bool,
+        rare: Callable[[], pa.Table],
+        only: tuple[str, int] | None = None,
+    ) -> bool:
         """Describe one row group; False if its rows are not good ones, member by member, in order of step."""
         if not table.num_rows:
             return True
@@ -259,6 +268,7 @@ class Segments:
             return False
         has_sender = pc.is_valid(table["sender"]).to_numpy() if table["sender"].null_count else np.ones(1, bool)
         stops = np.append(starts[1:], table.num_rows)
+        rare_columns: pa.Table | None = None
         for start, stop, run, member in zip(starts.tolist(), stops.tolist(), runs, members, strict=True):
             part = slice(start, stop)
             mask = has_sender[part] if len(has_sender) > 1 or table.num_rows == 1 else has_sender
@@ -286,27 +296,27 @@ class Segments:
             for name, values in self.index.items():
                 values.append(row[name])
             if counts[list(SKELETON_EVENTS)].any():
-                self._add_skeleton(table.slice(start, stop - start), code[part], run, member)
+                rare_columns = rare() if rare_columns is None else rare_columns
+                self._add_skeleton(
+                    table["step"][part], rare_columns.slice(start, stop - start), code[part], run, member
+                )
         return True
 
-    def _add_skeleton(self, rows: pa.Table, code: Array, run: str, member: int) -> None:
-        place = np.flatnonzero(np.isin(code, SKELETON_EVENTS))
-        chosen = rows.take(pa.array(place))
-        size = len(place)
+    def _add_skeleton(self, step: pa.ChunkedArray, rare: pa.Table, code: Array, run: str, member: int) -> None:
+        place = pa.array(np.flatnonzero(np.isin(code, SKELETON_EVENTS)), pa.int64())
+        chosen, size = rare.take(place), len(place)
+        lists = pa.list_(pa.int32())
+        present = rare.column_names
         self.skeleton.append(
             pa.table(
                 [
                     pa.array([run] * size, pa.string()),
                     pa.array([member] * size, pa.int32()),
-                    chosen["step"].cast(pa.int64()),
-                    pa.array(place, pa.int64()),
-                    pa.array(code[place], pa.uint8()),
-                    pc.fill_null(chosen["view"].cast(pa.int64()), 0)
-                    if "view" in rows.column_names
-                    else pa.array([0] * size),
-                    chosen["members"].cast(pa.list_(pa.int32()))
-                    if "members" in rows.column_names
-                    else pa.nulls(size, pa.list_(pa.int32())),
+                    step.take(place).cast(pa.int64()),
+                    place,
+                    pa.array(code[place.to_numpy()], pa.uint8()),
+                    pc.fill_null(chosen["view"].cast(pa.int64()), 0) if "view" in present else pa.array([0] * size),
+                    chosen["members"].cast(lists) if "members" in present else pa.nulls(size, lists),
                 ],
                 schema=SKELETON_SCHEMA,
             )
@@ -516,7 +526,7 @@ def _write_group(
     for at in range(start, stop, ROW_GROUP_ROWS):
         rows = table.slice(at, min(ROW_GROUP_ROWS, stop - at))
         out.write_table(rows, row_group_size=ROW_GROUP_ROWS)
-        good = segments.add(rows, file, group + written, False)
+        good = segments.add(rows, file, group + written, False, functools.partial(rows.select, ["view", "members"]))
         assert good, "rows that were sorted and sifted are in order"
         written += 1
     if clocks:

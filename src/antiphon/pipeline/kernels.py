@@ -64,11 +64,13 @@ def number_messages(
     high: Array,
     base: Array,
     out: Array,
+    slot: Array,
 ) -> int:
     """Give every row about a message its number in the run's universe; -1 for other rows, -2 where it has none.
 
     Sender i of `senders` has the spans first_span[i] .. first_span[i + 1]; span j holds the numbers low[j] .. high[j]
-    and starts at base[j]. `table` (if not empty) finds a sender by its id directly. Returns how many have none.
+    and starts at base[j]. `table` (if not empty) finds a sender by its id directly. `slot` gets each row's sender i.
+    Returns how many have no number.
     """
     lost = 0
     for row in range(code.size):
@@ -83,6 +85,7 @@ def number_messages(
             s = np.searchsorted(senders, who)
             if s == senders.size or senders[s] != who:
                 s = -1
+        slot[row] = s
         out[row] = -2
         if s >= 0:
             start = first_span[s]

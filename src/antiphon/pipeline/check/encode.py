@@ -81,10 +81,10 @@ def _encode_unit(run: Run, unit: int, found: Findings, arena: ArenaWriter, stray
     times = run.has_stable and run.global_clock and "stability" in job.guarantees
     log = read_log(run.layout, unit, ("event", "sender", "seq", *(("time_ns",) if times else ())), job.implied)
     event, sender, seq = (log.column[name] for name in ("event", "sender", "seq"))
-    message = np.empty(len(event), np.int32)
+    message, slot = np.empty(len(event), np.int32), np.empty(len(event), np.int32)
     lost = k.number_messages(
         event, sender, seq, universe.senders, universe.table, universe.table_base, universe.first_span,
-        universe.low, universe.high, universe.base, message,
+        universe.low, universe.high, universe.base, message, slot,
     )  # fmt: skip
     if lost:
         assert strays is not None, "every message has its number once strays are known"
@@ -92,9 +92,7 @@ def _encode_unit(run: Run, unit: int, found: Findings, arena: ArenaWriter, stray
         _note_strays(unit, sender[message == -2], seq[message == -2], strays)
         return
 
-    walk = k.walk(
-        event, message, seq, universe.slot(sender), universe.sent, run.cut_slots, job.with_receipts, job.witnesses
-    )
+    walk = k.walk(event, message, seq, slot, universe.sent, run.cut_slots, job.with_receipts, job.witnesses)
     _judge_alone(run, unit, walk, found)
 
     if job.compares:
@@ -110,7 +108,8 @@ def _leave_arrays(run: Run, unit: int, log: Log, message: Array, walk: k.Walk, a
         arena.put(unit, "discards", walk.discards)
     if "causal" in run.job.guarantees:
         arena.put(unit, "past", walk.past)
-    arena.put(unit, "has", np.packbits(walk.state & (k.DELIVERED | k.DISCARDED), bitorder="little"))
+    if "agreement" in run.job.guarantees:
+        arena.put(unit, "has", np.packbits(walk.state & (k.DELIVERED | k.DISCARDED), bitorder="little"))
     if run.has_views:
         arena.put(unit, "order_stays", np.searchsorted(walk.order_row, stay_places))
         arena.put(unit, "discards_stays", np.searchsorted(walk.discard_row, stay_places))

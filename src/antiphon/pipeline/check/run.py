@@ -78,46 +78,15 @@ class Universe:
         """Whether each message has a send."""
         return np.repeat(self.span_sent, self.high - self.low + 1).astype(np.uint8)
 
-    def slot(self, sender: Array) -> Array:
-        """The index of each sender; len(senders) where it sent nothing and nothing is known of it."""
-        if len(self.table):
-            at = sender.astype(np.int64) - self.table_base
-            inside = (at >= 0) & (at < len(self.table))
-            found: Array = np.where(inside, self.table[np.where(inside, at, 0)], -1)
-            found[found < 0] = len(self.senders)
-            return found
-        at = np.searchsorted(self.senders, sender)
-        at[at < len(self.senders)] = np.where(
-            self.senders[at[at < len(self.senders)]] == sender[at < len(self.senders)],
-            at[at < len(self.senders)],
-            len(self.senders),
-        )
-        return at
+    def slot(self, sender: int) -> int:
+        """The index of a sender; len(senders) where nothing is known of it."""
+        at = int(np.searchsorted(self.senders, sender))
+        return at if at < len(self.senders) and self.senders[at] == sender else len(self.senders)
 
     def message(self, number: int) -> tuple[int, int]:
         """The (sender, number of the sender) of a message."""
         span = int(np.searchsorted(self.base, number, side="right")) - 1
         return int(self.span_sender[span]), int(self.low[span] + number - self.base[span])
-
-    def bounds(self, slot: int) -> tuple[int, int]:
-        """The messages of one sender."""
-        start, stop = self.first_span[slot], self.first_span[slot + 1]
-        return int(self.base[start]), int(self.base[stop]) if stop < len(self.base) else self.size
-
-    def last_up_to(self, sender: int, number: int) -> tuple[int, bool]:
-        """The sender's last sent message with at most this number (-1 if none), and whether it has just this number."""
-        found, exact = -1, False
-        slot = int(self.slot(np.array([sender]))[0])
-        if slot == len(self.senders):
-            return found, exact
-        start, stop = int(self.first_span[slot]), int(self.first_span[slot + 1])
-        at = start + int(np.searchsorted(self.low[start:stop], number, side="right")) - 1
-        while at >= start and not self.span_sent[at]:
-            at -= 1
-        if at < start:
-            return found, exact
-        inside = min(number, int(self.high[at]))
-        return int(self.base[at]) + inside - int(self.low[at]), inside == number
 
 
 class Run:

@@ -91,7 +91,7 @@ def _check(run: Run, marks: Marks, at: Array, sender: int, view: int) -> Finding
 def _sent(run: Run, sender: int) -> tuple[Array, Array]:
     """A sender's sent messages, and their numbers."""
     universe = run.universe
-    slot = int(universe.slot(np.array([sender]))[0])
+    slot = universe.slot(sender)
     if slot == len(universe.senders):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     spans = [
