@@ -450,6 +450,21 @@ def test_a_member_knows_who_holds_it_back(name: str) -> None:
     assert 3 in set().union(*(node.member.lag() for node in cluster.nodes[:3]))
 
 
+@pytest.mark.parametrize("name", ["vector-ack", "coordinator", "full-distribution", "tree-coordinator"])
+def test_a_member_knows_that_the_coordinator_is_gone(name: str) -> None:
+    scenario = Scenario(
+        members=4,
+        messages=3,
+        stability=name,
+        workload=Workload(senders=[3]),
+        faults=[Fault(kind="crash", at="0s", member=0)],
+        limit="3s",
+    )
+    cluster = Cluster(scenario, 1)
+    assert not cluster.run().finished
+    assert all(0 in node.member.lag() for node in cluster.nodes[1:])
+
+
 def test_the_buffer_starts_rounds_when_it_is_full_enough() -> None:
     def rounds(**options: Any) -> int:
         scenario = Scenario(

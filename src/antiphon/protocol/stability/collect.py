@@ -121,9 +121,12 @@ class CollectPart(VectorPart):
         return self.starter.at, self._missing.at, self._unanswered.at
 
     def lag(self) -> dict[int, int | None]:
-        """Say what those who report here lacked when they did, and who owes a report."""
-        owing = dict.fromkeys(sorted(self.collect.awaited)) if self.running else {}
-        return {**{rank: lacks for rank, lacks in self._lag.items() if lacks}, **owing} if self.unstable else {}
+        """Say what those who report here lacked when they did, and who owes a report, or the frontier."""
+        if not self.unstable:
+            return {}
+        owing = [*(sorted(self.collect.awaited) if self.running else ())]
+        owing += [self._coordinator] if self._unanswered.vain else []
+        return {**{rank: lacks for rank, lacks in self._lag.items() if lacks}, **dict.fromkeys(owing)}
 
     def more(self, source: int, now: Instant) -> None:
         """Let a round start some time, or make sure that one is heard of."""

@@ -87,9 +87,12 @@ class FullDistribution(VectorPart):
         return self.starter.at, self._missing.at, self._unanswered.at
 
     def lag(self) -> dict[int, int | None]:
-        """Say what the others lacked in their last rows, and whose rows are awaited."""
-        owing = dict.fromkeys(sorted(self._awaited)) if self.running else {}
-        return {**{rank: lacks for rank, lacks in self._lag.items() if lacks}, **owing} if self.unstable else {}
+        """Say what the others lacked in their last rows, and whose rows are awaited, or which frontier."""
+        if not self.unstable:
+            return {}
+        owing = [*(sorted(self._awaited) if self.running else ())]
+        owing += [self._options.coordinator] if self._unanswered.vain else []
+        return {**{rank: lacks for rank, lacks in self._lag.items() if lacks}, **dict.fromkeys(owing)}
 
     def more(self, source: int, now: Instant) -> None:
         """Let a round start some time, or make sure that one ends."""

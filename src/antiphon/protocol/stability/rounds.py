@@ -249,15 +249,18 @@ class Patience:
     def __init__(self, pause_ns: Duration, pause_ns_max: Duration) -> None:
         self._first_ns, self._pause_ns, self._pause_ns_max = pause_ns, pause_ns, pause_ns_max
         self.at: Instant | None = None
+        self.vain = False  # it has gone off, and nothing has come since
 
     def start(self, now: Instant) -> None:
         """Wait from now on, as patiently as at first."""
         self._pause_ns = self._first_ns
         self.at = now + self._pause_ns
+        self.vain = False
 
     def stop(self) -> None:
         """It came."""
         self.at = None
+        self.vain = False
 
     def over(self, now: Instant) -> bool:
         """Say whether it is time to ask, and wait longer for the next time."""
@@ -265,6 +268,7 @@ class Patience:
             return False
         self._pause_ns = min(2 * self._pause_ns, self._pause_ns_max)
         self.at = now + self._pause_ns
+        self.vain = True
         return True
 
 
