@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 from typing import Any
@@ -140,7 +141,12 @@ def test_asks_only_whom_it_lacks_and_backs_off() -> None:
     for now in range(10 * MS, 120 * MS, MS):
         step = part.wake(now)
         asked += [(now // MS, down.to, down.pdu.seqs) for down in step.down]  # type: ignore[union-attr]
-    assert asked == [(now, (1,), [1]) for now in (10, 20, 40, 70, 100)]
+    assert {(to, tuple(seqs)) for _, to, seqs in asked} == {((1,), (1,))}
+    instants = [now for now, _, _ in asked]
+    pauses = [later - earlier for earlier, later in itertools.pairwise(instants)]
+    assert instants[0] == 10
+    for pause, least in zip(pauses, (10, 20, 30), strict=False):
+        assert least <= pause <= 1.5 * least + 1
     (decision,) = part.receive(1, Proposal(1, 2), 120 * MS).down
     assert isinstance(decision.pdu, Decision)
     assert (decision.pdu.time, decision.pdu.host) == (4, 2)

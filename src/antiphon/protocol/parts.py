@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol, Self, TypeAlias, runtime_checkable
 
 import msgspec
 
-from antiphon.protocol.machine import Deliver, Drop, Instant, Stable, Submit
+from antiphon.protocol.machine import Deliver, Drop, Duration, Instant, Stable, Submit
 from antiphon.protocol.wire import Pdu, Streamed
 
 
@@ -86,6 +86,13 @@ class Place(msgspec.Struct, frozen=True):
     random: random.Random
     window: int = 64  # own messages that may be unstable at once
     streams: int = 0  # for stability: how many streams there are to hold; 0: one of each member
+
+    def about(self, pause_ns: Duration) -> Duration:
+        """Draw a pause of that length to half as much again.
+
+        Members that repeat themselves in step may overrun the same receiver for ever; random pauses part them.
+        """
+        return pause_ns + self.random.randrange(pause_ns // 2 + 1)
 
 
 class Ordering(Protocol):

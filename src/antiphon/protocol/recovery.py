@@ -58,7 +58,7 @@ class Recovery:
     PDUS: ClassVar[tuple[type[Pdu], ...]] = (Data, Null, Nack, Heartbeat)
 
     def __init__(self, place: Place, window: int, options: RecoveryOptions) -> None:
-        self._rank, self._random = place.rank, place.random
+        self._rank, self._about = place.rank, place.about
         self._options = options
         self._reach = 4 * window  # how far beyond the released prefix a number may lie
         self.received = [0] * place.size  # per sender, the prefix of its stream that is held here
@@ -183,10 +183,6 @@ class Recovery:
             self._missing.pop(source, None)
         self._expect(source, now)
         return Step([*accepted])
-
-    def _about(self, pause_ns: Duration) -> Duration:
-        """Draw a pause: members that repeat themselves in step would overrun the same receiver for ever."""
-        return pause_ns + self._random.randrange(pause_ns // 2 + 1)
 
     def _expect(self, source: int, now: Instant) -> None:
         if self.received[source] < self._highest[source] and source not in self._missing:

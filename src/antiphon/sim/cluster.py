@@ -135,6 +135,8 @@ class Cluster:
         self._to_submit = scenario.messages * len(senders)
         for fault in scenario.faults:
             self._schedule(fault)
+        for me, node in enumerate(self.nodes):
+            self._set_alarm(me, node)
         if scenario.messages:
             for sender in senders:
                 self.kernel.at(self._interval(self._workload_rng), self._produce, sender)

@@ -203,7 +203,7 @@ class TwoPhase(Ending):
         self._delivered: list[Stamp] = [(0, 0)] * place.size  # per sender, the timestamp of its last delivered message
         self._polls: dict[int, Poll] = {}  # own undecided messages
         self._blocked = False  # the view ends
-        self._window, self._options = place.window, options
+        self._window, self._about, self._options = place.window, place.about, options
         self._pause_ns = options.ask_ns
 
     # What a protocol adds
@@ -286,7 +286,7 @@ class TwoPhase(Ending):
             if poll.since + self._options.ask_ns <= now:
                 for host in poll.missing:
                     asks.setdefault(host, []).append(seq)
-        self.deadline = now + self._pause_ns
+        self.deadline = now + self._about(self._pause_ns)
         self._pause_ns = min(2 * self._pause_ns, self._options.ask_ns_max)
         return Step([], [Out(Ask(asks[host][:ASK_SEQS_MAX]), (host,)) for host in sorted(asks)])
 

@@ -15,7 +15,7 @@ import msgspec
 
 from antiphon.protocol.machine import Deliver, Instant, Stable, Submit, earliest
 from antiphon.protocol.ordering.co.logs import Logged, insertion_place
-from antiphon.protocol.ordering.co.losses import Losses, about
+from antiphon.protocol.ordering.co.losses import Losses
 from antiphon.protocol.ordering.co.minima import Minima
 from antiphon.protocol.ordering.co.pdus import CoConfirm, CoData, CoOptions, CoPdu, CoProbe, CoRet, Sequenced
 from antiphon.protocol.parts import Duplicate, Ending, Out, Place, Received, Step
@@ -60,8 +60,8 @@ class Co(Ending):
         self.rrl: list[deque[Logged]] = [deque() for _ in range(place.size)]  # RRL: accepted, by source
         self.prl: list[Logged] = []  # PRL: pre-acknowledged data, causality-preserved
         self.early: list[dict[int, Logged]] = [{} for _ in range(place.size)]  # by source and number
-        self.losses = Losses(place.size, options, place.random)
-        self._random = place.random
+        self.losses = Losses(place, options)
+        self._random, self._about = place.random, place.about
         # n windows under way at each of two levels cause two confirmations each at most, and as much again is to spare
         self._log_max = 8 * place.size * options.window + 8
         self.overruns = 0  # PDUs dropped for want of a place
@@ -160,7 +160,7 @@ class Co(Ending):
         if self.silence_matters() and self._quiet_since + self._silence_ns <= now:
             step.down.append(Out(CoProbe(pack_vector(self.req), self.free, asking=True)))
             self._quiet_since = now
-            self._silence_ns = min(about(2 * self._silence_ns, self._random), self.options.probe_ns_max)
+            self._silence_ns = min(self._about(2 * self._silence_ns), self.options.probe_ns_max)
         for source in [source for source, (due, _) in self._answers.items() if due <= now]:
             self._answer(source, now, step)
         self._reckon_confirmation(now)
