@@ -298,7 +298,7 @@ class PrintedRetransmission(Co):
 
     def __init__(self, place: Place, options: CoOptions) -> None:
         super().__init__(place, options)
-        self.losses = AsksAtOnce(place.size, options, place.random)
+        self.losses = AsksAtOnce(place, options)
 
     def retransmission_range(self, ret: CoRet) -> Iterable[int]:
         """Include LSEQ itself."""
