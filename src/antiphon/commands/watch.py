@@ -1,0 +1,154 @@
+"""`antiphon watch`: rolling verdicts on a directory into which members are still writing their traces."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from antiphon.pipeline.watch import Sum
+    from antiphon.pipeline.watch.report import Alarm
+
+HOLDS, VIOLATED, INCONCLUSIVE = 0, 1, 3
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    from antiphon.pipeline.session import add_spark_options
+
+    parser.add_argument("directory", metavar="DIR", help="where Parquet files of events appear, whole, by rename")
+    parser.add_argument(
+        "--checkpoint", metavar="DIR", help="state and alarms, kept over restarts (default: DIR/_watch)"
+    )
+    parser.add_argument(
+        "--once",
+        "--available-now",
+        dest="once",
+        action="store_true",
+        help="read what is there, conclude as if nothing more comes, and stop",
+    )
+    parser.add_argument(
+        "--files", type=int, default=512, metavar="N", help="read at most N files in one batch (default: 512)"
+    )
+    add_spark_options(parser)
+    parser.epilog = "example: antiphon watch out/live --checkpoint out/watch"
+
+
+def run(args: argparse.Namespace) -> int:
+    """Watch until it is interrupted, or all is read; the exit code is that of the verdicts."""
+    from antiphon.pipeline.session import session
+    from antiphon.pipeline.watch import Watcher, wait
+
+    directory = str(Path(args.directory).absolute())
+    checkpoint = str(Path(args.checkpoint).absolute() if args.checkpoint else Path(directory, "_watch"))
+    with session(args, f"antiphon watch {args.directory}") as spark:
+        watcher = Watcher(spark, directory, checkpoint, _Teller(args), files_max=max(1, args.files))
+        query = watcher.start(available_now=args.once)
+        try:
+            wait(query)
+        except KeyboardInterrupt:
+            query.stop()
+        final = watcher.conclude() if args.once else watcher.sum
+    result = _result(args.directory, checkpoint, final)
+    if args.json:
+        print(json.dumps(result))
+    else:
+        _show(result)
+    return _exit_code(final)
+
+
+class _Teller:
+    """Says after each batch what was found, and when reading falls behind."""
+
+    BATCHES = 3  # that the files waiting must grow in a row
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.args = args
+        self.waiting: list[int] = []
+
+    def __call__(self, now: Sum, alarms: list[Alarm], seconds: float, waiting: int) -> None:
+        if not self.args.json:
+            for alarm in alarms:
+                print(f"ALARM {alarm.guarantee}, run {alarm.run}, step {alarm.step}: {alarm.why}", flush=True)
+        verdicts = ", ".join(f"{name} {verdict}" for name, verdict in now.verdicts().items())
+        lag = ""
+        if now.lag is not None and now.lag.unstable:
+            age = "" if now.lag.oldest_ns is None else f", the oldest for {now.lag.oldest_ns / 1e6:.1f} ms"
+            lag = f"; {now.lag.unstable:,} not yet stable{age} (member {now.lag.behind} has marked least)"
+        rows = f"; {now.waiting:,} rows wait for a send of {now.waits_for}" if now.waiting else ""
+        print(
+            f"batch {now.batch}: {now.events:,} events, {now.events_per_s:,.0f}/s; {verdicts}{lag}{rows}",
+            file=sys.stderr,
+            flush=True,
+        )
+        self.waiting = [*self.waiting, waiting][-self.BATCHES - 1 :]
+        growing = len(self.waiting) > self.BATCHES and all(
+            later > earlier for earlier, later in zip(self.waiting, self.waiting[1:], strict=False)
+        )
+        if growing and not self.args.once:
+            print(
+                f"falling behind: {waiting:,} files wait, more after each of the last {self.BATCHES} batches; "
+                f"reading {now.events_per_s:,.0f} events/s",
+                file=sys.stderr,
+                flush=True,
+            )
+
+
+def _result(directory: str, checkpoint: str, final: Sum) -> dict[str, Any]:
+    import msgspec
+
+    verdicts = final.verdicts()
+    promises = final.promises or ()
+    return {
+        "directory": directory,
+        "checkpoint": checkpoint,
+        "batches": final.batch + 1,
+        "files": final.files,
+        "runs": final.runs,
+        "events": final.events,
+        "waiting": final.waiting,
+        "live": final.live,
+        "quarantined": sum(final.quarantined.values()),
+        "alarms": final.alarms,
+        "lag": msgspec.to_builtins(final.lag),
+        "events_per_s": round(final.events_per_s),
+        "guarantees": {
+            name: {
+                "verdict": verdicts[name],
+                "promised": name in promises,
+                "examined": found.examined,
+                "violations": found.violations,
+                "inexact": bool(found.inexact),
+            }
+            for name, found in final.findings.items()
+        },
+    }
+
+
+def _exit_code(final: Sum) -> int:
+    verdicts = final.verdicts()
+    promised = [name for name in verdicts if name in final.promises] if final.promises is not None else None
+    if promised is not None:
+        deciding = [verdicts[name] for name in promised]
+    else:
+        deciding = [verdict for verdict in verdicts.values() if verdict != "unknown"]
+    if "violated" in deciding:
+        return VIOLATED
+    return INCONCLUSIVE if "unknown" in deciding or not deciding else HOLDS
+
+
+def _show(result: dict[str, Any]) -> None:
+    print(
+        f"{result['directory']}: {result['events']:,} events of {result['runs']:,} runs in {result['files']:,} files, "
+        f"{result['batches']:,} batches; {result['live']:,} messages kept, {result['waiting']:,} rows wait"
+        + (f"; {result['quarantined']:,} rows quarantined" if result["quarantined"] else "")
+    )
+    print(f"{'guarantee':<16}{'verdict':<10}{'promised':<10}{'examined':>14}{'violations':>14}")
+    for name, found in result["guarantees"].items():
+        promised = "yes" if found["promised"] else "-"
+        late = "  (something came too late to be judged: antiphon check decides)" if found["inexact"] else ""
+        print(f"{name:<16}{found['verdict']:<10}{promised:<10}{found['examined']:>14,}{found['violations']:>14,}{late}")
+    print(f"{result['alarms']:,} alarms; state and alarms are in {result['checkpoint']}")
