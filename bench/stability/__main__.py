@@ -22,7 +22,7 @@ from antiphon.sim.network import NetworkOptions
 from antiphon.sim.scenario import Scenario, Workload
 
 SENDERS = 8
-MESSAGES = {8: 50, 64: 30, 512: 8}  # per sender
+MESSAGES = {8: 50, 64: 30, 512: 3}  # per sender
 SIZES = tuple(MESSAGES)
 
 FORMS: dict[str, tuple[str, dict[str, Any]]] = {  # name -> ordering, options

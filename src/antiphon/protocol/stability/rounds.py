@@ -43,7 +43,7 @@ class VectorOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     interval_ns: Pause = 10 * MILLISECOND  # the least pause between rounds or reports
     interval_ns_max: Pause = SECOND  # what brings nothing new is repeated at doubling pauses, up to this one
     piggyback: bool = False  # let control PDUs ride in datagrams that go to all anyway
-    idle_ns: Pause = 10 * MILLISECOND  # how long one waits for a ride before it travels alone
+    idle_ns: Pause = 10 * MILLISECOND  # how long one waits for a ride, where rides are frequent, before it goes alone
     delta: bool = False  # send what changed since a base that both sides know, and whole vectors after a loss
     positions: bool = False  # where the order is total: positions in it, 4 bytes, instead of vectors
 
@@ -103,6 +103,7 @@ class VectorPart:
         self._vector_options = options
         self._riders: dict[tuple[type[Pdu], tuple[int, ...] | None], Pdu] = {}
         self._ride_until: Instant | None = None  # when the riders travel alone
+        self._left_at: Instant | None = None  # when a datagram to all left last
         self._up: list[Up] = []
         self._down: list[Down] = []
 
@@ -143,6 +144,7 @@ class VectorPart:
 
     def ride(self, now: Instant) -> list[Pdu]:
         """Give what may ride in a datagram that goes to all now."""
+        self._left_at = now
         riders = list(self._riders.values())
         self._forget_riders()
         return riders
@@ -173,13 +175,19 @@ class VectorPart:
 
     def say(self, pdu: Pdu, to: int | None, now: Instant, *, bytes_more: int = 0) -> None:
         """Send a PDU to one member or to all (None), with the next datagram for all if it may ride."""
-        targets = None if to is None else (to,)
-        if self._vector_options.piggyback and (to is None or bytes_more <= RIDER_BYTES_MAX):
+        targets, wait_ns = None if to is None else (to,), self.ride_wait_ns(now)
+        if wait_ns and (to is None or bytes_more <= RIDER_BYTES_MAX):
             self._riders[type(pdu), targets] = pdu
             if self._ride_until is None:
-                self._ride_until = now + self._vector_options.idle_ns
+                self._ride_until = now + wait_ns
         else:
             self.say_now(pdu, targets)
+
+    def ride_wait_ns(self, now: Instant) -> Duration:
+        """Say how long to wait for a ride: not at all, unless one left within the last interval."""
+        options = self._vector_options
+        frequent = self._left_at is not None and now - self._left_at <= options.interval_ns
+        return options.idle_ns if options.piggyback and frequent else 0
 
     def say_now(self, pdu: Pdu, to: tuple[int, ...] | None) -> None:
         """Send a PDU without waiting for a ride."""

@@ -80,13 +80,13 @@ class VectorAck(VectorPart):
         self._reported: Numbers = np.zeros(self.width, np.int64)  # and what it said
         self._news = False  # something is held that it did not say
         self._due: Instant = 0  # when news may be told
+        self._latest: Instant = 0  # and must be
         self._waiting = Patience(3 * options.interval_ns, max(3 * options.interval_ns, options.interval_ns_max))
         self._waited_for: Numbers = self._reported  # what was held here when the waiting began
 
     def timers(self) -> tuple[Instant | None, ...]:
         """When news is to be told at the latest, and when to ask."""
-        latest = self._due + (self._options.idle_ns if self._options.piggyback else 0)
-        return latest if self._news else None, self._waiting.at
+        return self._latest if self._news else None, self._waiting.at
 
     def lag(self) -> dict[int, int | None]:
         """Say what the others lack according to their last reports."""
@@ -98,6 +98,7 @@ class VectorAck(VectorPart):
         if not self._news:
             self._news = True
             self._due = now + self._options.interval_ns
+            self._latest = self._due + self.ride_wait_ns(now)
         if self.size == 1 or self._others.least[source] > self.frontier[source]:
             self._settle()
         if self.unstable and self._waiting.at is None:
@@ -105,8 +106,7 @@ class VectorAck(VectorPart):
 
     def due(self, now: Instant) -> None:
         """Tell the news to all; ask those who seem to lack what was held here for long."""
-        latest = self.timers()[0]
-        if latest is not None and latest <= now:
+        if self._news and self._latest <= now:
             self.say_now(self._report(), None)
         if self._waiting.over(now):
             rows = self._others.below(self._waited_for).tolist()
@@ -117,6 +117,7 @@ class VectorAck(VectorPart):
 
     def ride(self, now: Instant) -> list[Pdu]:
         """Give a report that is due."""
+        self._left_at = now
         return [self._report()] if self._options.piggyback and self._news and self._due <= now else []
 
     def take(self, source: int, pdu: Pdu, now: Instant) -> None:
