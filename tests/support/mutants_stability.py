@@ -24,8 +24,8 @@ from antiphon.protocol.wire import Pdu
 class _Never(Patience):
     """Waits for ever."""
 
-    def __init__(self) -> None:
-        super().__init__(1, 1)
+    def __init__(self, place: Place) -> None:
+        super().__init__(place, 1, 1)
 
     def start(self, now: Instant) -> None:
         self.at = None
@@ -107,7 +107,7 @@ class ForgetsLostReports(Coordinator):
 
     def __init__(self, place: Place, options: Any) -> None:
         super().__init__(place, options)
-        self._missing = _Never()
+        self._missing = _Never(place)
 
 
 class ForgetsLostFrontiers(TreeCoordinator):
@@ -115,7 +115,7 @@ class ForgetsLostFrontiers(TreeCoordinator):
 
     def __init__(self, place: Place, options: Any) -> None:
         super().__init__(place, options)
-        self._unanswered = _Never()
+        self._unanswered = _Never(place)
 
 
 class NeverRests(Coordinator):
@@ -185,7 +185,7 @@ class LosesTheTrain(Train):
 
     def __init__(self, place: Place, options: Any) -> None:
         super().__init__(place, options)
-        self._unconfirmed = _Never()
+        self._unconfirmed = _Never(place)
 
 
 class DoesNotLowerTheTrain(Train):

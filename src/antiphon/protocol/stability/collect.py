@@ -107,8 +107,8 @@ class CollectPart(VectorPart):
         self.running = False  # a round has begun here and this member has not reported yet
         self.epoch = 0  # the round of the newest frontier known here, which is `frontier`
         self.starter = Starter(options, place.window)
-        self._missing = Patience(options.timeout_ns, options.timeout_ns_max)  # reports
-        self._unanswered = Patience(2 * options.timeout_ns, 2 * options.timeout_ns_max)  # INFO
+        self._missing = Patience(place, options.timeout_ns, options.timeout_ns_max)  # reports
+        self._unanswered = Patience(place, 2 * options.timeout_ns, 2 * options.timeout_ns_max)  # INFO
         self._lag: dict[int, int] = {}
 
     @property

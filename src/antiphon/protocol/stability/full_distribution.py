@@ -73,9 +73,11 @@ class FullDistribution(VectorPart):
         self._floor: Numbers = self.frontier  # at the beginning of the round: whatever rows of it say, it is more
         self._lag: dict[int, int] = {}
         self.starter = Starter(options, place.window)
-        self._missing = Patience(options.timeout_ns, options.timeout_ns_max)  # rows, at the coordinator
+        self._missing = Patience(place, options.timeout_ns, options.timeout_ns_max)  # rows, at the coordinator
         self._waited_for: Numbers = self.held.copy()  # what was held here when the waiting began
-        self._unanswered = Patience(2 * options.timeout_ns, 2 * options.timeout_ns_max)  # ends of rounds, elsewhere
+        self._unanswered = Patience(
+            place, 2 * options.timeout_ns, 2 * options.timeout_ns_max
+        )  # ends of rounds, elsewhere
 
     @property
     def coordinates(self) -> bool:

@@ -252,9 +252,10 @@ class VectorPart:
 
 
 class Patience:
-    """A timer for what has not come: it goes off, and again at doubling pauses, until it is stopped."""
+    """A timer for what has not come: it goes off, and again at about doubling pauses, until it is stopped."""
 
-    def __init__(self, pause_ns: Duration, pause_ns_max: Duration) -> None:
+    def __init__(self, place: Place, pause_ns: Duration, pause_ns_max: Duration) -> None:
+        self._about = place.about
         self._first_ns, self._pause_ns, self._pause_ns_max = pause_ns, pause_ns, pause_ns_max
         self.at: Instant | None = None
         self.vain = False  # it has gone off, and nothing has come since
@@ -275,7 +276,7 @@ class Patience:
         if self.at is None or self.at > now:
             return False
         self._pause_ns = min(2 * self._pause_ns, self._pause_ns_max)
-        self.at = now + self._pause_ns
+        self.at = now + self._about(self._pause_ns)
         self.vain = True
         return True
 

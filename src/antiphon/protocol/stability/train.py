@@ -103,7 +103,7 @@ class Train(VectorPart):
         self.lap: Literal[1, 2] = 2  # and in which lap
         self.running = False  # at the coordinator: a train is under way
         self._passed: Carriage | None = None  # the last train that was passed on, until it is known to have arrived
-        self._unconfirmed = Patience(options.timeout_ns, options.timeout_ns_max)
+        self._unconfirmed = Patience(place, options.timeout_ns, options.timeout_ns_max)
         self.starter = Starter(options, place.window)
         self._news = False  # whether this round has moved the frontier
 

@@ -81,7 +81,7 @@ class VectorAck(VectorPart):
         self._news = False  # something is held that it did not say
         self._due: Instant = 0  # when news may be told
         self._latest: Instant = 0  # and must be
-        self._waiting = Patience(3 * options.interval_ns, max(3 * options.interval_ns, options.interval_ns_max))
+        self._waiting = Patience(place, 3 * options.interval_ns, max(3 * options.interval_ns, options.interval_ns_max))
         self._waited_for: Numbers = self._reported  # what was held here when the waiting began
 
     def timers(self) -> tuple[Instant | None, ...]:
