@@ -103,23 +103,24 @@ def flaw(scenario: Scenario, seed: int, process: type[Process] = Process) -> str
         raise
     except Exception as error:  # a broken invariant is what this is for
         return f"{type(error).__name__}: {error}"
-    wrong = flaw_of(run)
+    wrong = flaw_of(run, ended=run.finished or group.can_go_on())
     if wrong is None and not run.finished and group.can_go_on():
         return f"stuck: no single group of all that are alive within {scenario.limit}"
     return wrong
 
 
-def flaw_of(run: Run) -> str | None:
-    """Say what is wrong with the trace of a run, if anything is."""
+def flaw_of(run: Run, *, ended: bool = True) -> str | None:
+    """Say what is wrong with the trace of a run, if anything is; what has not `ended` may lack deliveries."""
     scenario, events = run.scenario, run.events
-    verdicts = check(events, guarantees=scenario.promises(), global_clock=scenario.clocks == Clocks())
-    for name in scenario.promises():
+    promises = [name for name in scenario.promises() if ended or name not in ("validity", "agreement")]
+    verdicts = check(events, guarantees=promises, global_clock=scenario.clocks == Clocks())
+    for name in promises:
         if verdicts[name].verdict == "violated":
             return f"{name} is violated: {verdicts[name].witnesses[0].why}"
     if scenario.safe:
         for name, verdict in check(events, guarantees=("agreement", "total"), uniform=True).items():
-            if name in scenario.promises() and verdict.verdict == "violated":
-                return f"uniform {name} is violated: {verdict.witnesses[0].why}"
+            if name in promises and verdict.verdict == "violated":
+                return f"uniform-{name} is violated: {verdict.witnesses[0].why}"
     return two_views_with_one_number(events) or another_view(events) or stable_and_lost(events)
 
 

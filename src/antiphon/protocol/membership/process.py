@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
-from typing import Literal, Protocol, TypeAlias, assert_never
+from collections.abc import Callable, Collection, Iterable
+from typing import ClassVar, Literal, Protocol, TypeAlias, assert_never
 
 import msgspec
 
@@ -66,6 +66,7 @@ from antiphon.protocol.membership.views import (
     NO_BALLOT,
     Ballot,
     Change,
+    Cut,
     GroupView,
     before_the_first,
     incarnation_of,
@@ -133,6 +134,9 @@ class _Round:
 
 class Process:
     """One name's place in a group, through views and incarnations: a `Machine`."""
+
+    member_type: ClassVar[type[ViewMember]] = ViewMember  # a test may put others in their places
+    flush_type: ClassVar[type[Flush]] = Flush
 
     def __init__(
         self,
@@ -409,6 +413,10 @@ class Process:
             self._say((sender,), Newer(self.view))
         return True
 
+    def _is_quorum(self, names: Collection[int]) -> bool:
+        """Say whether these names decide what follows the newest view."""
+        return self.view.is_quorum(names)
+
     def _living_names(self, now: Instant) -> set[int]:
         living = {name for name in self._peers.by_name if not self._peers.suspected(name, now)}
         return living | {self.name}
@@ -460,7 +468,7 @@ class Process:
         return any(member in unwanted or not self._lives(member, now) for member in self.view.members)
 
     def _consider_proposing(self, now: Instant) -> None:
-        if self._decided is not None or not self.view.is_quorum(self._living_names(now)):
+        if self._decided is not None or not self._is_quorum(self._living_names(now)):
             return
         candidates = self._candidates(now)
         if self.name not in candidates or self.view.lists(self.id) != (self.member is not None):
@@ -494,7 +502,8 @@ class Process:
             self._close_first_phase(now)
         else:
             # who proposes holds the cut before anyone who has lost its messages may vote for it
-            others = set(self.view.names) - current.votes if self.name in current.votes else {self.name}
+            holds = self._flush is None or self.name in current.votes
+            others = set(self.view.names) - current.votes if holds else {self.name}
             self._say_to_names(others, Accept(current.ballot, current.change))
 
     # Phase one
@@ -543,7 +552,7 @@ class Process:
 
     def _block(self) -> None:
         assert self.member is not None
-        self._flush = Flush(self.view, self.member)
+        self._flush = self.flush_type(self.view, self.member)
 
     def _on_state(self, sender: int, state: State, now: Instant) -> None:
         current = self._round
@@ -559,7 +568,7 @@ class Process:
         current = self._round
         assert current is not None
         answered = set(map(name_of, current.states))
-        if not self.view.is_quorum(answered):
+        if not self._is_quorum(answered):
             return
         living = self._living_names(now)
         silent = any(name in living and name not in answered for name in current.targets)
@@ -573,9 +582,9 @@ class Process:
     def _choose(self, current: _Round) -> Change | None:
         """Take what may have been decided already; else whoever answered, and all that they hold."""
         states = self._states_that_bind(current.states)
-        accepted = [state.accepted for state in states.values() if state.accepted is not None]
-        if accepted:
-            return max(accepted, key=lambda acceptance: acceptance.ballot).change
+        bound = self._bound(states)
+        if bound is not None:
+            return bound.change
         latest = {name_of(other): other for other in sorted(states)}  # of each name the last life
         alive = [
             other for other in latest.values() if states[other].standing != "leaver" and other not in self._accused
@@ -596,7 +605,20 @@ class Process:
             (*before, *(0 for _ in joiners)),
             len(elders),
         )
-        return Change(self.view.number, new, cut_of(self.view, self.config, held))
+        return Change(self.view.number, new, self._cut(held))
+
+    def _cut(self, held: dict[int, State]) -> Cut:
+        """Find what all that go on deliver of this view."""
+        return cut_of(self.view, self.config, held)
+
+    def _tag(self, view: GroupView) -> int:
+        """Give what every datagram of a view carries."""
+        return view.tag
+
+    def _bound(self, states: dict[int, State]) -> Acceptance | None:
+        """Find the change that may have been decided already: the one accepted with the highest ballot."""
+        accepted = (state.accepted for state in states.values() if state.accepted is not None)
+        return max(accepted, key=lambda acceptance: acceptance.ballot, default=None)
 
     def _states_that_bind(self, states: dict[int, State]) -> dict[int, State]:
         """Leave out, if the others are still a quorum, those who accepted a change and then lost its messages.
@@ -605,14 +627,13 @@ class Process:
         those who would have to hold its cut.
         """
         members = [state for state in states.values() if state.reach]
-        bound = [state.accepted for state in states.values() if state.accepted is not None]
-        if not bound or not members:
+        latest = self._bound(states)
+        if latest is None or not members:
             return states
-        latest = max(bound, key=lambda acceptance: acceptance.ballot)
         if any(state.accepted == latest for state in members):
             return states  # it holds the whole cut
         others = {other: state for other, state in states.items() if state.accepted != latest}
-        return self._states_that_bind(others) if self.view.is_quorum(set(map(name_of, others))) else states
+        return self._states_that_bind(others) if self._is_quorum(set(map(name_of, others))) else states
 
     def _on_refusal(self, refusal: Refusal, now: Instant) -> None:
         self._round_seen = max(self._round_seen, refusal.promised[0])
@@ -656,7 +677,7 @@ class Process:
         current.votes.add(name_of(sender))
         if sender == self.id:
             current.retry_at = now
-        if self.view.is_quorum(current.votes):
+        if self._is_quorum(current.votes):
             change = current.change
             names = dict.fromkeys((*self.view.names, *change.new.names))
             self._say_to_names((name for name in names if name != self.name), Commit(change))
@@ -735,7 +756,9 @@ class Process:
         self._own_delivered = 0
         self._journal.install(now, view.number, view.members)
         randomness = random.Random(self._random.getrandbits(64))
-        self.member = ViewMember(self.id, View(view.tag, view.members), self.config, randomness, self._record_in(view))
+        self.member = self.member_type(
+            self.id, View(self._tag(view), view.members), self.config, randomness, self._record_in(view)
+        )
         self.counts["views"] += 1
         if self.options.transfer and not was_member and view.elders:
             self._awaited, self._ask_at = (view.number, view.members[: view.elders]), now
@@ -860,7 +883,7 @@ class Process:
         """See who is alive, who is slow, and whether anything must be done about it."""
         self._forget_the_past()
         if self.member is not None:
-            stalled = not self.view.is_quorum(self._living_names(now))
+            stalled = not self._is_quorum(self._living_names(now))
             if stalled != self.stalled:
                 self.stalled = stalled
                 self._effects.append(Notice("stalled" if stalled else "resumed"))
@@ -921,7 +944,7 @@ class Process:
         if self._linger_until is None:
             return
         knowing = {name_of(other) for other in self.view.members if self._knows(other, self.view.number)}
-        if self._linger_until <= now or self.view.is_quorum(knowing):
+        if self._linger_until <= now or self._is_quorum(knowing):
             self._linger_until = None
 
     # Saying and keeping
