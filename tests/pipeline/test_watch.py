@@ -1,0 +1,333 @@
+"""A watch says what the batch check says, in whatever pieces the trace comes, and across crashes."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from antiphon.cli import main
+from antiphon.pipeline import watch as watching
+from antiphon.pipeline.inline import Inline
+from antiphon.pipeline.session import Session
+from antiphon.pipeline.watch import Sum, Watcher, read_alarms
+from antiphon.pipeline.watch.state import GUARANTEES
+from antiphon.sim.cluster import simulate
+from antiphon.sim.scenario import from_table
+from antiphon.trace import naive
+from antiphon.trace.event import Event
+from antiphon.trace.rolling import RollingWriter
+from pipeline.traces import chaos, in_run, write
+from support.planting import PLANTS, Shape, sample
+
+
+def pieces(events: list[Event], rng: random.Random, batches: int) -> Iterator[list[Event]]:
+    """Cut every member's log at random places: each batch has a stretch of each."""
+    logs: dict[int, list[Event]] = defaultdict(list)
+    for event in sorted(events, key=lambda event: (event.member, event.step)):
+        logs[event.member].append(event)
+    cuts = {
+        member: [0, *sorted(rng.randint(0, len(log)) for _ in range(batches - 1)), len(log)]
+        for member, log in logs.items()
+    }
+    for batch in range(batches):
+        yield [event for member, log in logs.items() for event in log[cuts[member][batch] : cuts[member][batch + 1]]]
+
+
+def names(*files: Path) -> Any:
+    """What a stream of file names hands over."""
+    return SimpleNamespace(collect=lambda: [SimpleNamespace(path=f"file:{file}") for file in files])
+
+
+def watcher(folder: Path, **options: Any) -> Watcher:
+    (folder / "live").mkdir(parents=True, exist_ok=True)
+    return Watcher(Inline(2), str(folder / "live"), str(folder / "watch"), lambda *_: None, **options)
+
+
+def watched(folder: Path, events: list[Event], rng: random.Random, batches: int) -> tuple[Sum, int]:
+    """Watch a run in pieces, with a fresh watcher for every batch, as after a restart; and the most that it kept."""
+    kept = 0
+    roster = sorted({event.member for event in events})
+    for number, part in enumerate(pieces(events, rng, batches)):
+        files = [write(part[i::2], folder / "live" / f"{number}-{i}.parquet") for i in range(2) if part[i::2]]
+        one = watcher(folder)
+        one.roster = {"r": roster}
+        one.batch(names(*files), number)
+        kept = max(kept, one.sum.live)
+    return watcher(folder).conclude(), kept
+
+
+def compare(found: Sum, events: list[Event]) -> Counter[str]:
+    """Hold a watch against the naive checker; returns how many verdicts of each name there are."""
+    expected = naive.check(events, guarantees=GUARANTEES, witnesses=0)
+    seen: Counter[str] = Counter()
+    verdicts = found.verdicts()
+    for name, finding in found.findings.items():
+        if finding.inexact:
+            assert verdicts[name] in ("unknown", expected[name].verdict)
+            seen["inexact"] += 1
+            continue
+        assert verdicts[name] == expected[name].verdict, name
+        assert (finding.examined, finding.violations) == (expected[name].examined, expected[name].violations), name
+        seen[verdicts[name]] += 1
+    return seen
+
+
+@pytest.mark.parametrize("batches", [1, 3])
+def test_planted_violations(tmp_path: Path, batches: int) -> None:
+    rng = random.Random(batches)
+    seen: Counter[str] = Counter()
+    for seed in range(6):
+        for number, plant in enumerate([None, *PLANTS.values()]):
+            planted = sample(seed) if plant is None else plant(sample(seed), rng)
+            if planted is not None:
+                events = in_run(planted.events, "r")
+                found, _ = watched(tmp_path / f"{seed}-{number}", events, rng, batches)
+                seen += compare(found, events)
+    assert seen["holds"] > 100
+    assert seen["violated"] > 50
+    assert seen["inexact"] <= 6
+
+
+def test_chaos(tmp_path: Path) -> None:
+    rng = random.Random(4)
+    seen: Counter[str] = Counter()
+    for seed in range(60):
+        events = chaos(seed, "r")
+        if events:
+            found, _ = watched(tmp_path / str(seed), events, rng, 2)
+            seen += compare(found, events)
+    assert seen["violated"] > 100
+    assert seen["inexact"] < 60
+
+
+def test_state_goes_when_messages_are_stable(tmp_path: Path) -> None:
+    events = in_run(simulate(from_table({"members": 4, "messages": 150, "ordering": "abcast"}), 3).events, "r")
+    by_time = sorted(events, key=lambda event: event.time_ns)
+    one = watcher(tmp_path)
+    one.roster = {"r": [0, 1, 2, 3]}
+    most = 0
+    for number in range(20):
+        part = by_time[len(by_time) * number // 20 : len(by_time) * (number + 1) // 20]
+        one.batch(names(write(part, tmp_path / "live" / f"{number}.parquet")), number)
+        most = max(most, one.sum.live)
+    compare(one.sum, events)
+    assert 0 < most < 150  # of 600 messages
+    assert one.sum.live == one.sum.waiting == 0
+    assert len(list((tmp_path / "watch" / "state").iterdir())) <= 2
+
+
+def test_lag_is_what_was_sent_and_is_not_stable(tmp_path: Path) -> None:
+    run = simulate(from_table({"members": 3, "messages": 20, "ordering": "co"}), 2)
+    events = [event for event in in_run(run.events, "r") if event.time_ns < 100_000_000]
+    one = watcher(tmp_path)
+    one.batch(names(write(events, tmp_path / "live" / "a.parquet")), 0)
+    marks: dict[tuple[int, int], int] = defaultdict(int)
+    for event in events:
+        if event.event == "stable":
+            marks[event.member, event.sender] = max(marks[event.member, event.sender], event.seq)
+    sends = [e for e in events if e.event == "send" and e.seq > min(marks[q, e.sender] for q in range(3))]
+    assert one.sum.lag is not None
+    assert one.sum.lag.unstable == len(sends) > 0
+    newest = max(event.time_ns for event in events)
+    assert one.sum.lag.oldest_ns == newest - min(event.time_ns for event in sends)
+
+
+def swapped_files(folder: Path, count: int = 10) -> list[Path]:
+    """A live group's files with fifo, causal and total violations in them, each newer than the one before."""
+    events = in_run(sample(8, shape=Shape(members=3, messages=120, order="total", ends=True)).events, "r")
+    rng = random.Random(8)
+    logs: dict[int, list[Event]] = defaultdict(list)
+    for event in sorted(events, key=lambda event: event.step):
+        logs[event.member].append(event)
+    broken = []
+    for log in logs.values():
+        steps = [event.step for event in log]
+        for _ in range(6):
+            i = rng.randrange(len(log) - 3)
+            log[i], log[i + 2] = log[i + 2], log[i]
+        broken += [
+            Event(**{**{f: getattr(e, f) for f in e.__struct_fields__}, "step": step})
+            for e, step in zip(log, steps, strict=True)
+        ]
+    files = []
+    for number, part in enumerate(pieces(broken, rng, count)):
+        file = write(part, folder / f"{number}.parquet")
+        os.utime(file, (1_600_000_000 + number, 1_600_000_000 + number))
+        files.append(file)
+    return files
+
+
+def alarms(checkpoint: Path) -> list[tuple[Any, ...]]:
+    found = [tuple(row.values()) for row in read_alarms(str(checkpoint))]
+    return sorted(found)
+
+
+def test_a_batch_done_twice_raises_its_alarms_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = swapped_files(tmp_path / "files")
+    whole = watcher(tmp_path / "whole")
+    for number, file in enumerate(files):
+        whole.batch(names(file), number)
+    one = watcher(tmp_path / "broken")
+    real = watching._write_whole
+    for number, file in enumerate(files):
+        if number % 3 == 1:  # all is written but the commit
+            monkeypatch.setattr(watching, "_write_whole", lambda *_: (_ for _ in ()).throw(OSError("killed")))
+            with pytest.raises(OSError, match="killed"):
+                one.batch(names(file), number)
+            monkeypatch.setattr(watching, "_write_whole", real)
+            one = watcher(tmp_path / "broken")
+        one.batch(names(file), number)
+        one.batch(names(file), number)  # and Spark did not hear of the commit
+    assert alarms(tmp_path / "broken" / "watch") == alarms(tmp_path / "whole" / "watch")
+    assert len(alarms(tmp_path / "whole" / "watch")) == whole.sum.alarms > 5
+    assert one.conclude().verdicts() == whole.conclude().verdicts()
+
+
+@pytest.mark.slow
+def test_kill_9_and_restart(tmp_path: Path, spark_session: Session) -> None:
+    live = tmp_path / "live"
+    files = swapped_files(live)
+    command = [sys.executable, "-m", "antiphon.cli", "watch", str(live), "--checkpoint", str(tmp_path / "killed")]
+    command += ["--once", "--files", "1", "--master", "local[2]"]
+    process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "killed" / "commits" / "0000000002.json").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert (tmp_path / "killed" / "commits" / "0000000002.json").exists()
+    assert not (tmp_path / "killed" / "commits" / f"{len(files) - 1:010}.json").exists(), "killed in the middle"
+    assert main(["watch", str(live), "--checkpoint", str(tmp_path / "killed"), "--once", "--files", "1"]) == 1
+    whole = watcher(tmp_path / "whole")
+    whole.roster = {"r": [1, 2, 3]}
+    for number, file in enumerate(files):
+        whole.batch(names(file), number)
+    assert alarms(tmp_path / "killed") == alarms(tmp_path / "whole" / "watch")
+
+
+def test_watch_equals_check_on_spark(
+    spark_session: Session, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number, ordering in enumerate(["fifo", "co", "abcast"]):
+        run = simulate(
+            from_table({"members": 3, "messages": 10, "ordering": ordering, "network": {"loss": 0.1}}), number
+        )
+        write(in_run(run.events, ordering), tmp_path / "live" / ordering / "events.parquet")
+    swapped_files(tmp_path / "live" / "broken", 1)
+    results = []
+    for command in (["watch", "--once"], ["check"]):
+        assert main([command[0], str(tmp_path / "live"), *command[1:], "--json"]) == 1
+        results.append(json.loads(capsys.readouterr().out)["guarantees"])
+    for name in GUARANTEES:
+        for key in ("verdict", "examined", "violations"):
+            assert results[0][name][key] == results[1][name][key], (name, key)
+    assert [results[0][name]["verdict"] for name in GUARANTEES] == ["holds", "violated", "violated", "violated"]
+
+
+def test_members_still_writing(spark_session: Session, tmp_path: Path) -> None:
+    """A live query over what rolling writers write; it ends when all logs have ended."""
+    run = simulate(from_table({"members": 3, "messages": 30, "ordering": "abcast"}), 5)
+    live = tmp_path / "live"
+    live.mkdir()
+    told: list[Sum] = []
+    one = Watcher(spark_session, str(live), str(tmp_path / "watch"), lambda now, *_: told.append(now))
+    query = one.start(available_now=False)
+
+    def play() -> None:
+        writers = [RollingWriter(live, run.name, log.member, rows_max=150) for log in run.logs]
+        for event in sorted(run.events, key=lambda event: event.time_ns):
+            writers[event.member].record(event.time_ns, event.event, event.sender, event.seq, event.bytes, event.detail)
+        for writer in writers:
+            writer.close()
+
+    thread = threading.Thread(target=play)
+    thread.start()
+    thread.join()
+    deadline = time.monotonic() + 90
+    while one.sum.events < len(run.events) and time.monotonic() < deadline and query.isActive:
+        time.sleep(0.1)
+    query.stop()
+    assert one.sum.events == len(run.events)
+    assert one.sum.waiting == 0
+    assert compare(one.sum, run.events)["holds"] >= 3
+
+
+def test_rolling_writer(tmp_path: Path) -> None:
+    now = [0.0]
+    with RollingWriter(tmp_path, "r", 7, rows_max=4, seconds_max=2.0, clock=lambda: now[0]) as log:
+        log.install(5, 1, [7, 8])
+        for seq in range(1, 5):
+            log.record(10 * seq, "send", 7, seq, 80, None)
+        now[0] = 3.0
+        log.tick()
+        log.tick()
+        log.record(99, "end", None, None, None, None)
+    rows = [row for file in sorted(tmp_path.iterdir()) for row in pq.ParquetFile(file).read().to_pylist()]
+    assert [row["step"] for row in rows] == list(range(1, 7))
+    assert [pq.ParquetFile(file).metadata.num_rows for file in sorted(tmp_path.iterdir())] == [4, 1, 1]
+    assert rows[0]["members"] == [7, 8]
+    assert {row["view"] for row in rows} == {1}
+
+
+def test_rows_that_cannot_be_judged_are_counted(tmp_path: Path) -> None:
+    good = [Event("r", 1, 1, "send", 1, 1), Event("r", 1, 2, "deliver", 1, 1), Event("r", 2, 1, "deliver", 1, 1)]
+    one = watcher(tmp_path)
+    one.batch(names(write(good, tmp_path / "live" / "a.parquet")), 0)
+    assert one.sum.verdicts()["integrity"] == "holds"
+    one.batch(names(write([Event("r", 2, 1, "deliver", 1, 1)], tmp_path / "live" / "b.parquet")), 1)  # an old step
+    one.batch(names(write([Event("r", 2, 9, "deliver", None, 1)], tmp_path / "live" / "c.parquet")), 2)  # no sender
+    assert one.sum.quarantined == {"deliver": 2}
+    assert set(one.sum.verdicts().values()) == {"unknown"}
+    assert len(list((tmp_path / "watch" / "quarantine").glob("*.parquet"))) == 1
+
+
+def test_unsent_deliveries_wait_until_the_sender_has_ended(tmp_path: Path) -> None:
+    one = watcher(tmp_path)
+    events = [Event("r", 2, 1, "deliver", 1, 1), Event("r", 1, 1, "control"), Event("r", 2, 2, "deliver", 1, 2)]
+    one.batch(names(write(events, tmp_path / "live" / "a.parquet")), 0)
+    assert (one.sum.waiting, one.sum.waits_for, one.sum.alarms) == (2, 1, 0)
+    one.batch(names(write([Event("r", 1, 2, "send", 1, 1)], tmp_path / "live" / "b.parquet")), 1)
+    assert (one.sum.waiting, one.sum.alarms) == (1, 0)
+    one.batch(names(write([Event("r", 1, 3, "end")], tmp_path / "live" / "c.parquet")), 2)
+    assert (one.sum.waiting, one.sum.alarms) == (0, 1)
+    assert one.sum.findings["integrity"].violations == 1
+
+
+def test_falling_behind_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    from antiphon.commands.watch import _Teller
+
+    tell = _Teller(SimpleNamespace(json=False, once=False))
+    for waiting in (0, 5, 9, 4, 6, 8):
+        tell(Sum(), [], 1.0, waiting)
+        assert "falling behind" not in capsys.readouterr().err
+    tell(Sum(), [], 1.0, 20)
+    assert "20 files wait" in capsys.readouterr().err
+
+
+def test_unusable_input(spark_session: Session, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["watch", str(tmp_path / "nowhere"), "--once"]) == 2
+    assert "no such directory" in capsys.readouterr().err
+    (tmp_path / "live").mkdir()
+    (tmp_path / "live" / "a.parquet").write_text("nonsense")
+    assert main(["watch", str(tmp_path / "live"), "--once"]) == 2
+    assert "a.parquet: not a Parquet file" in capsys.readouterr().err
+    assert not list((tmp_path / "live" / "_watch" / "commits").iterdir())
+
+
+def test_an_empty_directory_decides_nothing(spark_session: Session, tmp_path: Path) -> None:
+    (tmp_path / "live").mkdir()
+    assert main(["watch", str(tmp_path / "live"), "--once", "--json"]) == 3
