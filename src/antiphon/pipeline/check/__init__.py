@@ -82,6 +82,7 @@ def _find(session: Session, folder: Path, scratch: Path, options: Options, *, pe
         per_run=per_run,
         encode_tasks=tasks,
         compare_tasks=tasks,
+        parallelism=session.parallelism,
     )
     if any(steady_span(layout, unit) is None for unit in range(len(layout.unit_rows))):
         session.each(tasks, functools.partial(collect_sends, job), "numbers")

@@ -30,7 +30,7 @@ class Piece(msgspec.Struct, frozen=True):
     cost: int
 
 
-def plan(layout: Layout, guarantees: tuple[str, ...]) -> Iterator[Piece]:
+def plan(layout: Layout, job: Job) -> Iterator[Piece]:
     """All pieces of work; every task plans the same and takes its share."""
     if not layout.runs:
         return
@@ -38,11 +38,12 @@ def plan(layout: Layout, guarantees: tuple[str, ...]) -> Iterator[Piece]:
     for run in range(len(layout.runs)):
         members = int(layout.run_bounds[run + 1] - layout.run_bounds[run])
         size = int(rows[run])
-        parts = -(-size // PIECE_ROWS)
-        for guarantee in guarantees:
+        # a piece reads or lays out much of the run again, so there are no more of them than keep everyone busy
+        parts = min(-(-size // PIECE_ROWS), 2 * job.parallelism)
+        for guarantee in job.guarantees:
             if guarantee == "causal":
                 blocks = -(-members // BLOCK)
-                senders = 1 if blocks >= parts else min(members, -(-parts // blocks))
+                senders = min(members, max(1, -(-parts // blocks)))
                 for part in range(blocks * senders):
                     yield Piece(guarantee, run, part, blocks * senders, 1000 + size * members // (8 * blocks * senders))
             elif guarantee in ("total", "stability"):
@@ -58,7 +59,7 @@ def plan(layout: Layout, guarantees: tuple[str, ...]) -> Iterator[Piece]:
 def compare_members(job: Job, task: int) -> bytes:
     """Do one task's share of the pieces."""
     layout = open_layout(job.layout)
-    pieces = list(plan(layout, job.guarantees))
+    pieces = list(plan(layout, job))
     start, stop = shares(np.array([piece.cost for piece in pieces]), job.compare_tasks)[task : task + 2]
     found = Findings(job.witnesses, job.per_run)
     for piece in pieces[start:stop]:

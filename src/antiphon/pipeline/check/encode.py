@@ -15,6 +15,7 @@ from antiphon.pipeline import kernels as k
 from antiphon.pipeline.check.arena import ArenaWriter
 from antiphon.pipeline.check.findings import Finding, Findings, Stub
 from antiphon.pipeline.check.run import Job, Run, open_run, spans_of, steady_span, unit_shares
+from antiphon.pipeline.check.total import fingerprint
 from antiphon.pipeline.layout import DELIVER, DISCARD, RECEIVE, SEND, STABLE, Array, Layout, open_layout
 
 
@@ -106,12 +107,16 @@ def _leave_arrays(run: Run, unit: int, log: Log, message: Array, walk: k.Walk, a
     if len(walk.discards):
         arena.put(unit, "seen", walk.seen)
         arena.put(unit, "discards", walk.discards)
+    order_stays = np.searchsorted(walk.order_row, stay_places)
+    if "total" in run.job.guarantees:
+        slices = run.slices(unit, order_stays, len(walk.order))
+        arena.put(unit, "fingerprint", fingerprint(run, unit, walk.order, slices))
     if "causal" in run.job.guarantees:
         arena.put(unit, "past", walk.past)
     if "agreement" in run.job.guarantees:
         arena.put(unit, "has", np.packbits(walk.state & (k.DELIVERED | k.DISCARDED), bitorder="little"))
     if run.has_views:
-        arena.put(unit, "order_stays", np.searchsorted(walk.order_row, stay_places))
+        arena.put(unit, "order_stays", order_stays)
         arena.put(unit, "discards_stays", np.searchsorted(walk.discard_row, stay_places))
         arena.put(unit, "sends", walk.sends)
         stay_views = np.array([stay.view for stay in run.stays[unit]], np.int32)

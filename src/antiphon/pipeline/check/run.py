@@ -29,6 +29,7 @@ class Job(msgspec.Struct, frozen=True):
     per_run: bool
     encode_tasks: int
     compare_tasks: int
+    parallelism: int
     spans_known: bool = False  # the numbers of unsteady senders have been collected
     strays_known: bool = False  # and those of messages that were never sent
 
@@ -213,13 +214,16 @@ class Run:
 
     def stay_slices(self, unit: int, name: str = "order") -> list[tuple[int, int, int]]:
         """(view, start, stop): which part of the array the member did in which stay, empty parts left out."""
-        size = len(self.array(unit, name))
+        return self.slices(unit, self.array(unit, f"{name}_stays"), len(self.array(unit, name)))
+
+    def slices(self, unit: int, starts: Array, size: int) -> list[tuple[int, int, int]]:
+        """As `stay_slices`, for an array of this size whose stays start there."""
         if not self.has_views:
             return [(0, 0, size)] if size else []
-        starts = np.append(self.array(unit, f"{name}_stays"), size).tolist()
+        bounds = np.append(starts, size).tolist()
         return [
             (stay.view, start, stop)
-            for stay, start, stop in zip(self.stays[unit], starts, starts[1:], strict=False)
+            for stay, start, stop in zip(self.stays[unit], bounds, bounds[1:], strict=False)
             if stop > start
         ]
 

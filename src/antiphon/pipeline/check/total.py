@@ -20,7 +20,7 @@ def check_total(run: Run, part: int, parts: int) -> Finding:
     """Check the part-th of so many shares of the pairs of members."""
     alike: dict[bytes, list[int]] = defaultdict(list)
     for unit in run.units:
-        alike[_fingerprint(run, unit)].append(unit)
+        alike[run.array(unit, "fingerprint").tobytes()].append(unit)
     classes = list(alike.values())
     examined = violations = 0
     differing: set[tuple[int, int]] = set()
@@ -40,19 +40,18 @@ def check_total(run: Run, part: int, parts: int) -> Finding:
     return Finding(examined, violations, False, 0, _first(run, classes, differing, place))
 
 
-def _fingerprint(run: Run, unit: int) -> bytes:
+def fingerprint(run: Run, unit: int, order: Array, slices: list[tuple[int, int, int]]) -> Array:
     """What decides how a unit compares with others: its order, by views, and what follows each view."""
-    order = run.array(unit, "order")
     digest = hashlib.blake2b(digest_size=20)
     if run.job.uniform:
         digest.update(order.data)
-        return digest.digest()
-    digest.update(repr(sorted(run.follows[unit].items())).encode())
-    for view, start, stop in run.stay_slices(unit):
-        if run.follows[unit][view] != GONE:
-            digest.update(np.array([start, stop, view], np.int64).data)
-            digest.update(order[start:stop].data)
-    return digest.digest()
+    else:
+        digest.update(repr(sorted(run.follows[unit].items())).encode())
+        for view, start, stop in slices:
+            if run.follows[unit][view] != GONE:
+                digest.update(np.array([start, stop, view], np.int64).data)
+                digest.update(order[start:stop].data)
+    return np.frombuffer(digest.digest(), np.uint8)
 
 
 def _together(run: Run, one: int, other: int) -> tuple[Array, Array]:
