@@ -18,3 +18,12 @@ def test_the_poorest_member_bounds_everyone() -> None:
     assert not flow.open(0)
     flow.heard(2, 100)
     assert flow.open(2)
+
+
+def test_credit_is_asked_of_those_that_lack_it_alone() -> None:
+    flow = Flow(size=4, window=3, buffer=100)
+    assert flow.poor() == ()
+    flow.heard(1, 3)
+    flow.heard(2, 4)
+    flow.heard(3, 0)
+    assert flow.poor() == (1, 3)

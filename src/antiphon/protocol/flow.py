@@ -23,6 +23,10 @@ class Flow:
         """Count the messages that may be outstanding now."""
         return min(self.window, min(self._free) // self._size)
 
+    def poor(self) -> tuple[int, ...]:
+        """List the members that are not known to have a place for one message of everyone."""
+        return tuple(rank for rank, free in enumerate(self._free) if free < self._size)
+
     def open(self, outstanding: int) -> bool:
         """Say whether a message may be sent with so many of one's own not yet stable."""
         return outstanding < self.window and outstanding < self.credit()

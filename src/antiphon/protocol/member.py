@@ -117,7 +117,8 @@ class Member:
         self._position = 0  # how many messages were delivered
         self._outbox: list[tuple[tuple[int, ...] | None, bytes]] = []
         self._effects: list[Effect] = []
-        self._asked_at: Instant | None = None  # when a sender without credit last asked for it
+        self._about = place.about
+        self._ask_at: Instant | None = None  # when a sender without credit asks for it
         self._bytes_each: int | None = None  # of the datagram being taken in, each PDU's share
         self.left = False
         self.counts: Counter[str] = Counter()
@@ -131,8 +132,7 @@ class Member:
             return None
         if self.recovery is None:
             return self.ordering.deadline
-        ask = None if self._asked_at is None else self._asked_at + self.config.recovery.heartbeat_ns
-        return earliest(self.ordering.deadline, self.recovery.deadline, self.stability.deadline, ask)
+        return earliest(self.ordering.deadline, self.recovery.deadline, self.stability.deadline, self._ask_at)
 
     @property
     def room(self) -> int:
@@ -201,10 +201,10 @@ class Member:
         if self.recovery is not None:
             # with nothing unstable no acknowledgment will come by itself, so credit must be asked for
             starved = bool(self._waiting) and not self.recovery.unstable
-            if starved and self._asked_at is None:
-                self._asked_at = now
-            elif not starved:
-                self._asked_at = None
+            if not starved:
+                self._ask_at = None
+            elif self._ask_at is None:
+                self._ask_at = now + self.config.recovery.heartbeat_ns
 
     def _may_send(self) -> bool:
         outstanding = self._seq - self._stable_seq
@@ -217,9 +217,10 @@ class Member:
         if self.recovery is not None:
             self._carry(self.recovery.wake(now), now)
             self._carry(self.stability.wake(now), now)
-            if self._asked_at is not None and self._asked_at + self.config.recovery.heartbeat_ns <= now:
-                self._asked_at = now
-                self._out(Out(Heartbeat(asking=True)), now)
+            if self._ask_at is not None and self._ask_at <= now:
+                self._ask_at = now + self._about(self.config.recovery.heartbeat_ns)
+                if poor := self._flow.poor():
+                    self._out(Out(Heartbeat(asking=True), poor), now)
 
     def _receive(self, datagram: bytes, now: Instant) -> None:
         try:
