@@ -20,6 +20,7 @@ from antiphon.pipeline import sweep as sweeping
 from antiphon.pipeline.inline import Inline
 from antiphon.pipeline.session import Session, Work
 from antiphon.pipeline.sweep import NOT_REPEATABLE, load_sweep, prepare, run_sweep
+from pipeline.cluster import cluster
 
 SWEEP = """
 seeds = 2
@@ -213,3 +214,22 @@ def test_kill_9_and_resume(tmp_path: Path) -> None:
     assert all((cells / name).stat().st_mtime_ns == when for name, when in finished.items())
     run(path, tmp_path / "whole")
     assert table(tmp_path / "out") == table(tmp_path / "whole")
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_on_a_cluster_that_loses_a_worker(tmp_path: Path) -> None:
+    path = write(tmp_path, SWEEP.replace("messages = 6", "messages = 30"))
+    small = [f"--conf=spark.{key}" for key in ("executor.memory=512m", "driver.memory=512m", "ui.enabled=false")]
+    with cluster(tmp_path) as on:
+        command = [sys.executable, "-m", "antiphon.cli", "sweep", str(path), "--out", str(tmp_path / "out"), "--json"]
+        process = subprocess.Popen([*command, "--master", on.url, *small], stdout=subprocess.PIPE, text=True)
+        while process.poll() is None and len(list((tmp_path / "out" / "cells").glob("*.json"))) < 3:
+            time.sleep(0.05)
+        on.kill(2)
+        printed, _ = process.communicate(timeout=300)
+    assert process.returncode == 0
+    result = json.loads(printed)
+    assert (result["done"], result["failed"]) == (14, 0)
+    run(path, tmp_path / "inline")
+    assert table(tmp_path / "out") == table(tmp_path / "inline")
