@@ -97,7 +97,7 @@ class Session:
             except BaseException as error:
                 failure.append(error)
 
-        thread = InheritableThread(target=run, daemon=True)
+        thread = InheritableThread(target=run, daemon=True, session=self.spark)
         thread.start()
         try:
             while thread.is_alive():
@@ -146,6 +146,8 @@ def open_session(
     builder = SparkSession.builder.appName(name)
     where = master or os.environ.get("SPARK_REMOTE") or ("spark-submit" if _SUBMITTED in os.environ else "local[*]")
     if where.startswith("sc://") or (not master and "SPARK_REMOTE" in os.environ):
+        if where.startswith("local"):  # Spark Connect with a server of its own on this machine
+            os.environ["JAVA_HOME"] = str(find_java_home())
         builder = builder.remote(where)
     elif _SUBMITTED in os.environ and not master:
         builder = builder.config(map=_ALWAYS)  # where and how to run has been decided
