@@ -22,7 +22,7 @@ demo: setup ## run a group under 10% loss, check its trace on Spark, say where t
 	@$(BIN)/antiphon check out/demo/trace --out out/demo/check
 	@echo "the trace lies in out/demo/trace, the verdicts and witnesses in out/demo/check"
 
-test: setup lint types unit ## everything that must pass before a change lands
+test: setup lint types unit wheel ## everything that must pass before a change lands
 
 lint: setup ## style
 	@$(BIN)/ruff check .

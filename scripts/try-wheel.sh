@@ -3,7 +3,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 rm -rf build/wheel
-.venv/bin/python -m build --quiet --wheel --outdir build/wheel .
+.venv/bin/python -m build --quiet --no-isolation --wheel --outdir build/wheel .
 away=$(mktemp -d)
 trap 'rm -rf "$away"' EXIT
 .venv/bin/python -m venv "$away/venv"
