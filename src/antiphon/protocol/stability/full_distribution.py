@@ -4,8 +4,8 @@ Two message times a round, n multicasts. The coordinator's row starts a round; w
 of others may come before that, and count. A member keeps one vector for the round, the minimum of the rows that are
 in, and not the paper's n x n matrix: rows of one round are all that a round needs.
 
-The coordinator asks for rows that do not come, so that each round ends at one member at least; a member whose round
-does not end asks the coordinator for its frontier, since what is stable for one is stable for all.
+The coordinator asks for rows that do not come, so that each round ends at one member at least; then it multicasts the
+frontier, since what is stable for one is stable for all. A member whose rounds do not end asks for it.
 
 With `delta` a row lists only what its sender does not know to be stable, by the last byte. What it leaves out counts
 as the receiver's own frontier at the beginning of the round: that comes from earlier rounds, so every sender of a row
@@ -44,7 +44,7 @@ class Poke(Pdu, tag=65):
 
 
 class Found(Pdu, tag=66):
-    """What all hold, for one who asked."""
+    """What all hold, for one who asked, or for all after a round that lost rows."""
 
     kind: ClassVar[str] = "full-distribution-found"
     stable: Vector
@@ -68,6 +68,7 @@ class FullDistribution(VectorPart):
         self.round = 0
         self.running = False  # rows of the round are still awaited
         self._spoken = False  # the own row of the round was sent
+        self._disturbed = False  # at the coordinator: rows had to be asked for
         self._awaited: set[int] = set()
         self._least: Numbers = self.held
         self._floor: Numbers = self.frontier  # at the beginning of the round: whatever rows of it say, it is more
@@ -111,6 +112,7 @@ class FullDistribution(VectorPart):
             self._missing.start(now)
             self._end_if_complete(now)
         if self._missing.over(now):
+            self._disturbed = True
             self.say_now(Poke(self.round), tuple(sorted(self._awaited)))
         if self._unanswered.over(now):
             if (self.frontier < self._waited_for).any():
@@ -194,6 +196,9 @@ class FullDistribution(VectorPart):
         self._missing.stop()
         news = self.raise_frontier(np.minimum(self._least, self.held))
         if self.coordinates:
+            if self._disturbed:  # then others lack rows as well, and would all ask
+                self._disturbed = False
+                self.say(Found(self.pack_whole(self.frontier)), None, now)
             self.starter.end(self.load, now, news=news)
         else:
             self._wait(now)
