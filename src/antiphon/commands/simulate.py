@@ -13,12 +13,14 @@ from antiphon.errors import UsageError
 _EXAMPLES = """examples:
   antiphon simulate --members 5 --ordering co --messages 200 --loss 0.1 --seed 7 --out out/co
   antiphon simulate scenario.toml --seed 7 --out out/run --json
+  antiphon simulate --members 4 --ordering total --views --seed 1 --out out/views
   antiphon simulate --network lan --tree 4,5,4 --stability tree-train --rounds 1 --json
 """
 
 # flag -> (scenario table or None for the top, key, type, help)
 _FLAGS: dict[str, tuple[str | None, str, Any, str]] = {
     "--members": (None, "members", int, "group size"),
+    "--founders": (None, "founders", int, "with --views: how many members form the first view; the others join"),
     "--messages": (None, "messages", int, "messages per sender"),
     "--ordering": ("ordering", "name", str, "fifo, causal-blocks, co, abcast, tomp, or causal, total"),
     "--stability": ("stability", "name", str, "stability protocol, for the orderings that run on recovery"),
@@ -48,6 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for flag, (_, _, kind, text) in _FLAGS.items():
         parser.add_argument(flag, type=kind, help=text)
     parser.add_argument("--safe", action="store_true", help="deliver only what is stable")
+    parser.add_argument("--views", action="store_true", help="members crash, come back, join and leave: see faults")
     parser.add_argument("--fifo", action="store_true", help="links never reorder")
     parser.add_argument("--set", action="append", default=[], metavar="TABLE.KEY=VALUE", help="any other scenario key")
     parser.add_argument(
@@ -122,7 +125,7 @@ def about(result: Any) -> dict[str, Any]:
     return {
         "ordering": str(scenario.ordering),
         "stability": str(scenario.stability) if needs_recovery else str(scenario.ordering),
-        "views": False,
+        "views": scenario.views,
         "clock": "global" if scenario.clocks.skew == "0" and not scenario.clocks.drift_ppm else "local",
         "promises": scenario.promises(),
         "seed": result.seed,
@@ -142,6 +145,8 @@ def _tables(args: argparse.Namespace) -> dict[str, Any]:
             _put(tables, table, key, value)
     if args.safe:
         tables["safe"] = True
+    if args.views:
+        tables["views"] = True
     if args.fifo:
         _put(tables, "network", "fifo", True)
     for assignment in args.set:

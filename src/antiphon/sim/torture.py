@@ -1,6 +1,7 @@
 """Torture: random scenarios for every protocol, checked by the naive checker; what fails is shrunk and can be replayed.
 
     python -m antiphon.sim.torture --seeds 10000 --from 0 --minutes 30 --ordering co
+    python -m antiphon.sim.torture --views --minutes 30
 
 A seed decides everything. A failure prints its seed, the smallest scenario found that still fails, and the command
 that replays it exactly.
@@ -22,6 +23,7 @@ from antiphon.progress import Progress
 from antiphon.protocol.config import ordering_type, stability_type
 from antiphon.protocol.ordering import ORDERINGS
 from antiphon.protocol.stability import STABILITIES
+from antiphon.sim import view_schedules
 from antiphon.sim.cluster import simulate
 from antiphon.sim.network import NetworkOptions
 from antiphon.sim.scenario import Clocks, Fault, Scenario, Workload, to_toml
@@ -97,6 +99,8 @@ def _faults(rng: random.Random, members: int) -> Iterator[Fault]:
 
 def flaw(scenario: Scenario, seed: int) -> str | None:
     """Run a scenario and say what is wrong with it, if anything is."""
+    if scenario.views:
+        return view_schedules.flaw(scenario, seed)
     try:
         run = simulate(scenario, seed)
     except AntiphonError:
@@ -175,6 +179,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10, help="stop after so long")
     parser.add_argument("--ordering", action="append", choices=sorted(ORDERINGS), help="only these")
     parser.add_argument("--stability", choices=sorted(STABILITIES), help="only this one")
+    parser.add_argument("--views", action="store_true", help="groups whose members crash, come back, join and leave")
     parser.add_argument("--out", type=Path, default=Path("out/torture"), help="where failing scenarios are written")
     args = parser.parse_args()
     orderings = args.ordering or sorted(ORDERINGS)
@@ -182,7 +187,10 @@ def main() -> int:
     with Progress("schedules", args.seeds * len(orderings)) as progress:
         for seed in range(args.first, args.first + args.seeds):
             for ordering in orderings:
-                scenario = schedule(seed, ordering, args.stability)
+                if args.views:
+                    scenario = view_schedules.schedule(seed, ordering)
+                else:
+                    scenario = schedule(seed, ordering, args.stability)
                 wrong = flaw(scenario, seed)
                 if wrong is not None:
                     return _report(scenario, seed, wrong, args.out)
