@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 from pathlib import Path
@@ -50,7 +51,8 @@ def run(args: argparse.Namespace) -> int:
         try:
             wait(query)
         except KeyboardInterrupt:
-            query.stop()
+            with contextlib.suppress(Exception):  # a batch under way is cut off; the next start does it again
+                query.stop()
         final = watcher.conclude() if args.once else watcher.sum
     result = _result(args.directory, checkpoint, final)
     if args.json:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import logging
 import os
 import shutil
 import time
@@ -183,6 +184,8 @@ class Watcher:
         )
         writer = stream.writeStream.option("checkpointLocation", str(Path(self.checkpoint, "spark")))
         writer = writer.foreachBatch(self.batch)
+        for name in ("py4j.clientserver", "py4j.java_gateway"):
+            logging.getLogger(name).addFilter(_not_a_traceback)
         trigger = (
             writer.trigger(availableNow=True) if available_now else writer.trigger(processingTime="500 milliseconds")
         )
@@ -256,9 +259,16 @@ class Watcher:
         return final
 
 
+def _not_a_traceback(record: logging.LogRecord) -> bool:
+    """What a batch raises is reported when the query ends; py4j need not print it as well."""
+    return record.exc_info is None
+
+
 def wait(query: StreamingQuery) -> None:
     """Wait until the stream ends; one line if it fails."""
     with one_line_errors():
+        while query.isActive:
+            time.sleep(0.1)  # rather here than inside Spark: an interrupt there leaves its connection in disorder
         query.awaitTermination()
 
 

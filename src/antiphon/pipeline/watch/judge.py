@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from antiphon.errors import UsageError
 from antiphon.pipeline.kernels import compiled
 from antiphon.pipeline.layout import (
     CRASH,
@@ -45,6 +46,7 @@ from antiphon.pipeline.watch.state import (
 )
 from antiphon.trace.schema import EVENTS
 
+ACTORS_MAX: Final = 2048
 DELIVERED, DISCARDED = 1, 2
 SENT_AGAIN, DELIVERED_AGAIN, UNSENT, TOO_LATE, EFFECT_FIRST, ORDERS_DIFFER = range(6)
 
@@ -84,6 +86,11 @@ def take_in(run: Run, rows: Rows, roster: set[int]) -> list[int]:
         if one not in known:
             known[one] = len(run.ids)
             run.ids.append(one)
+    if len(run.ids) > ACTORS_MAX:
+        raise UsageError(
+            f"run {run.name}: {len(run.ids):,} members and senders; a watch keeps what grows with their square, "
+            f"up to {ACTORS_MAX:,}: use antiphon check"
+        )
     view_of = {view: number for number, view in enumerate(run.views)}
     for view in rows.views:
         if view not in view_of:
