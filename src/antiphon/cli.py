@@ -21,6 +21,7 @@ COMMANDS: dict[str, str] = {
     "watch": "give rolling verdicts on a directory into which members are still writing",
     "reproduce": "reproduce a paper's tables and figures, ours beside the published ones",
     "advise": "find the protocol and parameters for a group, by simulating the candidates",
+    "join": "take part in a live group: lines in, ordered lines out",
 }
 
 DONE, VIOLATED, UNUSABLE, INCONCLUSIVE = 0, 1, 2, 3

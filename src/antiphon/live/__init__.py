@@ -1,0 +1,1 @@
+"""Live groups: asyncio over UDP, driving the very machines that the simulator drives."""

@@ -1,0 +1,158 @@
+"""Drives one protocol machine on an asyncio loop: what the simulator does in simulated time, in real time.
+
+All it knows of the protocol is `deadline` and `handle`. It reads a clock, keeps one timer that follows the deadline,
+hands over what the transport received, and gathers what one turn of the loop sends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Protocol
+
+from antiphon.live.transport import Transport
+from antiphon.protocol.machine import Effect, Input, Instant, Persist, Receive, Send, Snapshot, Submit, Wake
+from antiphon.protocol.wire import group_of
+
+_WAKE = Wake()
+
+
+class Driven(Protocol):
+    """A machine, and what a driver may ask about it."""
+
+    counts: Counter[str]
+
+    @property
+    def deadline(self) -> Instant | None:
+        """When it wants to be woken."""
+
+    @property
+    def room(self) -> int:
+        """How many more submissions it takes."""
+
+    @property
+    def held(self) -> int:
+        """How many messages it keeps."""
+
+    @property
+    def drained(self) -> bool:
+        """Whether nothing waits and nothing is kept."""
+
+    def handle(self, event: Input, now: Instant) -> list[Effect]:
+        """Take an input."""
+
+
+class Clock:
+    """Nanoseconds since 1970 that never go back: the wall clock at the start, then the monotonic one."""
+
+    def __init__(self) -> None:
+        self._offset_ns = time.time_ns() - time.monotonic_ns()
+
+    def __call__(self) -> Instant:
+        """Read the clock."""
+        return time.monotonic_ns() + self._offset_ns
+
+
+class Driver:
+    """One machine, its timer and its transport."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        take: Callable[[Effect], None],
+        *,
+        persist: Callable[[bytes], None],
+        failed: Callable[[Exception], None],
+        data_tag: int,
+        full: Callable[[], bool],
+        note: Callable[[Instant, Input | Snapshot], None] | None = None,
+    ) -> None:
+        """`take` gets every effect but what is sent or persisted, in order; `note` gets every input before it."""
+        self._clock, self._take, self._persist, self._failed = clock, take, persist, failed
+        self._data_tag, self._full, self._note = data_tag, full, note
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at: Instant = 0
+        self._turn: asyncio.Handle | None = None
+        self.counts: Counter[str] = Counter()
+        self.running = False
+
+    def start(self, machine: Driven, transport: Transport, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin to drive."""
+        self.machine, self.transport, self._loop = machine, transport, loop
+        self.running = True
+        transport.start(loop)
+        self.drive(_WAKE)
+
+    def stop(self) -> None:
+        """Stop for good; what was sent in this turn still goes out."""
+        if self.running:
+            self.running = False
+            self.transport.flush()
+            self.transport.close()
+        for handle in (self._timer, self._turn):
+            if handle is not None:
+                handle.cancel()
+
+    def drive(self, event: Input | Snapshot) -> None:
+        """Give the machine an input; what it sends leaves at the end of this turn of the loop."""
+        if not self.running:
+            return
+        self._handle(event, self._clock())
+        if self._turn is None:
+            self._turn = self._loop.call_soon(self._end_turn)
+
+    def received(self, datagrams: list[bytes]) -> None:
+        """Take what one wake-up of the transport completed."""
+        now = self._clock()
+        for datagram in datagrams:
+            if self._full() and group_of(datagram) == self._data_tag:
+                self.counts["set-aside"] += 1  # as good as lost: its sender's window closes, and it comes again
+            else:
+                self._handle(Receive(datagram), now)
+        self._end_turn()
+
+    def _handle(self, event: Input | Snapshot, now: Instant) -> None:
+        if not self.running:
+            return
+        if self._note is not None:
+            self._note(now, event)
+        try:
+            for effect in self.machine.handle(event, now):  # type: ignore[arg-type]  # snapshots only where captured
+                if isinstance(effect, Send):
+                    self.transport.queue(effect.to, effect.datagram)
+                elif isinstance(effect, Persist):
+                    self._persist(effect.state)
+                else:
+                    self._take(effect)
+        except Exception as error:
+            if isinstance(event, Submit):
+                raise  # the caller asked for something impossible
+            self._failed(error)
+
+    def _end_turn(self) -> None:
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None
+        if not self.running:
+            return
+        self.transport.flush()
+        self._follow_deadline()
+
+    def _follow_deadline(self) -> None:
+        """Keep the timer at the deadline or before it; an early one looks again."""
+        deadline = self.machine.deadline
+        if deadline is None or (self._timer is not None and self._timer_at <= deadline):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = deadline
+        self._timer = self._loop.call_later(max(0, deadline - self._clock()) / 1e9, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        now, deadline = self._clock(), self.machine.deadline
+        if deadline is not None and deadline <= now:
+            self._handle(_WAKE, now)
+        self._end_turn()

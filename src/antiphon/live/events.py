@@ -1,0 +1,124 @@
+"""What a group tells its application, in one agreed stream, and what it says about itself."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from antiphon.errors import AntiphonError
+
+
+class Message(msgspec.Struct, frozen=True, gc=False):
+    """A message, in the promised order."""
+
+    sender: str  # the address of the member that sent it
+    payload: bytes
+    view: int = 0  # in which it was delivered; 0 where membership is fixed
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """Messages of one sender that follow one another directly in the order."""
+
+    sender: str
+    payloads: list[bytes]
+    view: int = 0
+
+
+class ViewChange(msgspec.Struct, frozen=True):
+    """From here on the group is these members; all of them that were there before have seen the same until here."""
+
+    view: int
+    members: tuple[str, ...]
+    joined: tuple[str, ...]
+    left: tuple[str, ...]
+
+
+class Notice(msgspec.Struct, frozen=True):
+    """Too few members are within reach (stalled), or enough again (resumed), or the group went on without us."""
+
+    what: Literal["stalled", "resumed", "excluded"]
+
+
+Event: TypeAlias = Message | ViewChange | Notice
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """How a group stands, as one member sees it."""
+
+    group: str
+    me: str
+    standing: Literal["joining", "active", "changing", "stalled", "leaving", "left", "failed"]
+    view: int
+    members: tuple[str, ...]
+    lag: dict[str, int | None]  # who lacks how many bursts of what this member holds; None: not heard from
+    slowest: str | None  # who holds stability back most
+    held: int  # bursts in the protocol's buffers
+    waiting_bytes: int  # submitted, held back by the window
+    inbox_bytes: int  # delivered, not yet taken by the application
+    burst_bytes: int  # how large bursts may be now
+    counts: dict[str, int]
+
+
+class GroupClosed(AntiphonError):
+    """The group was left, or failed: nothing can be sent any more."""
+
+
+class Unknown(AntiphonError):
+    """It is not known what became of a message: the group may have delivered it, or may not."""
+
+
+class Receipt:
+    """What became of a message: delivered here, in its order; stable, that is, held by every member."""
+
+    __slots__ = ("_futures", "is_delivered", "is_stable", "lost")
+
+    def __init__(self) -> None:
+        self.is_delivered = self.is_stable = False
+        self.lost: str | None = None  # why nobody knows
+        self._futures: list[tuple[Literal["delivered", "stable"], asyncio.Future[None]]] = []
+
+    async def delivered(self) -> None:
+        """Wait until the message was delivered to this member too."""
+        if not self.is_delivered:
+            await self._wait("delivered")
+
+    async def stable(self) -> None:
+        """Wait until every member holds the message."""
+        if not self.is_stable:
+            await self._wait("stable")
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing more will become of it."""
+        return self.lost is not None or (self.is_delivered and self.is_stable)
+
+    async def _wait(self, what: Literal["delivered", "stable"]) -> None:
+        if self.lost is not None:
+            raise Unknown(self.lost)
+        future = asyncio.get_running_loop().create_future()
+        self._futures.append((what, future))
+        try:
+            await future
+        finally:
+            self._futures = [pair for pair in self._futures if pair[1] is not future]
+
+    def mark(self, what: Literal["delivered", "stable"]) -> None:
+        """Note what became of it (for the group, not for applications)."""
+        if what == "delivered":
+            self.is_delivered = True
+        else:
+            self.is_stable = True
+        for waited_for, future in self._futures:
+            if waited_for == what and not future.done():
+                future.set_result(None)
+
+    def lose(self, why: str) -> None:
+        """Note that nobody knows what became of it (for the group, not for applications)."""
+        if self.settled:
+            return
+        self.lost = why
+        for _, future in self._futures:
+            if not future.done():
+                future.set_exception(Unknown(why))

@@ -1,0 +1,79 @@
+"""A recorded member: all its inputs and what it was made of, so that it can be run again to the same effects."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+import msgspec
+
+from antiphon.protocol.config import Config
+from antiphon.protocol.machine import Effect, Instant, Leave, Receive, Snapshot, Submit, Wake
+from antiphon.protocol.member import Member, View
+from antiphon.protocol.membership.process import Journal, MembershipOptions, Process
+
+AnyInput: TypeAlias = Submit | Receive | Wake | Leave | Snapshot
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a member is made from."""
+
+    name: int
+    names: int  # how many there are
+    config: Config
+    membership: MembershipOptions | None  # None: membership is fixed
+    seed: int
+    started_at: Instant
+    saved: bytes | None = None  # what the life before persisted
+
+
+class Recording:
+    """The inputs of a member, in order, each with its instant; the oldest are not forgotten, so bound its use."""
+
+    def __init__(self, origin: Origin) -> None:
+        self.origin = origin
+        self.inputs: list[tuple[Instant, AnyInput]] = []
+
+    def note(self, now: Instant, event: AnyInput) -> None:
+        """Keep an input."""
+        self.inputs.append((now, event))
+
+    def replay(self) -> Iterator[list[Effect]]:
+        """Run an equal member through the same inputs, and give the effects of each."""
+        machine = make(self.origin)
+        for now, event in self.inputs:
+            yield machine.handle(event, now)  # type: ignore[arg-type]  # snapshots only where captured
+
+
+class Silence:
+    """A journal that keeps nothing."""
+
+    def __init__(self, member: int) -> None:
+        self.member = member
+
+    def record(
+        self, now: Instant, event: str, sender: int | None, seq: int | None, size: int | None, detail: str | None
+    ) -> None:
+        """Note nothing."""
+
+    def install(self, now: Instant, number: int, members: tuple[int, ...]) -> None:
+        """Note nothing."""
+
+
+def make(origin: Origin, journal: Callable[[int], Journal] = Silence) -> Member | Process:
+    """Make the machine: a process with views, or a member of a group that never changes."""
+    randomness = random.Random(origin.seed)
+    names = tuple(range(origin.names))
+    if origin.membership is None:
+        return Member(origin.name, View(0, names), origin.config, randomness, journal(origin.name).record)
+    return Process(
+        origin.name,
+        names,
+        origin.config,
+        origin.membership,
+        randomness,
+        journal,
+        origin.started_at,
+        origin.saved,
+    )

@@ -1,0 +1,188 @@
+"""Envelopes: who sent a packet, and with a group key the proof of it.
+
+With a key every packet is encrypted and authenticated by AES-GCM. Each start of a member (its session) has a cipher
+key of its own, derived from the group's key, the group's name, the member's name and the session, so that a counter
+is a nonce that never comes twice. A receiver follows one session per member, the newest, with a window of counters
+that it has seen; whatever is not proven is counted, and neither decoded nor answered. Two keys may be in use while
+a group goes from one to the next.
+"""
+
+from __future__ import annotations
+
+import hmac
+import struct
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final, Protocol
+
+from antiphon.errors import AntiphonError, UsageError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+KEY_LENGTHS: Final = (16, 24, 32)
+REPLAY_WINDOW: Final = 1_024  # counters below the highest that are still told apart
+_SEEN_MASK: Final = (1 << REPLAY_WINDOW) - 1
+_OPEN, _SEALED = 1, 2  # first byte of a packet
+_HEADER: Final = struct.Struct(">BBHQQ")  # kind, key id, sender, session, counter
+_TAG_BYTES: Final = 16
+_PLAIN_HEADER: Final = struct.Struct(">BH")  # kind, sender
+
+
+class Refused(AntiphonError):
+    """A packet that is not accepted; `reason` is a word for the counters."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Envelope(Protocol):
+    """Puts bodies into packets and takes them out again."""
+
+    @property
+    def overhead(self) -> int:
+        """Bytes that it adds."""
+
+    def seal(self, body: bytes) -> bytes:
+        """Put a body into a packet."""
+
+    def open(self, packet: bytes) -> tuple[int, bytes]:
+        """Give the sender and the body of a packet, or raise `Refused`."""
+
+
+class OpenEnvelope:
+    """No key: says who sends, proves nothing; the transport compares the source address."""
+
+    overhead = _PLAIN_HEADER.size
+
+    def __init__(self, sender: int) -> None:
+        self._header = _PLAIN_HEADER.pack(_OPEN, sender)
+
+    def seal(self, body: bytes) -> bytes:
+        """Say who sends."""
+        return self._header + body
+
+    def open(self, packet: bytes) -> tuple[int, bytes]:
+        """Read who claims to have sent it."""
+        if len(packet) <= self.overhead or packet[0] != _OPEN:
+            raise Refused("sealed" if packet[:1] == bytes([_SEALED]) else "no-packet")
+        return _PLAIN_HEADER.unpack_from(packet)[1], packet[self.overhead :]
+
+
+class _Heard:
+    """What was accepted of one sender's newest session."""
+
+    __slots__ = ("ciphers", "highest", "seen", "session")
+
+    def __init__(self, session: int) -> None:
+        self.session, self.highest, self.seen = session, -1, 0
+        self.ciphers: dict[int, AESGCM] = {}  # by key id
+
+    def repeated(self, counter: int) -> bool:
+        """Say whether a counter was seen, or is too old to tell."""
+        behind = self.highest - counter
+        return behind >= 0 and (behind >= REPLAY_WINDOW or bool(self.seen >> behind & 1))
+
+    def note(self, counter: int) -> None:
+        """Remember a counter."""
+        ahead = counter - self.highest
+        if ahead > 0:
+            self.seen = ((self.seen << ahead) & _SEEN_MASK | 1) if ahead < REPLAY_WINDOW else 1
+            self.highest = counter
+        else:
+            self.seen |= 1 << -ahead
+
+
+class SealedEnvelope:
+    """AES-GCM under keys derived from the group's."""
+
+    overhead = _HEADER.size + _TAG_BYTES
+
+    def __init__(self, group: str, sender: int, session: int, keys: Sequence[bytes]) -> None:
+        self._group, self._sender, self._session = group.encode(), sender, session
+        self._counter = 0
+        self._heard: dict[int, _Heard] = {}
+        self.set_keys(keys)
+
+    def set_keys(self, keys: Sequence[bytes]) -> None:
+        """Seal with the first key from now on, and accept all of them."""
+        checked = check_keys(keys)
+        self._keys = {sha256(b"antiphon key id" + key).digest()[0]: key for key in checked}
+        if len(self._keys) < len(checked):
+            raise UsageError("key: two of the keys cannot be told apart; draw a new one")
+        for heard in self._heard.values():
+            heard.ciphers = {name: cipher for name, cipher in heard.ciphers.items() if name in self._keys}
+        self._key_id = next(iter(self._keys))
+        self._seal = self._cipher(self._key_id, self._sender, self._session).encrypt
+
+    def seal(self, body: bytes) -> bytes:
+        """Encrypt a body and prove where it comes from."""
+        counter = self._counter
+        self._counter = counter + 1
+        header = _HEADER.pack(_SEALED, self._key_id, self._sender, self._session, counter)
+        return header + self._seal(counter.to_bytes(12, "big"), body, header)
+
+    def open(self, packet: bytes) -> tuple[int, bytes]:
+        """Give the sender and the body, if it is proven, new and of the sender's newest session."""
+        if len(packet) <= self.overhead or packet[0] != _SEALED:
+            raise Refused("unsealed" if packet[:1] == bytes([_OPEN]) else "no-packet")
+        header = packet[: _HEADER.size]
+        _, key_id, sender, session, counter = _HEADER.unpack(header)
+        if sender == self._sender:
+            raise Refused("own-name")
+        heard = self._heard.get(sender)
+        if heard is None or session > heard.session:
+            heard = _Heard(session)  # remembered only if the packet is proven
+        elif session < heard.session:
+            raise Refused("old-session")
+        elif heard.repeated(counter):
+            raise Refused("replayed")
+        cipher = heard.ciphers.get(key_id)
+        if cipher is None:
+            if key_id not in self._keys:
+                raise Refused("unknown-key")
+            cipher = self._cipher(key_id, sender, session)
+        body = _decrypt(cipher, counter, packet[_HEADER.size :], header)
+        heard.note(counter)
+        heard.ciphers[key_id] = cipher
+        self._heard[sender] = heard
+        return sender, body
+
+    def _cipher(self, key_id: int, sender: int, session: int) -> AESGCM:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        key = self._keys[key_id]
+        about = b"antiphon/1" + struct.pack(">HQ", sender, session) + self._group
+        return AESGCM(hmac.digest(key, about, sha256)[: len(key)])
+
+
+def _decrypt(cipher: AESGCM, counter: int, sealed: bytes, header: bytes) -> bytes:
+    from cryptography.exceptions import InvalidTag
+
+    try:
+        return cipher.decrypt(counter.to_bytes(12, "big"), sealed, header)
+    except InvalidTag:
+        raise Refused("forged") from None
+
+
+def check_keys(keys: Sequence[bytes]) -> list[bytes]:
+    """Raise a `UsageError` unless these can be group keys."""
+    if not keys:
+        raise UsageError("key: give at least one")
+    for key in keys:
+        if not isinstance(key, bytes) or len(key) not in KEY_LENGTHS:
+            size = f"{len(key)} bytes" if isinstance(key, bytes) else type(key).__name__
+            raise UsageError(f"key: 16, 24 or 32 random bytes (os.urandom(16)), not {size}")
+    return list(dict.fromkeys(keys))
+
+
+def envelope(group: str, sender: int, session: int, keys: Sequence[bytes] | None) -> OpenEnvelope | SealedEnvelope:
+    """Make the envelope of a member, sealed if there is a key."""
+    if keys is None:
+        return OpenEnvelope(sender)
+    check_keys(keys)
+    try:
+        return SealedEnvelope(group, sender, session, keys)
+    except ImportError:
+        raise UsageError("key: encryption needs the package cryptography: pip install 'antiphon[live]'") from None

@@ -1,0 +1,141 @@
+"""The trace of a live member: written by a thread, in files of bounded size, never waited for.
+
+Every life of a member is a log of its own. Events are collected in memory and handed to the thread some thousands at
+a time, or after a moment. If the disk cannot keep up, the log ends there, without its `end`, so that a reader knows.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import queue
+import threading
+from pathlib import Path
+from typing import Any, Final
+
+from antiphon import __version__
+from antiphon.errors import UsageError
+from antiphon.protocol.machine import SECOND, Instant
+from antiphon.trace.log import MemberLog
+
+EVENTS_PER_FILE: Final = 20_000
+FILES_WAITING_MAX: Final = 16
+FLUSH_NS: Final = SECOND
+
+
+class LiveTrace:
+    """Writes the logs of one member's lives into a folder that all members may share."""
+
+    def __init__(self, folder: Path, run: str, about: dict[str, Any]) -> None:
+        self._folder, self._run = folder, run
+        self._lives: list[LifeLog] = []
+        self._jobs: queue.Queue[tuple[MemberLog, int, int] | None] = queue.Queue(FILES_WAITING_MAX)
+        self.failed: str | None = None
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            versions = {"antiphon": __version__, "python": platform.python_version()}
+            text = json.dumps({"run": run, **about, "versions": versions}, indent=1, default=str)
+            (folder / "run.json").write_text(text + "\n")
+        except OSError as error:
+            raise UsageError(f"trace: {folder}: {error.strerror}; name a folder that can be written") from None
+        self._thread = threading.Thread(target=self._write_all, name="antiphon-trace", daemon=True)
+        self._thread.start()
+
+    def life(self, member: int) -> LifeLog:
+        """Begin the log of a member's next life."""
+        log = LifeLog(self, member)
+        self._lives.append(log)
+        return log
+
+    def flush(self) -> None:
+        """Hand over what was collected."""
+        for life in self._lives:
+            life.hand_over()
+
+    def close(self, now: Instant, *, ended: bool) -> None:
+        """Hand over the rest and wait for the thread; `ended`: the last log is complete."""
+        if ended and self._lives:
+            self._lives[-1].record(now, "end", None, None, None, None)
+        self.flush()
+        self._jobs.put(None)
+        self._thread.join()
+
+    def hand_over(self, log: MemberLog, first_step: int, part: int) -> bool:
+        """Give a part of a log to the thread; say whether it has room."""
+        try:
+            self._jobs.put_nowait((log, first_step, part))
+        except queue.Full:
+            self.failed = self.failed or "the disk is slower than the events: the trace ends early"
+        return self.failed is None
+
+    def _write_all(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            if self.failed is None:
+                try:
+                    self._write(*job)
+                except OSError as error:
+                    self.failed = f"{self._folder}: {error.strerror}: the trace ends early"
+
+    def _write(self, log: MemberLog, first_step: int, part: int) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        from antiphon.trace.writer import arrow_schema
+
+        schema = arrow_schema()
+        rows, members = len(log), log.members()
+        columns = [
+            pa.array([self._run] * rows, pa.string()),
+            pa.array([log.member] * rows, pa.int32()),
+            pa.array(range(first_step, first_step + rows), pa.int64()),
+            pa.array(log.times, pa.int64()),
+            pa.array(log.events, pa.string()),
+            pa.array(log.senders, pa.int32()),
+            pa.array(log.seqs, pa.int64()),
+            pa.array(log.views(), pa.int64()),
+            pa.array(log.bytes, pa.int64()),
+            pa.array([members.get(row) for row in range(rows)], pa.list_(pa.int32())),
+            pa.array(log.details, pa.string()),
+        ]
+        path = self._folder / f"member-{log.member}-{part:06}.parquet"
+        unfinished = path.with_name(f".{path.name}.unfinished")
+        pq.write_table(pa.Table.from_arrays(columns, schema=schema), unfinished, compression="zstd")
+        unfinished.rename(path)
+
+
+class LifeLog:
+    """The log of one life of a member, as machines write it."""
+
+    def __init__(self, trace: LiveTrace, member: int) -> None:
+        self._trace, self._log = trace, MemberLog(member, 0)
+        self._first_step, self._part = 1, 0
+        self._began_at: Instant | None = None
+        self._cut = False
+
+    def record(
+        self, now: Instant, event: str, sender: int | None, seq: int | None, size: int | None, detail: str | None
+    ) -> None:
+        """Note an event."""
+        if self._cut:
+            return
+        self._log.record(now, event, sender, seq, size, detail)
+        if self._began_at is None:
+            self._began_at = now
+        elif now - self._began_at > FLUSH_NS or len(self._log) >= EVENTS_PER_FILE:
+            self.hand_over()
+
+    def install(self, now: Instant, number: int, members: tuple[int, ...]) -> None:
+        """Note that a view begins."""
+        if not self._cut:
+            self._log.install(now, number, members)
+
+    def hand_over(self) -> None:
+        """Give what was collected to the thread."""
+        log = self._log
+        if not len(log) or self._cut:
+            return
+        self._cut = not self._trace.hand_over(log, self._first_step, self._part)
+        self._first_step += len(log)
+        self._part += 1
+        self._began_at = None
+        self._log = MemberLog(log.member, log.view)

@@ -1,0 +1,276 @@
+"""UDP: packets out to all receivers, packets in by the dozen, with the kernel's segmentation where it has it.
+
+One non-blocking socket and `add_reader`, which costs a fraction of asyncio's own datagram transport. What one turn of
+the loop sends is gathered, shared out to packets per set of receivers, sealed once and sent to each of them, or once
+to a multicast address. The kernel may lose anything: what it has no room for waits here, up to a bound, then is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import random
+import socket
+import struct
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from antiphon.errors import UsageError
+from antiphon.live.addresses import Address, show
+from antiphon.live.burst import ASK_NS, Cutter
+from antiphon.live.security import Envelope, OpenEnvelope, Refused
+
+PACKET_BYTES: Final = 1_400
+PACKETS_PER_WAKE_MAX: Final = 64
+WAITING_PACKETS_MAX: Final = 2_048
+SOCKET_BUFFER_BYTES: Final = 8 << 20
+_SEGMENTS_MAX: Final = 44  # of 1,400 bytes, in one datagram of at most 65,507
+_SOL_UDP, _UDP_SEGMENT, _UDP_GRO = 17, 103, 104
+_SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
+_SEGMENT_SIZE = struct.Struct("=H")
+
+
+class Transport:
+    """The packets of one member."""
+
+    def __init__(
+        self,
+        me: int,
+        addresses: Sequence[Address],
+        envelope: Envelope,
+        *,
+        bind: Address | None = None,
+        multicast: Address | None = None,
+        ttl: int = 1,
+        offload: bool | None = None,
+        receive: Callable[[list[bytes]], None],
+    ) -> None:
+        """Open the socket; `receive` is given the protocol datagrams that one wake-up completed."""
+        self._me, self._addresses, self._envelope, self._receive = me, list(addresses), envelope, receive
+        self._names = {address: name for name, address in enumerate(addresses)}
+        self._checks_source = isinstance(envelope, OpenEnvelope)
+        self._others = tuple(name for name in range(len(addresses)) if name != me)
+        self._multicast = multicast
+        self._cutter = Cutter(PACKET_BYTES - envelope.overhead, random.getrandbits(32))
+        self._outbox: dict[tuple[int, ...], list[bytes]] = {}
+        self._waiting: deque[tuple[bytes, int, Address]] = deque()  # (packets, size of each, to): no room in the kernel
+        self.counts: Counter[str] = Counter()
+        self.lose: Callable[[bytes], bool] | None = None  # a test's network: says which packets never arrive
+        self._socket = _open(bind or addresses[me])
+        self._sockets = [self._socket]
+        if multicast is not None:
+            self._sockets.append(_open_multicast(multicast, self._socket, ttl))
+        wanted = offload is not False
+        self.segments = wanted and all(_can(one, _UDP_SEGMENT, 0) for one in self._sockets)
+        self.gathers = wanted and all(_can(one, _UDP_GRO, 1) for one in self._sockets)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._asking: asyncio.TimerHandle | None = None
+        self._now = 0
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin to listen."""
+        self._loop = loop
+        for one in self._sockets:
+            loop.add_reader(one.fileno(), self._read, one)
+
+    def close(self) -> None:
+        """Stop listening, give the address back."""
+        if self._asking is not None:
+            self._asking.cancel()
+        for one in self._sockets:
+            if self._loop is not None:
+                self._loop.remove_reader(one.fileno())
+                self._loop.remove_writer(one.fileno())
+            one.close()
+        self._sockets, self._loop = [], None
+
+    @property
+    def broken(self) -> int:
+        """How many datagrams were begun and never became whole, or made no sense."""
+        return self._cutter.abandoned
+
+    # Out
+
+    def queue(self, to: tuple[int, ...] | None, datagram: bytes) -> None:
+        """Take a protocol datagram for the next flush."""
+        receivers = self._others if to is None else to
+        self._outbox.setdefault(receivers, []).append(datagram)
+
+    def flush(self) -> None:
+        """Send all that was queued."""
+        if not self._outbox or self._loop is None:
+            return
+        outbox, self._outbox = self._outbox, {}
+        for to, datagrams in outbox.items():
+            packets = [self._envelope.seal(body) for body in self._cutter.cut(datagrams)]
+            if self._multicast is not None and len(to) > 1:
+                targets = [self._multicast]
+            else:
+                targets = [self._addresses[name] for name in to if name < len(self._addresses)]
+            for run, size in _runs(packets) if self.segments else ((packet, len(packet)) for packet in packets):
+                for target in targets:
+                    self._send(run, size, target)
+            self.counts["packets-sent"] += len(packets) * len(targets)
+
+    def _send(self, run: bytes, size: int, target: Address) -> None:
+        if self._waiting or not self._send_now(run, size, target):
+            if len(self._waiting) == WAITING_PACKETS_MAX:
+                self.counts["packets-overflowed"] += 1
+                return
+            if not self._waiting and self._loop is not None:
+                self._loop.add_writer(self._socket.fileno(), self._send_waiting)
+            self._waiting.append((run, size, target))
+
+    def _send_now(self, run: bytes, size: int, target: Address) -> bool:
+        """Give packets to the kernel; say whether it took them, or never will."""
+        try:
+            if len(run) == size:
+                self._socket.sendto(run, target)
+            elif self.segments:
+                self._socket.sendmsg([run], [(_SOL_UDP, _UDP_SEGMENT, _SEGMENT_SIZE.pack(size))], 0, target)
+            else:
+                for start in range(0, len(run), size):
+                    self._socket.sendto(run[start : start + size], target)
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError as error:
+            if len(run) > size and self.segments and error.errno in (errno.EIO, errno.EINVAL, errno.ENOTSUP):
+                self.segments = False  # this way out cannot do it
+                return self._send_now(run, size, target)
+            self.counts["packets-unsendable"] += 1
+        return True
+
+    def _send_waiting(self) -> None:
+        while self._waiting and self._send_now(*self._waiting[0]):
+            self._waiting.popleft()
+        if not self._waiting and self._loop is not None:
+            self._loop.remove_writer(self._socket.fileno())
+
+    # In
+
+    def _read(self, one: socket.socket) -> None:
+        complete: list[bytes] = []
+        self._now = time.monotonic_ns()
+        try:
+            for _ in range(PACKETS_PER_WAKE_MAX):
+                if self.gathers:
+                    data, about, _, source = one.recvmsg(65_535, 64)
+                    size = int.from_bytes(about[0][2][:2], "little") if about else 0
+                    if 0 < size < len(data):
+                        for start in range(0, len(data), size):
+                            self._take(data[start : start + size], source, complete)
+                        continue
+                else:
+                    data, source = one.recvfrom(PACKET_BYTES + 1)
+                self._take(data, source, complete)
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError:
+            self.counts["receive-errors"] += 1
+        if self._cutter.answers:
+            answers, self._cutter.answers = self._cutter.answers, []
+            self._send_bodies(answers)
+        if self._asking is None and self._loop is not None and self._cutter.waits:
+            self._asking = self._loop.call_later(ASK_NS / 1e9, self._ask)
+        if complete:
+            self._receive(complete)
+
+    def _ask(self) -> None:
+        """Ask for the pieces that are missing, as long as there are any."""
+        self._asking = None
+        if self._loop is None:
+            return
+        self._send_bodies(self._cutter.asks(time.monotonic_ns()))
+        if self._cutter.waits:
+            self._asking = self._loop.call_later(ASK_NS / 1e9, self._ask)
+
+    def _send_bodies(self, bodies: list[tuple[int, bytes]]) -> None:
+        for name, body in bodies:
+            packet = self._envelope.seal(body)
+            self._send(packet, len(packet), self._addresses[name])
+        self.counts["pieces-again"] += len(bodies)
+
+    def _take(self, packet: bytes, source: tuple[str, int], complete: list[bytes]) -> None:
+        if self.lose is not None and self.lose(packet):
+            return
+        self.counts["packets-received"] += 1
+        try:
+            sender, body = self._envelope.open(packet)
+            if self._checks_source and self._names.get((source[0], source[1]), -1) != sender:
+                raise Refused("unknown-source")
+            if sender >= len(self._addresses):
+                raise Refused("unknown-sender")
+            if sender == self._me:
+                raise Refused("own-name")  # a multicast comes back to its sender
+        except Refused as refused:
+            self.counts["refused-" + refused.reason] += 1
+            return
+        complete += self._cutter.join(sender, body, self._now)
+
+
+def _runs(packets: list[bytes]) -> list[tuple[bytes, int]]:
+    """Join packets that the kernel can cut again: all of one size, only the last one smaller."""
+    runs: list[tuple[bytes, int]] = []
+    start = 0
+    while start < len(packets):
+        size, end = len(packets[start]), start + 1
+        while end < len(packets) and len(packets[end - 1]) == size >= len(packets[end]) and end - start < _SEGMENTS_MAX:
+            end += 1
+        runs.append((b"".join(packets[start:end]), size))
+        start = end
+    return runs
+
+
+def _open(bind: Address) -> socket.socket:
+    family = socket.AF_INET6 if ":" in bind[0] else socket.AF_INET
+    one = socket.socket(family, socket.SOCK_DGRAM)
+    try:
+        one.setblocking(False)
+        for force, plain in ((_SO_RCVBUFFORCE, socket.SO_RCVBUF), (_SO_SNDBUFFORCE, socket.SO_SNDBUF)):
+            try:
+                one.setsockopt(socket.SOL_SOCKET, force, SOCKET_BUFFER_BYTES)
+            except OSError:  # only the privileged may go beyond the system's limit
+                one.setsockopt(socket.SOL_SOCKET, plain, SOCKET_BUFFER_BYTES)
+        one.bind(bind)
+    except OSError as error:
+        one.close()
+        remedy = {
+            errno.EADDRINUSE: "is in use; another member has this name, or give another port",
+            errno.EADDRNOTAVAIL: "is no address of this machine; bind one of its own",
+            errno.EACCES: "is not allowed; take a port above 1023",
+        }.get(error.errno or 0, f"cannot be used ({error.strerror})")
+        raise UsageError(f"bind: {show(bind)} {remedy}") from None
+    return one
+
+
+def _open_multicast(group: Address, sender: socket.socket, ttl: int) -> socket.socket:
+    """Open a second socket that hears the multicast address, on the interface of the first."""
+    host = sender.getsockname()[0]
+    one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        one.setblocking(False)
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_BUFFER_BYTES)
+        one.bind(group)
+        interface = socket.inet_aton(host)
+        one.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(group[0]) + interface)
+        sender.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, interface)
+        sender.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, ttl)
+    except OSError as error:
+        one.close()
+        sender.close()
+        raise UsageError(
+            f"multicast: {show(group)} cannot be used on {host} ({error.strerror}); give an IPv4 group of "
+            f"239.0.0.0/8 and bind an address of an interface that has multicast"
+        ) from None
+    return one
+
+
+def _can(one: socket.socket, option: int, value: int) -> bool:
+    try:
+        one.setsockopt(_SOL_UDP, option, value)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,366 @@
+"""Groups over loopback UDP: every ordering under loss, receipts, bounds, and what is wrong said clearly."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+import antiphon
+from antiphon.errors import UsageError
+from antiphon.protocol.machine import Effect
+from antiphon.trace import naive
+from antiphon.trace.reader import read
+from support.live_group import collect, free_addresses, members, run, stray
+
+ORDERINGS = ("fifo", "causal-blocks", "co", "abcast", "tomp")
+COUNT = 60  # messages per member
+
+
+async def exchange(groups: list[antiphon.Group], count: int = COUNT) -> list[list[antiphon.Message]]:
+    """Let everyone send at its own pace and wait until all is delivered everywhere and stable."""
+
+    async def send(index: int, group: antiphon.Group) -> None:
+        rng = random.Random(index)
+        receipt = None
+        for number in range(count):
+            receipt = await group.send(f"{index}:{number}".encode())
+            if rng.random() < 0.3:
+                await asyncio.sleep(rng.random() * 0.004)
+        assert receipt is not None
+        await receipt.stable()
+
+    sending = asyncio.gather(*(send(index, group) for index, group in enumerate(groups)))
+    streams = await asyncio.gather(*(collect(group, count * len(groups)) for group in groups))
+    await sending
+    return list(streams)
+
+
+def verdicts(folder: Path) -> dict[str, str]:
+    """Check a trace by the naive checker; give the verdicts on what it promises."""
+    trace = read(folder)
+    assert not trace.unreadable
+    assert trace.promised is not None
+    found = naive.check(trace.events, guarantees=trace.promised)
+    return {name: verdict.verdict for name, verdict in found.items()}
+
+
+@pytest.mark.parametrize("views", [False, True], ids=["fixed", "views"])
+@pytest.mark.parametrize("ordering", ORDERINGS)
+def test_every_ordering_keeps_its_promises_under_loss(ordering: str, views: bool, tmp_path: Path) -> None:
+    async def test() -> None:
+        async with members(
+            3,
+            tmp_path,
+            loss=0.2,
+            stop=True,
+            ordering=ordering,
+            views=views,
+            key=os.urandom(16),
+            trace=tmp_path / "trace",
+        ) as groups:
+            streams = await exchange(groups)
+            payloads = [[message.payload for message in stream] for stream in streams]
+            assert all(sorted(one) == sorted(payloads[0]) for one in payloads)
+            if ordering in ("abcast", "tomp"):
+                assert payloads[0] == payloads[1] == payloads[2]
+            for one in payloads:
+                for sender in range(3):
+                    own = [int(p.split(b":")[1]) for p in one if p.startswith(b"%d:" % sender)]
+                    assert own == list(range(COUNT))
+            if views:
+                await groups[2].leave()
+                for stream in await exchange(groups[:2], 20):
+                    assert min(message.view for message in stream) >= 2
+
+    run(test())
+    found = verdicts(tmp_path / "trace")
+    assert set(found.values()) == {"holds"}, found
+    assert {"fifo", "agreement", "stability"} <= set(found)
+    assert ("view-synchrony" in found) == views
+
+
+def test_large_messages_keep_their_place(tmp_path: Path) -> None:
+    async def test() -> None:
+        large = [random.Random(index).randbytes(300_000) for index in range(3)]
+        async with members(3, tmp_path, loss=0.05, views=False, key=os.urandom(32)) as groups:
+            for index, group in enumerate(groups):
+                await group.send(b"before %d" % index)
+            sending = [asyncio.create_task(group.send(large[index])) for index, group in enumerate(groups)]
+            await asyncio.sleep(0)
+            after = [asyncio.create_task(group.send(b"after %d" % index)) for index, group in enumerate(groups)]
+            streams = await asyncio.gather(*(collect(group, 9) for group in groups))
+            for task in (*sending, *after):
+                await (await task).stable()
+            payloads = [[message.payload for message in stream] for stream in streams]
+            assert payloads[0] == payloads[1] == payloads[2]
+            for index in range(3):
+                own = [payload for payload in payloads[0] if payload in (b"after %d" % index, large[index])]
+                assert own == [large[index], b"after %d" % index]
+
+    run(test())
+
+
+def test_batches_are_the_same_stream(tmp_path: Path) -> None:
+    async def test() -> None:
+        sent = [b"%d" % number for number in range(500)]
+        async with members(2, tmp_path, views=False, ordering="fifo") as groups:
+            receipt = await groups[0].send_many(sent)
+            got: list[bytes] = []
+            async for event in groups[1]:
+                assert isinstance(event, antiphon.Message)
+                got.append(event.payload)
+                if len(got) == 3:
+                    break
+            async for batch in groups[1].batches():
+                assert isinstance(batch, antiphon.Batch)
+                assert batch.sender == groups[0].status().me
+                got += batch.payloads
+                if len(got) == len(sent):
+                    break
+            assert got == sent
+            await receipt.stable()
+            await receipt.delivered()
+            with pytest.raises(UsageError, match="nothing to send"):
+                await groups[0].send_many([])
+
+    run(test())
+
+
+def test_a_receiver_that_does_not_listen_stops_the_sender_not_the_machine(tmp_path: Path) -> None:
+    async def test() -> None:
+        bound = 200_000
+        async with members(2, tmp_path, views=False, ordering="fifo", inbox_bytes_max=bound, window=4) as groups:
+            sent = 0
+
+            async def flood() -> None:
+                nonlocal sent
+                while True:
+                    await groups[0].send(bytes(1_000))
+                    sent += 1
+
+            async def drain(group: antiphon.Group) -> None:
+                async for _ in group.batches():
+                    pass
+
+            draining = asyncio.create_task(drain(groups[0]))
+            flooding = asyncio.create_task(flood())
+            stopped_at, since = -1, time.monotonic()
+            while sent != stopped_at or time.monotonic() - since < 1.0:
+                if sent != stopped_at:
+                    stopped_at, since = sent, time.monotonic()
+                await asyncio.sleep(0.05)
+            status = groups[0].status()
+            assert status.slowest == groups[1].status().me
+            assert status.waiting_bytes <= 56_000
+            assert groups[1].status().inbox_bytes <= bound + 10 * 60_000
+            assert stopped_at < 3_000
+            flooding.cancel()
+            draining_other = asyncio.create_task(drain(groups[1]))
+            receipt = await groups[0].send(b"and now")  # it listens again: all goes on
+            await receipt.stable()
+            draining.cancel()
+            draining_other.cancel()
+
+    run(test())
+
+
+def test_a_cancelled_sender_leaves_no_trace_of_its_wait(tmp_path: Path) -> None:
+    async def test() -> None:
+        addresses = free_addresses(2)
+        settings = {"views": False, "ordering": "fifo", "window": 1, "leave_s": 0.3}
+        async with antiphon.join("test", bind=addresses[0], peers=addresses[1:], **settings) as group:
+
+            async def flood() -> None:
+                while True:
+                    await group.send(bytes(10_000))
+
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(flood(), 0.5)
+            receipt = await asyncio.wait_for(group.send(b"x"), 5) if not group.status().waiting_bytes else None
+            status = group.status()
+            assert status.lag == {addresses[1]: status.held} or status.slowest == addresses[1]
+        with pytest.raises(antiphon.GroupClosed, match="join again"):
+            await group.send(b"late")
+        if receipt is not None:
+            with pytest.raises(antiphon.Unknown):
+                await receipt.stable()
+
+    run(test())
+
+
+def test_a_wrong_key_is_counted_and_never_answered(tmp_path: Path) -> None:
+    async def test() -> None:
+        addresses = free_addresses(3)
+        async with members(2, tmp_path, of=addresses[:2], views=False, key=bytes(16), ordering="fifo") as groups:
+            stranger = antiphon.join(
+                "test", bind=addresses[2], peers=addresses[:2], views=False, key=b"y" * 16, leave_s=0.1
+            )
+            async with stranger:
+                await stranger.send(b"let me in")
+                await asyncio.sleep(0.4)
+                assert stranger.status().counts["packets-sent"] > 0
+                assert stranger.status().counts.get("packets-received", 0) == 0
+            assert sum(n for name, n in groups[0].status().counts.items() if name.startswith("refused-")) > 0
+            await groups[0].send(b"unharmed")
+            assert [message.payload for message in await collect(groups[1], 1)] == [b"unharmed"]
+
+    run(test())
+
+
+def test_an_attack_changes_nothing(tmp_path: Path) -> None:
+    """Random, mutated, replayed and forged packets from outside, while the group works."""
+
+    async def test() -> None:
+        rng = random.Random(5)
+        recorded: list[bytes] = []
+        async with members(3, tmp_path, views=False, key=os.urandom(16), ordering="fifo") as groups:
+            groups[0].transport.lose = lambda packet: recorded.append(packet) or False  # type: ignore[func-returns-value]
+            await exchange(groups, 20)
+            accepted = groups[0].status().counts["packets-received"]
+            packets = [rng.randbytes(rng.randrange(1_400)) for _ in range(700)]
+            packets += recorded * (700 // len(recorded) + 1)
+            for _ in range(700):
+                mutated = bytearray(rng.choice(recorded))
+                mutated[rng.randrange(len(mutated))] ^= 1 << rng.randrange(8)
+                packets.append(bytes(mutated[: rng.randrange(1, len(mutated) + 1)]))
+            rng.shuffle(packets)
+            groups[0].transport.lose = None
+            answers = await stray(groups[0].status().me, packets)
+            assert answers == []
+            counts = groups[0].status().counts
+            refused = sum(count for name, count in counts.items() if name.startswith("refused-"))
+            assert counts["packets-received"] - accepted >= refused >= 1_000
+            assert counts["broken-bursts"] == counts["broken-datagrams"] == 0
+            streams = await exchange(groups, 20)
+            assert all(len(stream) == 60 for stream in streams)
+
+    run(test())
+
+
+def test_without_a_key_only_known_addresses_are_heard(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with members(2, tmp_path, views=False, ordering="fifo") as groups:
+            answers = await stray(groups[0].status().me, [b"\x01\x00\x01\x00nonsense"] * 20)
+            assert answers == []
+            assert groups[0].status().counts["refused-unknown-source"] == 20
+
+    run(test())
+
+
+def test_keys_rotate_while_the_group_works(tmp_path: Path) -> None:
+    async def test() -> None:
+        old, new = os.urandom(16), os.urandom(32)
+        async with members(3, tmp_path, views=False, key=old) as groups:
+            for keys in ((old, new), (new, old), (new,)):
+                working = asyncio.create_task(exchange(groups, 20))
+                for group in groups:
+                    await asyncio.sleep(0.005)
+                    group.set_keys(*keys)
+                await working
+            assert all(not name.startswith("refused-") for group in groups for name in group.status().counts if name), (
+                groups[0].status().counts
+            )
+
+    run(test())
+
+
+@pytest.mark.parametrize("views", [False, True], ids=["fixed", "views"])
+def test_a_recorded_member_replays_to_the_same_effects(views: bool, tmp_path: Path) -> None:
+    async def test() -> None:
+        async with members(3, tmp_path, loss=0.1, views=views, recording=True) as groups:
+            lived: list[list[Effect]] = []
+            machine = groups[0]._machine
+            handle = machine.handle
+            before = len(groups[0].recording.inputs) if groups[0].recording is not None else 0
+
+            def noting(event: object, now: int) -> list[Effect]:
+                lived.append(handle(event, now))  # type: ignore[arg-type]
+                return lived[-1]
+
+            machine.handle = noting  # type: ignore[assignment, method-assign]
+            await exchange(groups, 30)
+            assert groups[0].recording is not None
+            again = list(groups[0].recording.replay())[before:]
+            assert len(lived) > 20
+            assert again[: len(lived)] == lived
+
+    run(test())
+
+
+def test_metrics_are_told_every_second(tmp_path: Path) -> None:
+    async def test() -> None:
+        seen: list[antiphon.Status] = []
+        async with members(1, tmp_path, views=False, metrics=seen.append):
+            await asyncio.sleep(1.3)
+        assert len(seen) >= 2
+        assert seen[0].standing == "active"
+
+    run(test())
+
+
+def test_a_sender_that_does_not_listen_keeps_nothing(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with members(2, tmp_path, views=False, listen=False, inbox_bytes_max=1) as groups:
+            for _ in range(100):
+                receipt = await groups[0].send(bytes(1_000))
+            await receipt.stable()
+            assert groups[0].status().inbox_bytes == 0
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"bind": "127.0.0.1"}, "bind: '127.0.0.1' is no address"),
+        ({"bind": "127.0.0.1:70000"}, "bind: .* is no address"),
+        ({"peers": ["no-such-host.invalid:7001"]}, "peers: 'no-such-host.invalid:7001' cannot be resolved"),
+        ({"peers": ["127.0.0.1:7001", "localhost:7001"]}, "given twice"),
+        ({"peers": ["[::1]:7001"]}, "IPv4 and IPv6"),
+        ({"bind": "192.0.2.1:7001"}, "no address of this machine"),
+        ({"key": b"too short"}, "key: 16, 24 or 32 random bytes"),
+        ({"ordering": "alphabetical"}, "ordering: unknown 'alphabetical'"),
+        ({"stability": "none"}, "stability: unknown 'none'"),
+        ({"window": 0}, "window: must be at least 1"),
+        ({"orderings": "fifo"}, "join: .*orderings"),
+        ({"snapshot": bytes}, "one without the other"),
+        ({"multicast": "127.0.0.1:7100"}, "multicast: 127.0.0.1:7100 cannot be used"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_bad_settings_are_one_sentence(settings: dict[str, object], message: str, tmp_path: Path) -> None:
+    async def test() -> None:
+        base: dict[str, object] = {"bind": free_addresses(1)[0], "state": tmp_path, "views": False}
+        with pytest.raises(UsageError, match=message) as error:
+            async with antiphon.join("test", **{**base, **settings}):
+                pass
+        assert "\n" not in str(error.value)
+
+    run(test())
+
+
+def test_an_address_in_use_is_named(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with members(1, tmp_path, views=False) as [group]:
+            own = group.status().me
+            with pytest.raises(UsageError, match=f"bind: {own} is in use; another member has this name"):
+                async with antiphon.join("test", bind=own, views=False):
+                    pass
+
+    run(test())
+
+
+def test_a_payload_over_the_limit_is_refused_and_nothing_is_sent(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with members(2, tmp_path, views=False, message_bytes_max=1_000) as groups:
+            with pytest.raises(UsageError, match="payload: 1001 bytes are over the limit of 1000"):
+                await groups[0].send(bytes(1_001))
+            await groups[0].send(bytes(1_000))
+            assert [len(message.payload) for message in await collect(groups[1], 1)] == [1_000]
+
+    run(test())
