@@ -29,18 +29,16 @@ ENGINES = ("antiphon", "duckdb", "polars", "spark-sql")
 
 
 class Watch:
-    """Sums CPU and memory over all processes of a session while they live."""
+    """Sums the memory of all processes of a session while they live."""
 
     def __init__(self, session: int) -> None:
         self.session = session
-        self.cpu: dict[int, float] = {}
         self.peak_mib = 0.0
         self.done = threading.Event()
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
 
     def _run(self) -> None:
-        tick = os.sysconf("SC_CLK_TCK")
         while not self.done.wait(0.2):
             memory = 0
             for entry in Path("/proc").iterdir():
@@ -50,7 +48,6 @@ class Watch:
                     fields = (entry / "stat").read_text().rpartition(")")[2].split()
                     if int(fields[3]) != self.session:
                         continue
-                    self.cpu[int(entry.name)] = (int(fields[11]) + int(fields[12])) / tick
                     for line in (entry / "smaps_rollup").read_text().splitlines():
                         if line.startswith("Pss:"):
                             memory += int(line.split()[1])
@@ -61,6 +58,12 @@ class Watch:
     def stop(self) -> None:
         self.done.set()
         self.thread.join()
+
+
+def cpu_of(process: int) -> float:
+    """The CPU seconds that a process has used."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def run_antiphon(trace: Path, check: str) -> dict[str, Any]:
@@ -234,12 +237,12 @@ def run_spark_sql(trace: Path, check: str) -> dict[str, Any]:
     spark = opened.spark
     spark.read.parquet(f"{trace}/events.parquet").createOrReplaceTempView("events")
     spark.sql("select count(*) from events").collect()
-    clock = spark.sparkContext._jvm.java.lang.management.ManagementFactory.getOperatingSystemMXBean()  # type: ignore[union-attr]
-    before, cpu = time.monotonic(), clock.getProcessCpuTime()
+    jvm = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
+    before, cpu = time.monotonic(), cpu_of(jvm)
     found = spark.sql(sql(check, members_of(trace))).collect()[0][0]
     result = {
         "events": rows_of(trace),
-        "cpu": (clock.getProcessCpuTime() - cpu) / 1e9,
+        "cpu": cpu_of(jvm) - cpu,
         "wall": time.monotonic() - before,
         "found": found,
     }
@@ -265,7 +268,7 @@ def measured(trace: Path, engine: str, check: str, timeout: float) -> dict[str, 
     watch.stop()
     if process.returncode:
         return {"failed": err.decode().strip().splitlines()[-1][:100], "peak_mib": watch.peak_mib}
-    return {**json.loads(out), "cpu_of_all": sum(watch.cpu.values()), "peak_mib": watch.peak_mib}
+    return {**json.loads(out), "peak_mib": watch.peak_mib}
 
 
 def main() -> None:
