@@ -307,6 +307,26 @@ def test_unsent_deliveries_wait_until_the_sender_has_ended(tmp_path: Path) -> No
     assert one.sum.findings["integrity"].violations == 1
 
 
+def test_a_send_that_was_lost_does_not_stop_the_watch(tmp_path: Path) -> None:
+    """A killed member's last rows never reach its log; after a while the others are judged without them."""
+    one = watcher(tmp_path, patience_s=1.0)
+    second = 1_000_000_000
+    lost = [
+        Event("r", 1, 1, "send", 1, 1, 0),
+        Event("r", 2, 1, "deliver", 1, 2, second // 2),
+        Event("r", 2, 2, "send", 2, 1, second),
+    ]
+    one.batch(names(write(lost, tmp_path / "live" / "a.parquet")), 0)
+    assert (one.sum.waiting, one.sum.waits_for) == (2, 1)
+    one.batch(names(write([Event("r", 2, 3, "deliver", 2, 1, 2 * second)], tmp_path / "live" / "b.parquet")), 1)
+    assert (one.sum.waiting, one.sum.alarms) == (0, 0)
+    assert one.sum.verdicts()["integrity"] == "unknown"
+    assert one.conclude().verdicts()["integrity"] == "violated"  # as a check says of a log that seems complete
+    one.batch(names(write([Event("r", 1, 2, "send", 1, 2, 0)], tmp_path / "live" / "c.parquet")), 2)
+    assert one.conclude().verdicts()["integrity"] == "holds"
+    assert one.conclude().findings["causal"].inexact
+
+
 def test_falling_behind_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     from antiphon.commands.watch import _Teller
 

@@ -34,6 +34,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--files", type=int, default=512, metavar="N", help="read at most N files in one batch (default: 512)"
     )
+    parser.add_argument(
+        "--patience",
+        type=float,
+        default=30.0,
+        metavar="S",
+        help="seconds of the trace's time that a delivery waits for its send to be logged (default: 30)",
+    )
     add_spark_options(parser)
     parser.epilog = "example: antiphon watch out/live --checkpoint out/watch"
 
@@ -46,7 +53,9 @@ def run(args: argparse.Namespace) -> int:
     directory = str(Path(args.directory).absolute())
     checkpoint = str(Path(args.checkpoint).absolute() if args.checkpoint else Path(directory, "_watch"))
     with session(args, f"antiphon watch {args.directory}") as spark:
-        watcher = Watcher(spark, directory, checkpoint, _Teller(args), files_max=max(1, args.files))
+        watcher = Watcher(
+            spark, directory, checkpoint, _Teller(args), files_max=max(1, args.files), patience_s=args.patience
+        )
         query = watcher.start(available_now=args.once)
         try:
             wait(query)

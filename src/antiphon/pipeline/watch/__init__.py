@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 FILES_MAX: Final = 512  # that one batch takes
+PATIENCE_S: Final = 30.0  # of the trace's own time, that a delivery waits for its send
 SHOWN: Final = 10
 ALARM_SCHEMA: Final = pa.schema(
     [
@@ -119,7 +120,7 @@ class Job(msgspec.Struct, frozen=True):
     checkpoint: str
     batch: int
     committed: int
-    conclude: bool = False
+    patience_ns: int
 
     @property
     def scratch(self) -> Path:
@@ -148,10 +149,17 @@ class Watcher:
     """Carries the state of all runs from batch to batch."""
 
     def __init__(
-        self, session: Session, directory: str, checkpoint: str, tell: Tell, *, files_max: int = FILES_MAX
+        self,
+        session: Session,
+        directory: str,
+        checkpoint: str,
+        tell: Tell,
+        *,
+        files_max: int = FILES_MAX,
+        patience_s: float = PATIENCE_S,
     ) -> None:
         self.session, self.directory, self.checkpoint, self.tell = session, directory, checkpoint, tell
-        self.files_max = files_max
+        self.files_max, self.patience_ns = files_max, int(patience_s * 1e9)
         if not Path(directory).is_dir():
             raise UsageError(f"{directory}: no such directory; watch needs one into which members write Parquet files")
         for name in _FOLDERS:
@@ -197,7 +205,7 @@ class Watcher:
             return
         begun = time.monotonic()
         files = sorted(unquote(urlparse(row.path).path) for row in frame.collect())
-        job = Job(self.directory, self.checkpoint, number, self.sum.batch)
+        job = Job(self.directory, self.checkpoint, number, self.sum.batch, self.patience_ns)
         fresh = msgspec.json.decode(msgspec.json.encode(self.sum), type=Sum)
         fresh.batch, fresh.files = number, fresh.files + len(files)
         before = fresh.events
@@ -249,7 +257,7 @@ class Watcher:
         shares = [fingerprints[task::tasks] for task in range(tasks)]
         shutil.rmtree(Path(self.checkpoint, "conclusion"), ignore_errors=True)
         Path(self.checkpoint, "conclusion").mkdir()
-        job = Job(self.directory, self.checkpoint, self.sum.batch, self.sum.batch, conclude=True)
+        job = Job(self.directory, self.checkpoint, self.sum.batch, self.sum.batch, self.patience_ns)
         final = msgspec.json.decode(msgspec.json.encode(self.sum), type=Sum)
         for result in self.session.each(tasks, functools.partial(conclude_runs, job, shares), "conclude"):
             part = msgspec.msgpack.decode(result, type=Judged)
@@ -418,7 +426,7 @@ def judge_runs(job: Job, shares: list[list[str]], roster: dict[str, list[int]], 
         run = load(states[-1][1]) if states else new_run(name)
         before = report(run) if states else None
         quarantined.update(EVENTS[code] for code in take_in(run, _pieces(job, name), set(roster.get(name, ()))))
-        alarms += words(run, advance(run))
+        alarms += words(run, advance(run, job.patience_ns))
         retire(run)
         save(run, job.state(name, job.batch))
         part.reports.append((before, report(run)))
@@ -439,8 +447,8 @@ def conclude_runs(job: Job, shares: list[list[str]], task: int) -> bytes:
             continue
         run = load(states[-1][1])
         before = report(run)
-        alarms += words(run, advance(run, to_the_end=True))
-        part.reports.append((before, report(run)))
+        alarms += words(run, advance(run, job.patience_ns, to_the_end=True))
+        part.reports.append((before, report(run, final=True)))
     _write_alarms(Path(job.checkpoint, "conclusion", f"{task:06}.parquet"), alarms, job.batch)
     part.alarms, part.shown = len(alarms), alarms[:SHOWN]
     return msgspec.msgpack.encode(part)

@@ -14,6 +14,7 @@ from antiphon.pipeline.layout import (
     DISCARD,
     END,
     LEAVE,
+    NULL_TIME,
     SEND,
     STABLE,
     VIEW,
@@ -48,6 +49,7 @@ from antiphon.trace.schema import EVENTS
 
 ACTORS_MAX: Final = 2048
 DELIVERED, DISCARDED = 1, 2
+HANDLED_UNSENT: Final = 2
 SENT_AGAIN, DELIVERED_AGAIN, UNSENT, TOO_LATE, EFFECT_FIRST, ORDERS_DIFFER = range(6)
 
 
@@ -130,8 +132,11 @@ def _widened(messages: Messages, actors: int, views: int) -> Messages:
     return wide
 
 
-def advance(run: Run, *, to_the_end: bool = False) -> Alarms:
-    """Judge all rows that can be; with `to_the_end`, all rows, as if nothing more will come."""
+def advance(run: Run, patience_ns: int, *, to_the_end: bool = False) -> Alarms:
+    """Judge all rows that can be; with `to_the_end`, all rows, as if nothing more will come.
+
+    A row that is so much older than the newest one waits no longer for a send: the sender's log may have lost it.
+    """
     queue = run.queue
     about = (queue.code == SEND) | (queue.code == DELIVER) | (queue.code == DISCARD)
     message = _number(run, queue, about)
@@ -144,7 +149,11 @@ def advance(run: Run, *, to_the_end: bool = False) -> Alarms:
     stop = np.searchsorted(queue.actor, np.arange(len(run.ids)), side="right")
     alarms = np.zeros((4 * len(queue.code) + group.differs.size + 16, 7), np.int64)
     cursor = start.copy()
-    found = read_on(queue, message, cursor, stop, group, messages, run.nodes, alarms, to_the_end, len(run.views) > 1)
+    newest = max(int(queue.time.max(initial=NULL_TIME)), int(group.counts[NEWEST_NS]))
+    too_old = NULL_TIME if newest == NULL_TIME else newest - patience_ns
+    found = read_on(
+        queue, message, cursor, stop, group, messages, run.nodes, alarms, too_old, to_the_end, len(run.views) > 1
+    )
     left = np.ones(len(queue.code), bool)
     for first, last in zip(start, cursor, strict=True):
         left[first:last] = False
@@ -195,6 +204,7 @@ def read_on(
     messages: Messages,
     nodes: Nodes,
     alarms: Array,
+    too_old: int,
     to_the_end: bool,
     has_views: bool,
 ) -> int:
@@ -209,8 +219,12 @@ def read_on(
                 i = cursor[q]
                 code = queue.code[i]
                 m = message[i]
-                if code in (DELIVER, DISCARD) and not may_be_handled(m, queue.sender[i], group, messages, cursor, stop):
-                    break
+                if code in (DELIVER, DISCARD) and not messages.sent[m] and not messages.retired[m]:
+                    over = has_ended(queue.sender[i], group, cursor, stop)
+                    if not over and NULL_TIME < queue.time[i] < too_old:
+                        messages.released[m] = 1
+                    if not over and not messages.released[m]:
+                        break
                 cursor[q] += 1
                 moved = True
                 if queue.time[i] > group.counts[NEWEST_NS]:
@@ -218,7 +232,8 @@ def read_on(
                 if code == SEND:
                     found = send(q, i, m, queue, group, messages, nodes, alarms, found)
                 elif code == DELIVER:
-                    found = deliver(q, i, m, queue, group, messages, nodes, alarms, found, has_views)
+                    certain = to_the_end or has_ended(queue.sender[i], group, cursor, stop)
+                    found = deliver(q, i, m, queue, group, messages, nodes, alarms, found, certain, has_views)
                 elif code == DISCARD:
                     if messages.retired[m]:
                         continue  # it was delivered: a discard after that changes nothing
@@ -257,10 +272,8 @@ def read_on(
 
 
 @compiled
-def may_be_handled(m: int, s: int, group: Group, messages: Messages, cursor: Array, stop: Array) -> bool:
-    """Whether a message's send is known, or will never be."""
-    if messages.sent[m] or messages.retired[m] or messages.released[m]:
-        return True
+def has_ended(s: int, group: Group, cursor: Array, stop: Array) -> bool:
+    """Whether no more rows of a member will come."""
     return bool((group.ended[s] or group.gone[s]) and cursor[s] == stop[s])
 
 
@@ -286,6 +299,8 @@ def send(
     if messages.retired[m] or messages.sent[m]:
         group.counts[REPEATED] += 1
         return alarm(alarms, found, SENT_AGAIN, q, queue.step[i], q, messages.seq[m], -1, 0)
+    if messages.released[m] == HANDLED_UNSENT:
+        group.inexact[CAUSAL] = 1  # it was left out of the pasts of those who delivered it
     view = group.current[q]
     messages.sent[m] = 1
     messages.send_view[m] = view
@@ -322,6 +337,7 @@ def deliver(
     nodes: Nodes,
     alarms: Array,
     found: int,
+    certain: bool,
     has_views: bool,
 ) -> int:
     """A delivery: numbers, repeats, causes, and the order in comparison with everyone who has it already."""
@@ -347,6 +363,8 @@ def deliver(
     messages.seen_in[m, q] = view
     exists = messages.sent[m] or messages.to_be_sent[m]
     if not exists:
+        messages.released[m] = HANDLED_UNSENT
+    if not exists and certain:
         found = alarm(alarms, found, UNSENT, q, step, s, seq, -1, 0)
     if messages.place[m, q] < 0:
         messages.place[m, q] = group.next_place[q]
@@ -428,15 +446,16 @@ def retire(run: Run) -> None:
             named[number] = group.belongs[number] > 0
     expected = (group.belongs > 0) & (present | (named & (group.gone == 0)))
     handled = (messages.place >= 0) | ~expected[messages.send_view]
+    blank = (messages.sent == 0) & (messages.kind == 0).all(axis=1)  # only waiting rows name it
     over = (messages.sent > 0) & handled.all(axis=1)
     if group.counts[HAS_MARKS] and present.any():
         stable = group.marks[present].min(axis=0)
         over &= messages.seq <= stable[messages.sender]
-    over |= messages.retired > 0
+    over |= (messages.retired > 0) | blank
     if not over.any():
         _compact_nodes(run, np.arange(len(over)))
         return
-    leaving = over & (messages.retired == 0)
+    leaving = over & ~blank & (messages.retired == 0)
     run.retired = _with_spans(run.retired, messages.sender[leaving], messages.seq[leaving])
     run.retired_initially |= bool((messages.send_view[leaving] == 0).any())
     _drop_from_pasts(run, over)
@@ -497,6 +516,8 @@ def copy_lists(first: Array, nodes: Nodes, number: Array, message: Array, follow
 
 def _with_spans(spans: Array, sender: Array, seq: Array) -> Array:
     """Add numbers to spans of numbers."""
+    if not len(seq):
+        return spans
     rows = np.concatenate([spans, np.stack([sender, seq, seq], axis=1)])
     rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
     fresh = np.ones(len(rows), bool)

@@ -65,14 +65,15 @@ class Report(msgspec.Struct):
     waits_for: int | None = None  # the member whose send most members wait for
 
 
-def report(run: Run) -> Report:
-    """Judge a run by what has been read of it."""
+def report(run: Run, *, final: bool = False) -> Report:
+    """Judge a run by what has been read of it; `final`: and nothing more will come."""
     group, messages, counts = run.group, run.messages, run.group.counts
     known = (group.has_log > 0) | (group.belongs[1:] > 0).any(axis=0)
     cut = known & (group.ended == 0) & (group.gone == 0) if group.ended.any() else np.zeros(len(run.ids), bool)
     unsent = (messages.sent == 0) & (messages.retired == 0)
     delivered = (messages.kind & a.DELIVERED) > 0
-    by_cut = unsent & cut[messages.sender] if len(cut) else unsent
+    hidden = cut if final else (group.ended == 0) & (group.gone == 0)  # whose sends may still turn up, or are lost
+    by_cut = unsent & hidden[messages.sender] if len(hidden) else unsent
     unsent_deliveries = int(delivered[unsent & ~by_cut].sum())
     examined, violations, crossed = _compare_orders(run)
     findings = {

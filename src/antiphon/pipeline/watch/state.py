@@ -61,7 +61,7 @@ class Messages(NamedTuple):
     sent: Array
     to_be_sent: Array  # its send is among the rows that wait
     retired: Array
-    released: Array  # it may be handled although its send is not known
+    released: Array  # it may be (1) or has been (2) handled although its send is not known
     send_view: Array
     send_ns: Array
     past: Array  # its direct predecessors: the first node of a list
