@@ -47,6 +47,13 @@ class Group:
             outs += self.carry(rank, self.parts[rank].receive(source, self.through_the_wire(pdu), self.now))
         return outs
 
+    def ask(self, rank: int, source: int, question: NullMessage) -> Out:
+        """Let a member receive a null that asks, and give its answer, which waits for a random moment."""
+        assert question.asking
+        assert self.give(rank, source, question) == []
+        (answer,) = self._next_wake(rank)
+        return answer
+
     def wake(self, rank: int) -> list[Out]:
         """Wake a member at the present instant."""
         return self.carry(rank, self.parts[rank].wake(self.now))

@@ -41,8 +41,7 @@ def test_a_copy_goes_when_the_sender_knows_that_all_have_delivered_it_and_then_b
     assert group.stable == [[], [(0, 1)]]
     assert group.parts[1].deadline is None
     question = group.silence(0)
-    assert question.asking
-    (answer,) = group.give(1, 0, question)
+    answer = group.ask(1, 0, question)
     assert answer.to == (0,)
     group.give(0, 1, answer.pdu)
     assert group.stable[0] == [(0, 1)]
@@ -53,8 +52,8 @@ def test_a_copy_goes_when_the_sender_knows_that_all_have_delivered_it_and_then_b
 def test_a_lost_answer_is_asked_for_again():
     group = Group(2)
     group.give(1, 0, group.submit(0))
-    group.give(1, 0, group.silence(0))  # the answer is lost
-    (answer,) = group.give(1, 0, group.silence(0))
+    group.ask(1, 0, group.silence(0))  # the answer is lost
+    answer = group.ask(1, 0, group.silence(0))
     group.give(0, 1, answer.pdu)
     assert group.parts[0].held == 0
 
@@ -96,7 +95,7 @@ def test_the_window_opens_when_everyone_has_delivered():
     first, second = group.submit(0), group.submit(0)
     assert not group.parts[0].may_submit(0)
     group.give(1, 0, first, second)
-    (answer,) = group.give(1, 0, group.silence(0))
+    answer = group.ask(1, 0, group.silence(0))
     group.give(0, 1, answer.pdu)
     assert group.parts[0].may_submit(0)
 

@@ -36,7 +36,7 @@ def frame(*pdus: object) -> bytes:
 @given(st.integers(1, 2**32 - 1), st.integers(1, 2**32 - 1), st.binary(max_size=200), st.lists(COUNTERS, max_size=9))
 def test_what_goes_in_comes_out(number: int, seq: int, payload: bytes, vector: list[int]) -> None:
     data = Data(number=number, stamp=5, seq=seq, payload=payload)
-    report = Report(pack_vector(vector), True)
+    report = Report(1, False, pack_vector(vector), True)
     header, pdus = CODEC.decode(frame(data, report, Heartbeat(), Nack([(1, 2)])))
     assert header == HEADER
     assert pdus == [data, report, Heartbeat(), Nack([(1, 2)])]
@@ -44,7 +44,7 @@ def test_what_goes_in_comes_out(number: int, seq: int, payload: bytes, vector: l
 
 
 def test_every_truncation_is_refused() -> None:
-    whole = frame(Data(number=1, seq=1, payload=b"hello"), Report(pack_vector([1, 2, 3]), False))
+    whole = frame(Data(number=1, seq=1, payload=b"hello"), Report(1, False, pack_vector([1, 2, 3]), False))
     for length in range(len(whole)):
         with pytest.raises(Malformed):
             CODEC.decode(whole[:length])

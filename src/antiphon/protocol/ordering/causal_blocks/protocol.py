@@ -79,6 +79,7 @@ class CausalBlocks(Ending):
         self._gaps: dict[int, _Gap] = {}
         self._gap_at: Instant | None = None
         self._repair_at: Instant | None = None
+        self._answer_at: dict[int, Instant] = {}  # who asked -> when; all at once would overrun the one who asked
         self._silent_since: Instant = 0
         self._pause_ns = options.silence_ns
         self._was_restless = options.always
@@ -92,12 +93,21 @@ class CausalBlocks(Ending):
     def deadline(self) -> Instant | None:
         """When a silence is to be broken, a message sent again or a gap skipped."""
         silence = self._silent_since + self._pause_ns if self._restless else None
-        return earliest(silence, self._repair_at, self._gap_at)
+        return earliest(silence, self._repair_at, self._gap_at, min(self._answer_at.values(), default=None))
 
     def may_submit(self, priority: int) -> bool:
         """Keep to the window of own messages that someone may still lack, and to the numbers that the wire has."""
         unstable = self._passed_seq[self._rank] - self._stable_seq[self._rank]
         return unstable < self._options.window and self.BC < BLOCK_MAX
+
+    def lag(self) -> dict[int, int | None]:
+        """Say how many of the messages that are kept here each member is not known to have delivered."""
+        lacking: dict[int, int | None] = {}
+        for j, row in enumerate(self.MLDV):
+            count = sum(len(list(column.between(row[k], BLOCK_MAX + 1))) for k, column in enumerate(self.BM) if k != j)
+            if j != self._rank and count:
+                lacking[j] = count
+        return lacking
 
     # What happens
 
@@ -139,6 +149,9 @@ class CausalBlocks(Ending):
         if self._repair_at is not None and self._repair_at <= now:
             self._repair_at = None
             self._repair(now, step)
+        for source in [source for source, instant in self._answer_at.items() if instant <= now]:
+            del self._answer_at[source]
+            step.down.append(Out(self._null(asking=False), (source,)))
         if self._restless and self._silent_since + self._pause_ns <= now:
             self._report(now, step)
         return self._settle(now, step)
@@ -272,7 +285,7 @@ class CausalBlocks(Ending):
             self._early[source], self._told[source] = frozenset(pdu.early), pdu.told
             self._missing_since(source, ldv[source], pdu.seq, ldv, now)
             if pdu.asking and not self._restless:
-                step.down.append(Out(self._null(asking=False), (source,)))
+                self._answer_at.setdefault(source, now + self._random.randint(0, self._options.repair_delay_ns))
         return step
 
     def _checked(self, k: int, block: int, mb: int, packed: bytes, seq: int, stable: int) -> list[int]:
