@@ -121,7 +121,8 @@ def flaw_of(run: Run, *, ended: bool = True) -> str | None:
         for name, verdict in check(events, guarantees=("agreement", "total"), uniform=True).items():
             if name in promises and verdict.verdict == "violated":
                 return f"uniform-{name} is violated: {verdict.witnesses[0].why}"
-    return two_views_with_one_number(events) or another_view(events) or stable_and_lost(events)
+    wrong = two_views_with_one_number(events) or another_view(events)
+    return wrong or (stable_and_lost(events) if ended else None)
 
 
 def two_views_with_one_number(events: list[Event]) -> str | None:

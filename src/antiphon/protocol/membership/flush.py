@@ -15,7 +15,7 @@ from antiphon.protocol.machine import Effect, Instant, Submit
 from antiphon.protocol.member import Member
 from antiphon.protocol.membership.messages import Fetch, Fill, State
 from antiphon.protocol.membership.views import Cut, GroupView
-from antiphon.protocol.parts import Keeper, Out, Reliable
+from antiphon.protocol.parts import Keeper, Out, Reliable, Watcher
 from antiphon.protocol.wire import Malformed
 
 FILL_BYTES_MAX = 32_000
@@ -35,6 +35,12 @@ class ViewMember(Member):
     def sent(self) -> int:
         """How many messages this member has sent in its view."""
         return self._seq
+
+    def lag(self) -> dict[int, int | None]:
+        """Say who holds stability back, whichever part knows."""
+        if self.recovery is None and isinstance(self.ordering, Watcher):
+            return {self._ids[rank]: lacks for rank, lacks in self.ordering.lag().items()}
+        return super().lag()
 
     def block(self) -> None:
         """Send nothing and deliver nothing more, until the view is finished."""

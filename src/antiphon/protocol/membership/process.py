@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable
+from math import inf
 from typing import ClassVar, Literal, Protocol, TypeAlias, assert_never
 
 import msgspec
@@ -752,6 +753,7 @@ class Process:
         was_member = self.member is not None
         self._adopt(view, now)
         self._persist()
+        self._stall(False)
         self._before = dict(zip(view.members, view.sent_before, strict=True))
         self._own_delivered = 0
         self._journal.install(now, view.number, view.members)
@@ -781,6 +783,7 @@ class Process:
             self._persist()
             self._depart(now)
             return
+        self.stalled = False
         self._effects.append(Notice("excluded"))
         self.counts["exclusions"] += 1
         self._adopt(view, now)
@@ -883,17 +886,25 @@ class Process:
         """See who is alive, who is slow, and whether anything must be done about it."""
         self._forget_the_past()
         if self.member is not None:
-            stalled = not self._is_quorum(self._living_names(now))
-            if stalled != self.stalled:
-                self.stalled = stalled
-                self._effects.append(Notice("stalled" if stalled else "resumed"))
-                if self.active:
-                    self._stable_at = now
-                    self._resume(now)
+            self._watch_for_a_stall(now)
             self._watch_the_slow(now)
-        else:
-            self.stalled = False
         self._consider_proposing(now)
+
+    def _watch_for_a_stall(self, now: Instant) -> None:
+        """Stop delivering while too few of the view are within reach, not counting those who have gone on from it."""
+        gone_on = {name for name, peer in self._peers.by_name.items() if peer.view > self.view.number}
+        stalled = not self._is_quorum(self._living_names(now) - gone_on)
+        if stalled != self.stalled and self._flush is None:
+            self._stall(stalled)
+            if self.active:
+                self._stable_at = now
+                self._peers.refresh(now)  # who was out of reach may be about to speak, like the others
+                self._resume(now)
+
+    def _stall(self, stalled: bool) -> None:
+        if stalled != self.stalled:
+            self.stalled = stalled
+            self._effects.append(Notice("stalled" if stalled else "resumed"))
 
     def _resume(self, now: Instant) -> None:
         assert self.member is not None
@@ -906,7 +917,10 @@ class Process:
         if not self.active or self.member.held == 0:
             self._stable_at = now
         elif self.options.slow == "drop" and now - self._stable_at > self.options.slow_ns:
-            self._accused = frozenset(self.member.lag())
+            lag = {other: inf if lacks is None else lacks for other, lacks in self.member.lag().items()}
+            slow = frozenset(other for other, lacks in lag.items() if lacks == max(lag.values()))
+            if self._is_quorum({name_of(other) for other in self.view.members if other not in slow}):
+                self._accused = slow  # else it is rather this process that is cut off
             self._stable_at = now
 
     def _fetch_again(self, now: Instant) -> None:

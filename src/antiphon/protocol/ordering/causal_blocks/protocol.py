@@ -81,7 +81,7 @@ class CausalBlocks(Ending):
         self._repair_at: Instant | None = None
         self._answer_at: dict[int, Instant] = {}  # who asked -> when; all at once would overrun the one who asked
         self._silent_since: Instant = 0
-        self._pause_ns = options.silence_ns
+        self._pause_ns, self._about = options.silence_ns, place.about
         self._was_restless = options.always
         self._untold = 0  # deliveries since this member last said what it has
         self.held = 0
@@ -481,7 +481,8 @@ class CausalBlocks(Ending):
         step.down.append(Out(self._null(asking=self.held > 0 or bool(self._lacking))))
         self._spoke(now)
         if not self._options.always:
-            self._pause_ns = max(self._pause_ns, min(2 * self._pause_ns, self._options.silence_ns_max))
+            longer = min(2 * self._pause_ns, self._options.silence_ns_max)
+            self._pause_ns = self._about(max(self._options.silence_ns, longer))
 
     def _spoke(self, now: Instant) -> None:
         self._silent_since = now

@@ -107,6 +107,14 @@ class Co(Ending):
             Levels(*numbers) for numbers in zip(self._accepted, self._pre_acknowledged, self._acknowledged, strict=True)
         ]
 
+    def lag(self) -> dict[int, int | None]:
+        """Say how many of the PDUs that are accepted here each member is not known to have accepted."""
+        lacking = {
+            j: sum(max(0, self.req[k] - row[j]) for k, row in enumerate(self.al.rows) if k != j)
+            for j in range(self.size)
+        }
+        return {j: count for j, count in lacking.items() if count and j != self.rank}
+
     def may_submit(self, priority: int) -> bool:
         """Say whether the flow condition holds; if not, a message is known to wait for it."""
         self._starved = not self.flow_condition()

@@ -1,0 +1,427 @@
+"""The pieces of membership one by one, and small groups in which one thing happens."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from antiphon.errors import UsageError
+from antiphon.protocol.config import Config
+from antiphon.protocol.machine import MILLISECOND, SECOND, Deliver, Drop, Effect, Install, Instant, Notice, Wake
+from antiphon.protocol.membership.messages import Acceptance, Alive, Fetch, Fill, Newer, Post, Prepare, State
+from antiphon.protocol.membership.peers import Peers
+from antiphon.protocol.membership.process import MembershipOptions, Process
+from antiphon.protocol.membership.views import (
+    NO_BALLOT,
+    Change,
+    Cut,
+    GroupView,
+    before_the_first,
+    incarnation_of,
+    name_of,
+    process,
+)
+from antiphon.protocol.ordering.two_phase import Claim, settle
+from antiphon.protocol.wire import Malformed, group_of, group_tag
+from antiphon.sim.group import Group
+from antiphon.sim.network import NetworkOptions
+from antiphon.sim.scenario import Fault, Scenario, Workload
+from antiphon.sim.view_schedules import QUICK, flaw, flaw_of
+from antiphon.trace.log import MemberLog
+
+# Who is who
+
+
+def test_a_process_is_a_name_and_an_incarnation() -> None:
+    assert process(3, 1) == 3
+    assert process(3, 3) == 20_003
+    assert (name_of(20_003), incarnation_of(20_003)) == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("number", "members", "names", "enough"),
+    [
+        (1, (0, 1, 2), {0, 1}, True),
+        (1, (0, 1, 2), {2}, False),
+        (1, (10_000, 1), {0}, True),  # half with the first, by name
+        (1, (0, 1), {1}, False),
+        (1, (0, 1, 2, 3), {2, 3}, False),
+        (1, (0, 1, 2, 3), {0, 3}, True),
+        (1, (4,), set(), False),
+        (0, (0, 1), {0}, False),  # nobody is first before the first view
+        (0, (0, 1, 2), {1, 2, 7}, True),
+    ],
+)
+def test_a_quorum_is_more_than_half_or_half_with_the_first(
+    number: int, members: tuple[int, ...], names: set[int], enough: bool
+) -> None:
+    view = GroupView(number, NO_BALLOT, members, (0,) * len(members), 0)
+    assert view.is_quorum(names) is enough
+
+
+def test_before_the_first_view_nobody_is_a_member() -> None:
+    assert not before_the_first([0, 1]).lists(0)
+    assert GroupView(1, (1, 0), (0, 1), (0, 0), 0).lists(0)
+
+
+def test_views_of_one_number_have_different_tags() -> None:
+    assert GroupView(2, (1, 0), (0,), (0,), 1).tag != GroupView(2, (1, 1), (0,), (0,), 1).tag
+
+
+# Messages
+
+
+def long_message() -> Prepare:
+    members = tuple(range(300))
+    return Prepare((1, 2), GroupView(7, (1, 1), members, tuple(members), 3))
+
+
+def test_long_messages_come_in_pieces_and_lost_ones_are_made_good_by_sending_all_again() -> None:
+    post, other = Post("g", 100), Post("g", 100)
+    datagrams = post.write(4, long_message())
+    assert len(datagrams) > 3
+    first_try = [message for datagram in datagrams[1:] for message in other.read(datagram)[1]]
+    assert first_try == []
+    (message,) = [message for datagram in datagrams[:2] for message in other.read(datagram)[1]]
+    assert message == long_message()
+    assert post.write(4, Alive(1, "member")) == other.write(4, Alive(1, "member"))
+
+
+def test_pieces_that_do_not_fit_together_are_garbage() -> None:
+    with pytest.raises(Malformed):
+        Post("g", 50).read(Post("g", 100).write(4, long_message())[0])
+
+
+def test_unfinished_texts_are_few() -> None:
+    post, other = Post("g", 100), Post("g", 100)
+    for number in range(20):
+        text = Prepare((number, 0), long_message().view)
+        other.read(post.write(4, text)[0])
+    assert len(other._texts[4]) <= 5
+
+
+# Who is alive
+
+
+def test_silence_is_suspected_a_later_life_ends_the_earlier_one_and_time_can_be_given() -> None:
+    peers = Peers([1, 2], 100, now=0)
+    assert not peers.suspected(1, 100)
+    assert peers.suspected(1, 101)
+    assert peers.heard(1, 90)
+    assert peers.lives(1, 101)
+    assert peers.heard(process(1, 2), 102)
+    assert not peers.lives(1, 103)
+    assert not peers.heard(1, 104)  # a datagram of the earlier life
+    peers.refresh(500)
+    assert not peers.suspected(2, 550)
+
+
+# Unfinished messages of a total order
+
+
+def claim(clock: int, next_mid: list[int], provisional: dict, final: dict | None = None) -> Claim:
+    return Claim(
+        clock,
+        next_mid,
+        [(*message, *stamp) for message, stamp in provisional.items()],
+        [(*message, *stamp) for message, stamp in (final or {}).items()],
+    )
+
+
+def test_the_greatest_claim_decides_and_who_lacks_the_message_claims_its_clock() -> None:
+    one = claim(5, [2, 1, 1], {(0, 1): (3, 0)})
+    other = claim(8, [1, 1, 1], {})
+    assert settle({0: one, 1: other}, safe=False) == [(0, 1, 9, 1, True)]
+
+
+def test_what_a_survivor_has_delivered_or_decided_needs_no_settling() -> None:
+    waits = claim(5, [2, 1], {(0, 1): (3, 0)})
+    delivered = claim(7, [2, 1], {})
+    decided = claim(7, [2, 1], {}, {(0, 1): (6, 1)})
+    assert settle({0: waits, 1: delivered}, safe=False) == []
+    assert settle({0: waits, 1: decided}, safe=False) == []
+
+
+def test_safe_messages_go_behind_all_that_is_known_but_before_their_senders_next() -> None:
+    one = claim(9, [2, 1], {(0, 1): (3, 0)})
+    assert settle({0: one}, safe=True) == [(0, 1, 10, 0, True)]
+    one = claim(9, [3, 1], {(0, 1): (3, 0)}, {(0, 2): (6, 1)})
+    assert settle({0: one}, safe=True) == [(0, 1, 6, 1, False)]
+
+
+# One process
+
+
+def alone(name: int = 2, saved: bytes | None = None) -> Process:
+    return Process(name, range(3), Config(), QUICK, random.Random(1), lambda one: MemberLog(one, 0), 0, saved)
+
+
+def hear(one: Process, sender: int, message: object, now: Instant = 1) -> list[Effect]:
+    from antiphon.protocol.machine import Receive
+
+    effects = []
+    for datagram in Post(one.config.group, QUICK.piece_bytes).write(sender, message):  # type: ignore[arg-type]
+        effects += one.handle(Receive(datagram), now)
+    return effects
+
+
+def test_what_is_promised_is_persisted_before_it_is_said() -> None:
+    one = alone()
+    one.handle(Wake(), 0)
+    effects = hear(one, 0, Prepare((4, 0), one.view))
+    kinds = [type(effect).__name__ for effect in effects]
+    assert kinds.index("Persist") < kinds.index("Send")
+    saved = next(effect.state for effect in effects if type(effect).__name__ == "Persist")
+    again = alone(saved=saved)
+    assert again.id == process(2, 2)
+    again.handle(Wake(), 0)
+    assert again._promised == (4, 0)
+
+
+def test_a_joiner_that_offered_itself_and_was_passed_over_comes_back_under_a_new_incarnation() -> None:
+    one = alone()
+    one.handle(Wake(), 0)
+    hear(one, 0, Newer(GroupView(1, (1, 0), (0, 1), (0, 0), 0)))
+    assert one.id == 2  # it has offered nothing yet
+    hear(one, 0, Prepare((2, 0), one.view))
+    hear(one, 0, Newer(GroupView(3, (3, 0), (0, 1), (0, 0), 2)))
+    assert one.id == process(2, 2)  # view 2 may have listed the earlier one
+
+
+def state(accepted: Acceptance | None, reach: tuple[int, ...] = (0, 0, 0)) -> State:
+    return State((9, 0), 1, "member" if reach else "joiner", accepted, reach, 0, b"")
+
+
+def change(ballot: tuple[int, int]) -> Acceptance:
+    return Acceptance(ballot, Change(1, GroupView(2, ballot, (0, 1), (0, 0), 2), Cut((0, 0, 0), (0, 0, 0))))
+
+
+def test_what_was_accepted_with_the_highest_ballot_binds() -> None:
+    one = alone()
+    older, newer = change((3, 1)), change((5, 0))
+    assert one._bound({0: state(older), 1: state(newer), 2: state(None)}) == newer
+    assert one._bound({0: state(None)}) is None
+
+
+def test_an_acceptance_without_its_messages_binds_only_if_there_is_no_quorum_without_it() -> None:
+    one = alone()
+    one.view = GroupView(1, (1, 0), (0, 1, 2), (0, 0, 0), 0)
+    lost = change((5, 2))
+    amnesiac = state(lost, reach=())
+    assert set(one._states_that_bind({0: state(None), 1: state(None), 10_002: amnesiac})) == {0, 1}
+    assert set(one._states_that_bind({1: state(None), 10_002: amnesiac})) == {1, 10_002}
+    holder = state(lost)
+    assert set(one._states_that_bind({0: state(None), 1: holder, 10_002: amnesiac})) == {0, 1, 10_002}
+
+
+@pytest.mark.parametrize("key", ["heartbeat_ns", "retry_ns", "piece_bytes"])
+def test_times_are_checked(key: str) -> None:
+    with pytest.raises(UsageError, match=key):
+        msgspec.structs.replace(QUICK, **{key: 0}).check()
+    with pytest.raises(UsageError, match="suspect_ns"):
+        MembershipOptions(heartbeat_ns=100, suspect_ns=150).check()
+
+
+# Small groups
+
+
+class Watched(Group):
+    """A group that keeps what its applications are told."""
+
+    def __init__(
+        self, scenario: Scenario, seed: int = 1, drop: Callable[[int, int, bytes, Instant], bool] | None = None
+    ) -> None:
+        self.told: dict[int, list[Effect]] = defaultdict(list)
+        super().__init__(scenario, seed, drop)
+
+    def _carry_out(self, me: int, effect: Effect) -> None:
+        if isinstance(effect, Deliver | Install | Notice | Drop):
+            self.told[me].append(effect)
+        super()._carry_out(me, effect)
+
+    def views(self, name: int) -> list[tuple[int, ...]]:
+        return [effect.members for effect in self.told[name] if isinstance(effect, Install)]
+
+    def notices(self, name: int) -> list[str]:
+        return [effect.what for effect in self.told[name] if isinstance(effect, Notice)]
+
+
+def scenario(*faults: Fault, members: int = 3, **others: object) -> Scenario:
+    return Scenario(
+        **{
+            "name": "small",
+            "members": members,
+            "messages": 10,
+            "views": True,
+            "membership": QUICK,
+            "network": NetworkOptions(latency="uniform 1ms 4ms"),
+            "workload": Workload(interval="uniform 20ms 80ms", payload=8),
+            "faults": list(faults),
+            "limit": "10s",
+            **others,
+        }
+    )
+
+
+def ran(group: Watched) -> Watched:
+    run = group.run()
+    assert run.finished
+    assert flaw_of(run) is None
+    return group
+
+
+def test_a_calm_group_has_one_view() -> None:
+    group = ran(Watched(scenario(members=4)))
+    assert [group.views(name) for name in range(4)] == [[(0, 1, 2, 3)]] * 4
+
+
+def test_a_crash_is_followed_by_a_view_without_the_dead_and_its_return_by_one_with_its_next_life() -> None:
+    group = ran(Watched(scenario(Fault(kind="crash", at="200ms", until="700ms", member=2))))
+    assert group.views(0) == [(0, 1, 2), (0, 1), (0, 1, 10_002)]
+    assert group.views(2) == [(0, 1, 2), (0, 1, 10_002)]
+
+
+def test_who_leaves_is_gone_and_nobody_waits_for_it() -> None:
+    group = ran(Watched(scenario(Fault(kind="leave", at="200ms", member=0))))
+    assert group.views(1) == [(0, 1, 2), (1, 2)]
+    assert not group.notices(1)
+
+
+def test_a_minority_stalls_says_so_is_left_out_and_returns() -> None:
+    group = ran(Watched(scenario(Fault(kind="partition", at="200ms", until="900ms", groups=[[2]]))))
+    assert group.notices(2) == ["stalled", "excluded"]
+    assert group.views(1) == [(0, 1, 2), (0, 1), (0, 1, 10_002)]
+
+
+def test_in_three_parts_all_stall_and_go_on_in_the_same_view() -> None:
+    group = ran(Watched(scenario(Fault(kind="partition", at="200ms", until="700ms", groups=[[0], [1], [2]]))))
+    assert [group.notices(name) for name in range(3)] == [["stalled", "resumed"]] * 3
+    assert group.views(0) == [(0, 1, 2)]
+
+
+def test_a_group_that_crashed_as_a_whole_goes_on_with_the_next_number() -> None:
+    faults = [Fault(kind="crash", at="200ms", until=f"{600 + 50 * name}ms", member=name) for name in range(3)]
+    group = Watched(scenario(*faults))
+    run = group.run()
+    assert run.finished
+    assert flaw_of(run) is None
+    numbers = [effect.view for effect in group.told[0] if isinstance(effect, Install)]
+    assert numbers[0] == 1
+    assert numbers[1] > 1
+
+
+def test_own_messages_whose_fate_is_unknown_are_reported() -> None:
+    faults = Fault(kind="partition", at="100ms", until="900ms", groups=[[2]])
+    group = ran(Watched(scenario(faults, ordering="abcast", workload=Workload(interval="fixed 10ms", payload=8))))
+    unknown = [effect for effect in group.told[2] if isinstance(effect, Drop) and effect.reason == "unknown"]
+    assert unknown
+    assert {effect.sender for effect in unknown} == {2}
+
+
+def test_a_pause_of_ones_own_is_no_silence_of_the_others() -> None:
+    group = ran(Watched(scenario(Fault(kind="pause", at="200ms", until="320ms", member=0))))
+    assert group.views(0) == [(0, 1, 2)]
+
+
+def test_a_change_leaves_the_living_in_however_far_they_are() -> None:
+    """Without time for all to answer, whoever is last in answering is left out."""
+    far = scenario(
+        Fault(kind="join", at="500ms", member=4),
+        members=5,
+        founders=4,
+        network=NetworkOptions(latency="uniform 1ms 15ms"),
+        limit="1s",
+    )
+    hasty = msgspec.structs.replace(far, membership=msgspec.structs.replace(QUICK, grace_ns=1))
+    assert Watched(far).run().stats["members"].get("exclusions", 0) == 0
+    assert Watched(hasty).run().stats["members"].get("exclusions", 0) > 0
+
+
+@pytest.mark.parametrize("ordering", ["fifo", "causal-blocks", "co"])
+@pytest.mark.parametrize("slow", ["block", "drop"])
+def test_a_receiver_that_holds_all_back_is_waited_for_or_dropped(ordering: str, slow: str) -> None:
+    options = msgspec.structs.replace(QUICK, slow=slow, slow_ns=300 * MILLISECOND)
+    tag = group_tag("small")
+
+    def deaf(source: int, target: int, datagram: bytes, now: Instant) -> bool:
+        return target == 2 and now > 100 * MILLISECOND and group_of(datagram) == tag
+
+    stuck = scenario(ordering=ordering, membership=options, limit="1500ms", window=4)
+    group = Watched(stuck, 1, deaf)
+    run = group.run()
+    assert flaw_of(run, ended=False) is None
+    assert ((0, 1) in group.views(0)) is (slow == "drop")
+    own = [effect for effect in group.told[0] if isinstance(effect, Deliver) and effect.sender == 0]
+    assert (len(own) == stuck.messages) is (slow == "drop") or ordering == "fifo"
+
+
+def test_a_joiner_is_given_the_state_at_the_beginning_of_its_view() -> None:
+    options = msgspec.structs.replace(QUICK, transfer=True)
+    faults = (
+        Fault(kind="join", at="300ms", member=3),
+        Fault(kind="crash", at="350ms", until="700ms", member=1),
+    )
+    group = Watched(scenario(*faults, members=4, founders=3, membership=options, ordering="abcast"))
+    states: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    carried_out = group._carry_out
+
+    def carry_out(me: int, effect: Effect) -> None:
+        if isinstance(effect, Deliver):
+            states[me].append((effect.sender, effect.seq))
+        carried_out(me, effect)
+
+    def restore(me: int, state: bytes) -> None:
+        states[me] = [tuple(message) for message in msgspec.json.decode(state)]
+
+    group._carry_out = carry_out  # type: ignore[method-assign]
+    group.snapshot = lambda me: msgspec.json.encode(states[me])
+    group.restore = restore
+    ran(group)
+    assert len(states[0]) > 20
+    assert states[3] == states[2] == states[1] == states[0]
+
+
+def test_what_was_fetched_is_passed_on_but_only_the_cut_is_delivered() -> None:
+    """An earlier proposal may have reached further than the one that was decided."""
+    group = Watched(scenario(members=2, messages=3, limit="300ms", network=NetworkOptions(latency="fixed 1ms")))
+    group.network.drop = lambda source, target, datagram, now: now > 20 * MILLISECOND and source == 0
+    group.run()
+    sender, receiver = (group.nodes[name].member for name in (0, 1))
+    assert isinstance(sender, Process)
+    assert isinstance(receiver, Process)
+    sender._block()
+    receiver._flush = None
+    receiver._block()
+    assert sender._flush is not None
+    assert receiver._flush is not None
+    have, reach = receiver._flush.reach[0], sender._flush.reach[0]
+    assert have < reach
+    for fill in sender._flush.fills(Fetch(1, [(0, have, reach)])):
+        assert receiver._flush.take(fill)
+        assert not receiver._flush.take(fill)
+    assert receiver._flush.fills(Fetch(1, [(0, have, reach)])) == sender._flush.fills(Fetch(1, [(0, have, reach)]))
+    lower = Cut((have + 1, receiver._flush.reach[1]), (0, 1))
+    effects = receiver._flush.finish(lower, SECOND)
+    assert [effect.seq for effect in effects if isinstance(effect, Deliver)] == [have + 1]
+
+
+def test_a_fill_for_nobody_is_garbage() -> None:
+    group = Watched(scenario(members=2, messages=0, limit="300ms"))
+    group.run()
+    one = group.nodes[0].member
+    assert isinstance(one, Process)
+    one._block()
+    assert one._flush is not None
+    with pytest.raises(Malformed):
+        one._flush.take(Fill(1, 7, 0, 1, []))
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    crash = scenario(Fault(kind="crash", at="200ms", until="700ms", member=2))
+    one, other = (Watched(crash, 5).run() for _ in range(2))
+    assert one.events == other.events
+    assert flaw(crash, 5) is None
