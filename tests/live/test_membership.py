@@ -1,0 +1,152 @@
+"""Views of live groups: partitions that heal, slow members, and members that join in the middle of things."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+import antiphon
+from support.live_group import collect, free_addresses, members, run
+
+
+async def until(condition: Callable[[], bool]) -> float:
+    """Wait for something; give how long it took."""
+    began = time.monotonic()
+    while not condition():
+        await asyncio.sleep(0.02)
+    return time.monotonic() - began
+
+
+def sender_of(packet: bytes) -> int:
+    """Read who sent a sealed packet, or says so."""
+    return int.from_bytes(packet[2:4], "big")
+
+
+async def drained(group: antiphon.Group, seen: list[antiphon.Message | antiphon.ViewChange | antiphon.Notice]) -> None:
+    async for event in group:
+        seen += [event]  # at once, not when the stream has ended
+
+
+def test_the_majority_goes_on_and_the_minority_says_that_it_is_cut_off(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with members(5, tmp_path, stop=True, key=os.urandom(16)) as groups:
+            groups = sorted(groups, key=lambda group: group._me)
+            seen: list[list[antiphon.Message | antiphon.ViewChange | antiphon.Notice]] = [[] for _ in groups]
+            tasks = [asyncio.create_task(drained(group, one)) for group, one in zip(groups, seen, strict=True)]
+            await until(lambda: all(len(group.status().members) == 5 for group in groups))
+            for one, group in enumerate(groups):
+                group.transport.lose = lambda packet, one=one: (sender_of(packet) < 2) != (one < 2)  # type: ignore[misc]
+            await until(lambda: all(len(group.status().members) == 3 for group in groups[2:]))
+            await until(lambda: all(group.status().standing == "stalled" for group in groups[:2]))
+            await (await groups[2].send(b"in the majority")).stable()
+            cut_off = await groups[0].send(b"cut off")
+            await asyncio.sleep(0.3)
+            assert not cut_off.is_delivered
+            assert all(antiphon.Notice("stalled") in one for one in seen[:2])
+            for group in groups:
+                group.transport.lose = None
+            await until(lambda: all(len(group.status().members) == 5 for group in groups))
+            await (await groups[1].send(b"together")).stable()
+            await until(lambda: all(any(_says(event, b"together") for event in one) for one in seen))
+            assert all(any(_says(event, b"in the majority") for event in one) for one in seen[2:])
+            assert not any(_says(event, b"in the majority") for one in seen[:2] for event in one)
+            for task in tasks:
+                task.cancel()
+
+    run(test())
+
+
+def _says(event: object, payload: bytes) -> bool:
+    return isinstance(event, antiphon.Message) and event.payload == payload
+
+
+def test_a_member_that_does_not_listen_is_dropped_where_the_group_says_so(tmp_path: Path) -> None:
+    async def test() -> None:
+        settings = {"slow": "drop", "inbox_bytes_max": 50_000, "window": 4, "ordering": "fifo"}
+        async with members(3, tmp_path, stop=True, **settings) as groups:
+            slow = groups[2].status().me
+            await until(lambda: all(len(group.status().members) == 3 for group in groups))
+            tasks = [asyncio.create_task(drained(group, [])) for group in groups[:2]]
+            stuck = asyncio.create_task(_flood(groups[0].send))
+            await until(lambda: groups[0].status().slowest == slow)
+            await until(lambda: slow not in groups[0].status().members)
+            stuck.cancel()
+            for task in tasks:
+                task.cancel()
+
+    run(test())
+
+
+async def _flood(send: Callable[[bytes], Awaitable[antiphon.Receipt]]) -> None:
+    while True:
+        await send(bytes(2_000))
+
+
+def test_one_who_joins_is_given_the_state_and_the_parts_of_what_has_begun(tmp_path: Path) -> None:
+    """A large message that is under way when someone joins reaches the joiner too, after the state."""
+
+    async def test() -> None:
+        addresses = sorted(free_addresses(3))
+        large = os.urandom(3_000_000)
+        states: dict[str, list[bytes]] = {address: [] for address in addresses}
+
+        def join(own: str) -> antiphon.Group:
+            return antiphon.join(
+                "test",
+                bind=own,
+                peers=[peer for peer in addresses if peer != own],
+                state=tmp_path,
+                window=2,
+                leave_s=1.0,
+                snapshot=lambda: b"\n".join(states[own]),
+                restore=lambda state: states[own].extend(state.split(b"\n")),
+            )
+
+        async def apply(own: str, group: antiphon.Group) -> None:
+            async for event in group:
+                if isinstance(event, antiphon.Message):
+                    states[own].append(event.payload if len(event.payload) < 100 else b"large %d" % hash(event.payload))
+
+        first, second, third = (join(own) for own in addresses)
+        await asyncio.gather(first.__aenter__(), second.__aenter__())
+        tasks = [asyncio.create_task(apply(own, one)) for own, one in zip(addresses, (first, second), strict=False)]
+        await (await first.send(b"early")).stable()
+        sending = asyncio.create_task(first.send(large))
+        await asyncio.sleep(0)
+        async with third:
+            tasks.append(asyncio.create_task(apply(addresses[2], third)))
+            await sending
+            await first.send(b"late")
+            await until(lambda: all(state[-1:] == [b"late"] for state in states.values()))
+            assert states[addresses[2]] == states[addresses[0]] == states[addresses[1]]
+            assert [text[:5] for text in states[addresses[0]]] == [b"early", b"large", b"late"]
+        await asyncio.gather(first.leave(), second.leave())
+        await asyncio.gather(*tasks)
+
+    run(test())
+
+
+def test_a_group_of_one_works(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with members(1, tmp_path) as [group]:
+            receipt = await group.send(b"alone")
+            assert [message.payload for message in await collect(group, 1)] == [b"alone"]
+            await receipt.stable()
+
+    run(test())
+
+
+def test_leaving_while_waiting_to_join_gives_the_address_back(tmp_path: Path) -> None:
+    async def test() -> None:
+        addresses = free_addresses(3)
+        for _ in range(2):
+            lonely = antiphon.join("test", bind=addresses[0], peers=addresses[1:], state=tmp_path)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(lonely.__aenter__(), 0.3)
+
+    run(test())
