@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from typing import Any
 
@@ -84,7 +85,9 @@ def test_a_member_that_hears_nothing_new_speaks_less_and_less():
     for _ in range(5):
         group.silence(0)
         instants.append(group.now)
-    assert instants == [10, 30, 70, 120, 170]
+    assert instants[0] == 10
+    for (earlier, later), least in zip(itertools.pairwise(instants), (20, 40, 50, 50), strict=True):
+        assert least <= later - earlier <= 1.5 * 50
 
 
 # Windows and buffers

@@ -140,7 +140,9 @@ def test_one_that_lacks_nothing_is_silent_and_answers_who_asks() -> None:
     one = part(rank=0, size=2)
     assert one.deadline is None
     assert said(one.receive(1, Ack(0), 5 * MS)) == []
-    step = one.receive(1, Ack(0, asked=1), 5 * MS)
+    assert said(one.receive(1, Ack(0, asked=1), 5 * MS)) == []  # the answer waits for a random moment
+    assert one.deadline is not None
+    step = one.wake(one.deadline)
     assert [type(pdu) for pdu in said(step)] == [Ack, NullMessage]
     assert all(isinstance(item, Out) and item.to == (1,) for item in step.down)
     assert one.deadline is None
@@ -155,7 +157,7 @@ def test_what_is_only_said_again_is_said_less_and_less_often() -> None:
         step = one.wake(one.deadline)
         if any(isinstance(pdu, Ack) for pdu in said(step)):
             times.append(one.deadline)
-    assert times[-1] - times[-2] <= 200 * MS
+    assert times[-1] - times[-2] <= 1.5 * 200 * MS
     assert times[1] - times[0] < times[-1] - times[-2]
 
 

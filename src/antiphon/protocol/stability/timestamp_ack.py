@@ -63,9 +63,10 @@ class TimestampAckOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
 
 
 class _Duty:
-    """Something to be said at least once in a period, and at doubling intervals when there is no news."""
+    """Something to be said at least once in a period, and at about doubling intervals when there is no news."""
 
-    def __init__(self, period_ns: Duration, pause_ns_max: Duration) -> None:
+    def __init__(self, place: Place, period_ns: Duration, pause_ns_max: Duration) -> None:
+        self._about = place.about
         self._period_ns, self._pause_ns_max = period_ns, max(period_ns, pause_ns_max)
         self._done_at: Instant | None = None
         self._pause_ns = period_ns
@@ -89,7 +90,7 @@ class _Duty:
     def done(self, now: Instant, *, news: bool) -> None:
         """It was said, for the first time or once more."""
         self._done_at = now
-        self._pause_ns = self._period_ns if news else min(2 * self._pause_ns, self._pause_ns_max)
+        self._pause_ns = self._period_ns if news else self._about(min(2 * self._pause_ns, self._pause_ns_max))
 
 
 class TimestampAck:
@@ -99,7 +100,8 @@ class TimestampAck:
     Options: ClassVar[type[msgspec.Struct]] = TimestampAckOptions
 
     def __init__(self, place: Place, options: TimestampAckOptions) -> None:
-        self._rank, self._options = place.rank, options
+        self._rank, self._random, self._options = place.rank, place.random, options
+        self._answer_at: dict[int, Instant] = {}  # who asked -> when; all at once would overrun the one who asked
         self._clock = StrictClock()
         alone = [_ALWAYS if rank == place.rank else 0 for rank in range(place.size)]
         self._heard = Minimum(alone)  # per sender, up to which stamp this member holds its messages
@@ -114,8 +116,8 @@ class TimestampAck:
         self._trigger = BufferTrigger(place.window, options.idle_ns) if options.trigger else None
         self._acknowledged = 0  # what this member last said to all
         self._deadline: Instant | None = None
-        self._ack = _Duty(options.t_ack_ns, options.pause_ns_max)
-        self._null = _Duty(options.t_send_ns, options.pause_ns_max)
+        self._ack = _Duty(place, options.t_ack_ns, options.pause_ns_max)
+        self._null = _Duty(place, options.t_send_ns, options.pause_ns_max)
 
     @property
     def deadline(self) -> Instant | None:
@@ -154,12 +156,11 @@ class TimestampAck:
                     raise Malformed("impossible-acknowledgment")
                 self._follow(pdu.clock)
                 self._acks.put(source, max(pdu.held, self._acks[source]))
-                down: list[Down] = []
                 if pdu.asked is not None:
                     self._bind(min(pdu.held + pdu.asked, self._goal), now)
                     if not self._active:
-                        down = [Out(self._ack_message(), (source,)), Out(self._null_message(now), (source,))]
-                return self._settle(down, now)
+                        self._answer_at.setdefault(source, now + self._random.randrange(self._options.t_ack_ns))
+                return self._settle([], now)
             case NullMessage():
                 return self._receive_null(source, pdu, now)
             case _:
@@ -168,10 +169,11 @@ class TimestampAck:
     def wake(self, now: Instant) -> Step:
         """Keep the duties that are due."""
         self._open_round(now)
-        if not self._active:
-            return Step()
         down: list[Down] = []
-        if min(self._null.due(now), self._ack.due(now)) <= now:
+        for source in [source for source, instant in self._answer_at.items() if instant <= now]:
+            del self._answer_at[source]
+            down += [Out(self._ack_message(), (source,)), Out(self._null_message(now), (source,))]
+        if self._active and min(self._null.due(now), self._ack.due(now)) <= now:
             if self._null.near(now):
                 enough = self._clock.last >= self._owed  # then only a loss can make another one necessary
                 down.append(Out(self._null_message(now)))
@@ -269,4 +271,6 @@ class TimestampAck:
 
     def _set_deadline(self, now: Instant) -> None:
         waiting = None if self._trigger is None else self._trigger.deadline
-        self._deadline = earliest(waiting, *((self._ack.due(now), self._null.due(now)) if self._active else ()))
+        answer = min(self._answer_at.values(), default=None)
+        duties = (self._ack.due(now), self._null.due(now)) if self._active else ()
+        self._deadline = earliest(waiting, answer, *duties)
