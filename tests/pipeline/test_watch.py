@@ -16,6 +16,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -112,6 +115,31 @@ def test_chaos(tmp_path: Path) -> None:
             seen += compare(found, events)
     assert seen["violated"] > 100
     assert seen["inexact"] < 60
+
+
+@pytest.mark.parametrize("system", ["nats-core", "corosync-kill", "mosquitto-qos1cut"])
+def test_traces_of_other_systems(tmp_path: Path, system: str) -> None:
+    folder = Path(__file__).parents[1] / "data" / "traces" / system
+    table = pq.read_table(folder / "events.parquet").sort_by([("member", "ascending"), ("step", "ascending")])
+    one = watcher(tmp_path)
+    for number in range(3):  # the first third of each log, and so on
+        file = tmp_path / "live" / f"{number}.parquet"
+        thirds = pc.floor(pc.multiply(_share_of_log(table), 3.0))
+        pq.write_table(table.filter(pc.equal(thirds, number)), file)
+        one.batch(names(file), number)
+    expected = json.loads((folder / "expected.json").read_text())
+    final = one.conclude()
+    for name, verdict in final.verdicts().items():
+        assert {"verdict": verdict, "violations": final.findings[name].violations} == expected[name], name
+    assert final.events == table.num_rows
+
+
+def _share_of_log(table: pa.Table) -> pa.Array:
+    """How far each row is in its member's log, from 0 to 1."""
+    member = table["member"].to_numpy()
+    first = np.searchsorted(member, member, "left")
+    last = np.searchsorted(member, member, "right")
+    return pa.array((np.arange(len(member)) - first) / (last - first))
 
 
 def test_state_goes_when_messages_are_stable(tmp_path: Path) -> None:

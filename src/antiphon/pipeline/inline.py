@@ -43,6 +43,7 @@ def inline_session() -> Iterator[Inline]:
             layout._row_group,
             arena.open_arena,
             run.open_run,
+            ledger._open,
             ledger._row_group,
             together.sends_of,
         )

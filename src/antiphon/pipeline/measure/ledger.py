@@ -53,11 +53,18 @@ def read_rows(layout: Layout, unit: int) -> Rows:
     return Rows(event, sender, seq, time, size, about, detail, list(details))
 
 
+@functools.lru_cache(maxsize=64)
+def _open(file: str) -> pq.ParquetFile:
+    """An open Parquet file whose few distinct strings come as codes."""
+    names = pq.read_schema(file, memory_map=True).names
+    texts = [name for name in ("event", "detail") if name in names]
+    return pq.ParquetFile(file, memory_map=True, read_dictionary=texts)
+
+
 @functools.lru_cache(maxsize=2)
 def _row_group(file: str, row_group: int) -> tuple[tuple[Array, ...], list[str]]:
     """The columns of one row group; cached since small members share one."""
-    texts = [name for name in ("event", "detail") if name in pq.ParquetFile(file, memory_map=True).schema_arrow.names]
-    source = pq.ParquetFile(file, memory_map=True, read_dictionary=texts)
+    source = _open(file)
     present = [name for name in _COLUMNS if name in source.schema_arrow.names]
     table = source.read_row_group(row_group, columns=present, use_threads=False)
     rows = table.num_rows
