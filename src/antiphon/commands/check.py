@@ -79,16 +79,17 @@ def run(args: argparse.Namespace) -> int:
         totals = ingest(spark, args.trace, folder / "layout", mapping)
         verdicts = check_layout(spark, folder / "layout", totals, folder / "scratch", options)
         result = _result(args.trace, totals, verdicts)
+        deciding = _deciding(args.guarantee, totals.promises, verdicts)
         if out is not None:
             (out / _RESULT).write_text(json.dumps(result, indent=1) + "\n")
             shutil.move(folder / "layout" / "quarantine", out / "quarantine")
     if args.json:
         print(json.dumps(result))
     else:
-        _show(result)
+        _show(result, deciding)
         if args.out:
             print(f"\nwritten to {args.out}")
-    return _exit_code(args.guarantee, totals.promises, verdicts)
+    return _exit_code([verdicts[name].verdict for name in deciding])
 
 
 @contextmanager
@@ -136,20 +137,22 @@ def _result(trace: str, totals: Totals, verdicts: dict[str, Verdict]) -> dict[st
     }
 
 
-def _exit_code(named: list[str] | None, promises: list[str] | None, verdicts: dict[str, Verdict]) -> int:
+def _deciding(named: list[str] | None, promises: list[str] | None, verdicts: dict[str, Verdict]) -> list[str]:
     """Those named decide, else those that run.json promises, else all that are known."""
     if named:
-        deciding = [verdicts[name].verdict for name in verdicts]
-    elif promises is not None:
-        deciding = [verdicts[name].verdict for name in promises]
-    else:
-        deciding = [found.verdict for found in verdicts.values() if found.verdict != "unknown"]
+        return list(verdicts)
+    if promises is not None:
+        return [name for name in verdicts if name in promises]
+    return [name for name, found in verdicts.items() if found.verdict != "unknown"]
+
+
+def _exit_code(deciding: list[str]) -> int:
     if "violated" in deciding:
         return VIOLATED
     return INCONCLUSIVE if "unknown" in deciding or not deciding else HOLDS
 
 
-def _show(result: dict[str, Any]) -> None:
+def _show(result: dict[str, Any], deciding: list[str]) -> None:
     counts = ", ".join(
         f"{result[name]:,} {name if result[name] != 1 else name[:-1]}" for name in ("runs", "members", "events")
     )
@@ -162,6 +165,10 @@ def _show(result: dict[str, Any]) -> None:
         promised = "yes" if found["promised"] else "-"
         print(f"{name:<16}{found['verdict']:<10}{promised:<10}{found['examined']:>14,}{found['violations']:>14,}")
     for name, found in result["guarantees"].items():
+        if name not in deciding:
+            if found["violations"]:
+                print(f"\n{name} was not promised; --guarantee {name} shows how it fails")
+            continue
         for witness in found["witnesses"]:
             where = "; ".join(
                 f"{event.get('member', witness['member'])}@{event['step']} {event['event']} "
