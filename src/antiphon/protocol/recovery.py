@@ -15,7 +15,7 @@ import msgspec
 
 from antiphon.protocol.machine import MILLISECOND, SECOND, Duration, Instant, earliest
 from antiphon.protocol.parts import Accepted, Duplicate, Out, Place, Step
-from antiphon.protocol.wire import Data, Malformed, Null, Number, Pdu, Streamed
+from antiphon.protocol.wire import Data, Malformed, Number, Pdu, Streamed
 
 NACK_RANGES_MAX = 64
 
@@ -55,7 +55,7 @@ class _Missing(msgspec.Struct):
 class Recovery:
     """The reliable streams of all members, seen from one of them."""
 
-    PDUS: ClassVar[tuple[type[Pdu], ...]] = (Data, Null, Nack, Heartbeat)
+    PDUS: ClassVar[tuple[type[Pdu], ...]] = (Data, Nack, Heartbeat)
 
     def __init__(self, place: Place, window: int, options: RecoveryOptions) -> None:
         self._rank, self._about = place.rank, place.about

@@ -62,12 +62,6 @@ class Data(Streamed, tag=1):
     payload: Payload = b""
 
 
-class Null(Streamed, tag=2):
-    """An empty place in a stream, sent so that its stamp is heard."""
-
-    kind: ClassVar[str] = "null"
-
-
 class Header(msgspec.Struct, frozen=True, gc=False):
     """What every datagram says of its sender."""
 
