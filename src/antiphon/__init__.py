@@ -39,5 +39,6 @@ def __getattr__(name: str) -> Any:
     if name in _LIVE:
         import importlib
 
-        return getattr(importlib.import_module(_LIVE[name]), name)
+        found = globals()[name] = getattr(importlib.import_module(_LIVE[name]), name)
+        return found
     raise AttributeError(f"module 'antiphon' has no attribute {name!r}")

@@ -75,7 +75,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     snapshot: Callable[[], bytes] | None = None  # gives the application's state, for those who join
     restore: Callable[[bytes], None] | None = None  # takes it
     key: bytes | Sequence[bytes] | None = None  # the first seals, all are accepted
-    window: int = 32  # own bursts that may be unstable at once
+    window: int = 8  # own bursts that may be unstable at once
     message_bytes_max: int = 16 << 20
     inbox_bytes_max: int = 8 << 20  # delivered and not yet taken; beyond, nothing more is taken in
     listen: bool = True  # False: this application only sends, and events are dropped
@@ -133,6 +133,7 @@ class Group:
         self._current_view = 0
         self._pending: list[bytes] = []
         self._pending_bytes = 0
+        self._open_bytes = 0  # up to this length messages simply join what is pending
         self._pending_kind: tuple[int | None, int] = (None, 0)  # lifetime and priority
         self._receipt = Receipt()  # of what is pending
         self._flush_scheduled = False
@@ -210,7 +211,7 @@ class Group:
         """Leave: send what is pending, wait for its delivery (unless in a hurry), tell the others, close."""
         if self._closing:
             return
-        self._closing = True
+        self._closing, self._open_bytes = True, 0
         try:
             async with asyncio.timeout(self._settings.leave_s):
                 if not hurry:
@@ -240,7 +241,7 @@ class Group:
         return self._machine.left and self._machine.deadline is None
 
     async def _close(self) -> None:
-        self._closing = self._closed = True
+        self._closing, self._closed, self._open_bytes = True, True, 0
         if self._ticker is not None:
             self._ticker.cancel()
         self._driver.stop()
@@ -255,7 +256,7 @@ class Group:
 
     def _fail(self, error: BaseException) -> None:
         """A broken invariant: nothing more can be promised, so nothing more is done."""
-        self._failure = self._failure or error
+        self._failure, self._open_bytes = self._failure or error, 0
         self._driver.stop()
         for receipt in (*self._sent.values(), self._receipt):
             receipt.lose(f"the group failed: {error!r}")
@@ -269,7 +270,17 @@ class Group:
 
     async def send(self, payload: bytes, *, lifetime_s: float | None = None, priority: int = 0) -> Receipt:
         """Multicast a message; wait only while the window and the buffers are full."""
-        kind = (None if lifetime_s is None else int(lifetime_s * SECOND), priority)
+        size = self._pending_bytes + len(payload) + burst.MESSAGE_OVERHEAD_BYTES
+        if size > self._open_bytes or lifetime_s is not None or priority:
+            return await self._begin_burst(
+                payload, (None if lifetime_s is None else int(lifetime_s * SECOND), priority)
+            )
+        self._pending.append(payload)
+        self._pending_bytes = size
+        return self._receipt
+
+    async def _begin_burst(self, payload: bytes, kind: tuple[int | None, int]) -> Receipt:
+        """Send a message that does not simply go into the burst that is pending."""
         size, limit = len(payload), self._settings.message_bytes_max
         if size > limit:
             raise UsageError(f"payload: {size} bytes are over the limit of {limit} (message_bytes_max)")
@@ -282,6 +293,7 @@ class Group:
         self._pending_kind = kind
         self._pending.append(payload)
         self._pending_bytes += size + burst.MESSAGE_OVERHEAD_BYTES
+        self._open_bytes = min(self._sizes.bytes, limit) if kind == (None, 0) else 0
         if not self._flush_scheduled:
             self._flush_scheduled = True
             self._loop.call_soon(self._flush)
@@ -325,7 +337,7 @@ class Group:
         """Turn what is pending into one burst, if the machine has room."""
         self._flush_scheduled = False
         if self._pending and not self._closed and self._failure is None and self._machine.room:
-            messages, self._pending, self._pending_bytes = self._pending, [], 0
+            messages, self._pending, self._pending_bytes, self._open_bytes = self._pending, [], 0, 0
             receipt, self._receipt = self._receipt, Receipt()
             self._submit(burst.whole(messages), receipt, self._pending_kind)
 

@@ -100,7 +100,9 @@ class SealedEnvelope:
     overhead = _HEADER.size + _TAG_BYTES
 
     def __init__(self, group: str, sender: int, session: int, keys: Sequence[bytes]) -> None:
-        self._group, self._sender, self._session = group.encode(), sender, session
+        from cryptography.exceptions import InvalidTag
+
+        self._group, self._sender, self._session, self._invalid = group.encode(), sender, session, InvalidTag
         self._counter = 0
         self._heard: dict[int, _Heard] = {}
         self.set_keys(keys)
@@ -143,7 +145,10 @@ class SealedEnvelope:
             if key_id not in self._keys:
                 raise Refused("unknown-key")
             cipher = self._cipher(key_id, sender, session)
-        body = _decrypt(cipher, counter, packet[_HEADER.size :], header)
+        try:
+            body = cipher.decrypt(counter.to_bytes(12, "big"), packet[_HEADER.size :], header)
+        except self._invalid:
+            raise Refused("forged") from None
         heard.note(counter)
         heard.ciphers[key_id] = cipher
         self._heard[sender] = heard
@@ -155,15 +160,6 @@ class SealedEnvelope:
         key = self._keys[key_id]
         about = b"antiphon/1" + struct.pack(">HQ", sender, session) + self._group
         return AESGCM(hmac.digest(key, about, sha256)[: len(key)])
-
-
-def _decrypt(cipher: AESGCM, counter: int, sealed: bytes, header: bytes) -> bytes:
-    from cryptography.exceptions import InvalidTag
-
-    try:
-        return cipher.decrypt(counter.to_bytes(12, "big"), sealed, header)
-    except InvalidTag:
-        raise Refused("forged") from None
 
 
 def check_keys(keys: Sequence[bytes]) -> list[bytes]:

@@ -68,6 +68,7 @@ class Transport:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._asking: asyncio.TimerHandle | None = None
         self._now = 0
+        self._emptied = True  # whether the last read left nothing in the kernel
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin to listen."""
@@ -153,6 +154,7 @@ class Transport:
     def _read(self, one: socket.socket) -> None:
         complete: list[bytes] = []
         self._now = time.monotonic_ns()
+        self._emptied = False
         try:
             for _ in range(PACKETS_PER_WAKE_MAX):
                 if self.gathers:
@@ -166,7 +168,7 @@ class Transport:
                     data, source = one.recvfrom(PACKET_BYTES + 1)
                 self._take(data, source, complete)
         except (BlockingIOError, InterruptedError):
-            pass
+            self._emptied = True
         except OSError:
             self.counts["receive-errors"] += 1
         if self._cutter.answers:
@@ -182,8 +184,13 @@ class Transport:
         self._asking = None
         if self._loop is None:
             return
-        self._send_bodies(self._cutter.asks(time.monotonic_ns()))
-        if self._cutter.waits:
+        for one in self._sockets:
+            self._read(one)  # what is missing may have come while the loop was busy
+            if self._loop is None:
+                return
+        if self._emptied:
+            self._send_bodies(self._cutter.asks(self._now))
+        if self._cutter.waits and self._asking is None:
             self._asking = self._loop.call_later(ASK_NS / 1e9, self._ask)
 
     def _send_bodies(self, bodies: list[tuple[int, bytes]]) -> None:

@@ -1,0 +1,114 @@
+"""What a delivery costs in a live group: python -m bench.live [--seconds 5] [--orderings fifo,causal,total] ...
+
+Four member processes on the loopback address, all sending, all delivering: one `send` per message, `async for` per
+message, encryption on. First all flood; then each sends 1,000 messages a second and the time to every delivery is
+taken. CPU is that of all four processes together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from typing import Any
+
+MEMBERS = 4
+
+
+def free_addresses(count: int) -> list[str]:
+    sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
+    for one in sockets:
+        one.close()
+    return addresses
+
+
+def measure(**about: Any) -> dict[str, Any]:
+    """Run one group; give what its members say, summed up."""
+    addresses = free_addresses(MEMBERS)
+    key = os.urandom(16).hex() if about.pop("encrypted") else ""
+    processes = [
+        subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "bench.live.member",
+                json.dumps({**about, "key": key, "bind": own, "peers": [peer for peer in addresses if peer != own]}),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for own in addresses
+    ]
+    try:
+        for process in processes:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        _tell(processes, f"{time.monotonic() + 0.5}\n")
+        said = [json.loads(process.stdout.readline()) for process in processes if process.stdout is not None]
+        _tell(processes, "done\n")
+    finally:
+        for process in processes:
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+    delivered, cpu_s = sum(one["delivered"] for one in said), sum(one["cpu_s"] for one in said)
+    latencies = sorted(latency for one in said for latency in one["latencies_us"])
+    return {
+        "delivered_per_s": round(delivered / about["seconds"]),
+        "cpu_us_per_delivery": round(cpu_s / delivered * 1e6, 3) if delivered else None,
+        "p50_ms": statistics.median(latencies) / 1e3 if latencies else None,
+        "p99_ms": latencies[len(latencies) * 99 // 100] / 1e3 if latencies else None,
+        "rss_mib": max(one["rss_kib"] for one in said) // 1024,
+        "retransmissions": sum(one["counts"].get("retransmissions", 0) for one in said),
+        "pieces_again": sum(one["counts"].get("pieces-again", 0) for one in said),
+        "views": max(one["counts"].get("views", 0) for one in said),
+    }
+
+
+def _tell(processes: list[subprocess.Popen[str]], line: str) -> None:
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write(line)
+        process.stdin.flush()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--orderings", default="fifo,causal,total")
+    parser.add_argument("--sizes", default="64,1024")
+    parser.add_argument("--rate", type=int, default=1_000, help="of the latency runs; 0: none")
+    parser.add_argument("--plaintext", action="store_true", help="no key")
+    parser.add_argument("--fixed", action="store_true", help="no views")
+    parser.add_argument("--offload", action="store_true", help="let the kernel cut and gather packets")
+    parser.add_argument("--only-flood", action="store_true")
+    args = parser.parse_args()
+    for ordering in args.orderings.split(","):
+        for size in map(int, args.sizes.split(",")):
+            for rate in (0,) if args.only_flood or not args.rate else (0, args.rate):
+                result = measure(
+                    ordering=ordering,
+                    size=size,
+                    seconds=args.seconds,
+                    rate=rate,
+                    thin=10,
+                    encrypted=not args.plaintext,
+                    views=not args.fixed,
+                    offload=None if args.offload else False,
+                )
+                about = {"ordering": ordering, "bytes": size, "rate": rate or "flood", "offload": args.offload}
+                print(json.dumps({**about, **result}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
