@@ -1,0 +1,50 @@
+"""Random schedules of groups with views: crashes and restarts, pauses, partitions, one-way cuts, joins, leaves.
+
+Each run must keep its promises (order, agreement, integrity, stability, view synchrony; with safe delivery uniformly),
+never give one number to two views, never deliver a message in two views, never lose what was stable, and end with all
+that are alive in one view that delivers. The seeds are fixed; `make torture` can run as many more as one likes.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from antiphon.protocol.ordering import ORDERINGS
+from antiphon.sim.scenario import to_toml
+from antiphon.sim.view_schedules import flaw, schedule
+from support.mutants_membership import MUTANTS
+
+SCHEDULES = 400  # of each ordering
+CHUNK = 100
+SEEDS = 300  # in which a mutant must be noticed
+
+
+@pytest.mark.parametrize("first", range(0, SCHEDULES, CHUNK))
+@pytest.mark.parametrize("ordering", sorted(ORDERINGS))
+def test_random_schedules(ordering: str, first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        scenario = schedule(seed, ordering)
+        wrong = flaw(scenario, seed)
+        assert wrong is None, f"seed {seed}: {wrong}\n{to_toml(scenario)}"
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_rule_left_out_is_noticed(name: str) -> None:
+    mutant = MUTANTS[name]
+    for seed in [mutant.hint, *range(SEEDS)]:
+        scenario = mutant.made or schedule(seed, mutant.ordering)
+        if mutant.ordering_type is not None:
+            scenario = msgspec.structs.replace(scenario, ordering=mutant.ordering_type)
+        wrong = flaw(msgspec.structs.replace(scenario, limit="5s"), seed, mutant.process)
+        if wrong is not None and wrong.split()[0].rstrip(":") in mutant.breaks:
+            return
+        assert mutant.made is None, f"noticed as {wrong!r}, not as {mutant.breaks}"
+    raise AssertionError(f"a mutant that breaks {mutant.breaks} survived {SEEDS} schedules")
+
+
+@pytest.mark.parametrize("name", [name for name, mutant in MUTANTS.items() if mutant.made is not None])
+def test_with_the_rule_the_same_schedule_is_right(name: str) -> None:
+    scenario = MUTANTS[name].made
+    assert scenario is not None
+    assert flaw(scenario, MUTANTS[name].hint) is None

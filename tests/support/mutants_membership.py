@@ -1,0 +1,240 @@
+"""Processes that leave one rule of membership out, each with what it breaks.
+
+A mutant is noticed on schedules drawn from seeds, or on one made for it. `hint` is a seed that is known to show it, so
+that the search is short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import msgspec
+
+from antiphon.protocol.machine import Effect, Instant
+from antiphon.protocol.membership.flush import Flush, ViewMember
+from antiphon.protocol.membership.messages import Acceptance, State
+from antiphon.protocol.membership.process import Process, Saved
+from antiphon.protocol.membership.views import NO_BALLOT, Ballot, Change, Cut, GroupView, before_the_first, process
+from antiphon.protocol.ordering.abcast import Abcast
+from antiphon.protocol.ordering.causal_blocks import CausalBlocks
+from antiphon.protocol.ordering.tomp import Tomp
+from antiphon.protocol.ordering.two_phase import Claim, TwoPhase
+from antiphon.sim.network import NetworkOptions
+from antiphon.sim.scenario import Fault, Scenario
+from antiphon.sim.view_schedules import QUICK
+
+
+class Mutant(msgspec.Struct, frozen=True, kw_only=True):
+    """A process, an ordering, or both, with a rule left out."""
+
+    process: type[Process] = Process
+    ordering: str = "fifo"
+    ordering_type: Any = None  # an ordering with a rule left out, like `ordering`
+    breaks: tuple[str, ...]  # how it is noticed
+    hint: int = 0
+    made: Scenario | None = None  # a schedule of its own
+
+
+# Agreement on the next view
+
+
+class WithoutBallots(Process):
+    """Follows whoever asked last."""
+
+    def _promise(self, ballot: Ballot, now: Instant) -> bool:
+        self._promised = min(self._promised, ballot)
+        return super()._promise(ballot, now)
+
+
+class WithoutQuorum(Process):
+    """Goes on with whoever is within reach."""
+
+    def _is_quorum(self, names: Collection[int]) -> bool:
+        return bool(names)
+
+
+class ForgettingTheAccepted(Process):
+    """Proposes afresh although something may have been decided."""
+
+    def _bound(self, states: dict[int, State]) -> Acceptance | None:
+        return None
+
+
+class WithoutIncarnations(Process):
+    """Is the same process after a restart."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.id = process(self.name, 1)
+        self._journal = self._open_journal(self.id)
+
+    def _begin_next_life(self, now: Instant) -> None:
+        self._journal.record(now, "leave", None, None, None, "excluded")
+
+
+class WithoutDisk(Process):
+    """Remembers after a restart only how often it has started."""
+
+    def __init__(self, name: int, names: Any, *args: Any) -> None:
+        *others, saved = args
+        if saved is not None:
+            last = msgspec.msgpack.decode(saved, type=Saved)
+            saved = msgspec.msgpack.encode(Saved(last.incarnation, before_the_first(names), NO_BALLOT, None, None))
+        super().__init__(name, names, *others, saved)
+
+
+class WithoutHalf(Process):
+    """Asks for more than half even of two."""
+
+    def _is_quorum(self, names: Collection[int]) -> bool:
+        return 2 * sum(name in names for name in self.view.names) > len(self.view.members)
+
+
+class InstallingWithoutTheCut(Process):
+    """Begins a newer view that it hears of without ending the one before."""
+
+    def _on_newer(self, view: GroupView, now: Instant, decision: Change | None = None) -> None:
+        if view.number > self.view.number and self.member is not None and view.lists(self.id):
+            self._install(view, now)
+        else:
+            super()._on_newer(view, now, decision)
+
+
+class OneTag(Process):
+    """Does not tell the datagrams of one view from those of another."""
+
+    def _tag(self, view: GroupView) -> int:
+        return 0
+
+
+# The end of a view
+
+
+class NotFetching(Flush):
+    """Thinks that it has everything."""
+
+    def lacking(self, cut: Cut) -> list[tuple[int, int, int]]:
+        return []
+
+
+class WithoutFetching(Process):
+    """Ends a view with what it happens to have."""
+
+    flush_type = NotFetching
+
+
+class OpenMember(ViewMember):
+    """Goes on receiving and sending while its view ends."""
+
+    def block(self) -> None:
+        pass
+
+    def finish(self, cut: Cut, rest: Any, now: Instant) -> list[Effect]:
+        self.blocked = True
+        self.ordering.block()
+        return super().finish(cut, rest, now)
+
+
+class WithoutBlocking(Process):
+    """Goes on receiving and sending while its view ends."""
+
+    member_type = OpenMember
+
+    @property
+    def active(self) -> bool:
+        return self.member is not None and not self.stalled
+
+
+class LeastCommon(Process):
+    """Cuts where everyone is, instead of where anyone is."""
+
+    def _cut(self, held: dict[int, State]) -> Cut:
+        cut = super()._cut(held)
+        reach = [min(state.reach[rank] for state in held.values()) for rank in range(len(cut.reach))] if held else []
+        return msgspec.structs.replace(cut, reach=tuple(reach) or cut.reach)
+
+
+# Orderings that end a view wrongly
+
+
+class OpenCausalBlocks(CausalBlocks):
+    """Counts what it has received, whatever that depends on."""
+
+    def reach(self) -> list[int]:
+        return [max([last, *self.BM[k].blocks]) for k, last in enumerate(self.LDV)]
+
+
+def _claim(ordering: TwoPhase, provisional: Mapping[tuple[int, int], tuple[int, int]]) -> bytes:
+    final = [(*message, *stamp) for message, stamp in ordering.pending().final.items()]
+    stamps = [(*message, *stamp) for message, stamp in provisional.items()]
+    return msgspec.msgpack.encode(Claim(ordering.clock.time, ordering.next_mid, stamps, final))
+
+
+class FirstProposals(Tomp):
+    """Claims what it proposed at first."""
+
+    def claim(self) -> bytes:
+        waiting = [message for messages in self.undecided for message in messages.values()]
+        return _claim(self, {(m.sender, m.seq): (m.proposal.time, self.rank) for m in waiting})
+
+
+class WithoutNeighbours(Abcast):
+    """Claims timestamps without regard to the same sender's earlier messages."""
+
+    def claim(self) -> bytes:
+        waiting = [message for messages in self.undecided for message in messages.values()]
+        return _claim(self, {(m.sender, m.seq): max(self.provisional(m), m.own) for m in waiting})
+
+
+def made(members: int, *faults: Fault) -> Scenario:
+    """Give a small schedule that a mutant cannot get through, with exact times."""
+    return Scenario(
+        name="made",
+        members=members,
+        messages=3,
+        views=True,
+        membership=QUICK,
+        network=NetworkOptions(latency="fixed 2ms"),
+        faults=list(faults),
+        limit="5s",
+    )
+
+
+# 0 and 1 do not hear each other, and both propose the first view to 2 at about the same time
+DUEL = made(
+    3,
+    Fault(kind="cut", at="0ms", until="700ms", source=[0], target=[1]),
+    Fault(kind="cut", at="0ms", until="700ms", source=[1], target=[0]),
+    Fault(kind="join", at="90ms", member=0),
+)
+# 0 decides on a view with the votes of the others, and they do not hear of it
+UNHEARD = made(3, Fault(kind="cut", at="7ms", until="800ms", source=[0], target=[1, 2]))
+# 1 and 2 form the first view and crash; 1 comes back and meets 0, which starts only then
+FORGETFUL = made(
+    3,
+    Fault(kind="join", at="600ms", member=0),
+    Fault(kind="crash", at="300ms", until="500ms", member=1),
+    Fault(kind="crash", at="300ms", until="1500ms", member=2),
+)
+# the second of two is gone
+HALVED = made(2, Fault(kind="crash", at="300ms", member=1))
+
+MUTANTS: dict[str, Mutant] = {
+    "without ballots": Mutant(process=WithoutBallots, breaks=("one-number",), made=DUEL),
+    "without a quorum": Mutant(process=WithoutQuorum, breaks=("one-number",), hint=1),
+    "forgetting the accepted": Mutant(process=ForgettingTheAccepted, breaks=("one-number",), made=UNHEARD),
+    "without incarnations": Mutant(process=WithoutIncarnations, breaks=("integrity",), hint=23),
+    "without a disk": Mutant(process=WithoutDisk, breaks=("one-number",), made=FORGETFUL),
+    "without half": Mutant(process=WithoutHalf, breaks=("stuck",), made=HALVED),
+    "installing without the cut": Mutant(process=InstallingWithoutTheCut, breaks=("agreement",), hint=116),
+    "one tag": Mutant(process=OneTag, breaks=("integrity",), hint=214),
+    "without fetching": Mutant(process=WithoutFetching, breaks=("agreement",), hint=2),
+    "without blocking": Mutant(process=WithoutBlocking, breaks=("integrity",), hint=3),
+    "least common": Mutant(process=LeastCommon, breaks=("agreement",), hint=2),
+    "open causal blocks": Mutant(
+        ordering="causal-blocks", ordering_type=OpenCausalBlocks, breaks=("agreement",), hint=8
+    ),
+    "first proposals": Mutant(ordering="tomp", ordering_type=FirstProposals, breaks=("total",), hint=88),
+    "without neighbours": Mutant(ordering="abcast", ordering_type=WithoutNeighbours, breaks=("fifo",), hint=92),
+}
