@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 
 import msgspec
@@ -12,7 +12,7 @@ import pytest
 from antiphon.errors import UsageError
 from antiphon.protocol.config import Config
 from antiphon.protocol.machine import MILLISECOND, SECOND, Deliver, Drop, Effect, Install, Instant, Notice, Wake
-from antiphon.protocol.membership.messages import Acceptance, Alive, Fetch, Fill, Newer, Post, Prepare, State
+from antiphon.protocol.membership.messages import Acceptance, Alive, Commit, Fetch, Fill, Newer, Post, Prepare, State
 from antiphon.protocol.membership.peers import Peers
 from antiphon.protocol.membership.process import MembershipOptions, Process
 from antiphon.protocol.membership.views import (
@@ -418,6 +418,38 @@ def test_a_fill_for_nobody_is_garbage() -> None:
     assert one._flush is not None
     with pytest.raises(Malformed):
         one._flush.take(Fill(1, 7, 0, 1, []))
+
+
+def test_a_calm_change_costs_what_is_documented() -> None:
+    """5(k - 1) + 3j messages, and 2 round trips for the proposer, half of one more for the others."""
+    counted: Counter[str] = Counter()
+    reader = Post("small", QUICK.piece_bytes)
+
+    def count(source: int, target: int, datagram: bytes, now: Instant) -> bool:
+        if group_of(datagram) == reader.group and now > 400 * MILLISECOND:
+            messages = reader.read(datagram)[1]
+            # each member tells the joiner, once it hears it, of the view that there is
+            known = [message for message in messages if isinstance(message, Commit) and message.change.old == 0]
+            counted.update(message.kind for message in messages if message not in known)
+        return False
+
+    calm = scenario(
+        Fault(kind="join", at="500ms", member=3),
+        members=4,
+        founders=3,
+        messages=0,
+        network=NetworkOptions(latency="fixed 2ms"),
+    )
+    group = Watched(calm, 1, count)
+    run = group.run()
+    assert run.finished
+    k, j = 3, 1
+    change = {kind: counted[kind] for kind in ("prepare", "state", "accept", "accepted", "commit")}
+    assert change == {"prepare": k - 1 + j, "state": k - 1 + j, "accept": k - 1, "accepted": k - 1, "commit": k - 1 + j}
+    assert sum(change.values()) == 5 * (k - 1) + 3 * j
+    installed = {log.member: log.times[log.events.index("view", 1)] for log in run.logs if log.member < 3}
+    # the joiner is heard after 2 ms, the proposer installs 8 ms later, the others 2 ms after it
+    assert [at // MILLISECOND - 500 for at in installed.values()] == [10, 12, 12]
 
 
 def test_the_same_seed_gives_the_same_run() -> None:

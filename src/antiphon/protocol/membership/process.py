@@ -181,6 +181,7 @@ class Process:
         self._fetch_at: Instant | None = None
         self._fetching_since: Instant | None = None
         self._progress_at: Instant = now
+        self._learnt_at: Instant = now - options.retry_ns  # of the newest view
         self._queue: deque[Submit] = deque()
         self._own_delivered = 0
         self._stable_at: Instant = now
@@ -300,11 +301,11 @@ class Process:
 
     def _hear(self, sender: int, message: Message, now: Instant) -> None:
         if self.left:
-            self._help(sender, message)
+            self._help(sender, message, now)
             return
         match message:
             case Alive():
-                self._on_alive(sender, message)
+                self._on_alive(sender, message, now)
             case Prepare():
                 self._on_prepare(sender, message, now)
             case State():
@@ -331,11 +332,11 @@ class Process:
             case _:
                 assert_never(message)
 
-    def _help(self, sender: int, message: Message) -> None:
+    def _help(self, sender: int, message: Message, now: Instant) -> None:
         """After leaving, tell others no more than what they need to go on."""
         match message:
             case Alive():
-                self._on_alive(sender, message)
+                self._on_alive(sender, message, now)
             case Prepare():
                 self._tell_if_behind(sender, message.view.number)
             case Accept():
@@ -399,10 +400,11 @@ class Process:
     def _others(self) -> tuple[int, ...]:
         return tuple(self._peers.by_name)
 
-    def _on_alive(self, sender: int, alive: Alive) -> None:
+    def _on_alive(self, sender: int, alive: Alive, now: Instant) -> None:
         peer = self._peers.by_name[name_of(sender)]
         peer.view, peer.standing = alive.view, alive.standing
-        self._tell_if_behind(sender, alive.view)
+        if now >= self._learnt_at + self.options.retry_ns:  # else the news is on its way
+            self._tell_if_behind(sender, alive.view)
 
     def _tell_if_behind(self, sender: int, view: int) -> bool:
         """Tell one who knows an older view what came of it."""
@@ -744,7 +746,7 @@ class Process:
             self.view, self._promised, self._accepted = view, NO_BALLOT, None
         self.member = self._flush = self._round = self._accepting = self._decided = None
         self._fetch_at = self._fetching_since = None
-        self._progress_at = self._stable_at = now
+        self._progress_at = self._stable_at = self._learnt_at = now
         self._accused = frozenset()
         self._peers.meet((name for name in view.names if name != self.name), now)
 
