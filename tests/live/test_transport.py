@@ -1,0 +1,130 @@
+"""The ways packets can go: plain, segmented by the kernel, by multicast, on another event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+import antiphon
+from antiphon.live.transport import PACKET_BYTES, _runs
+from support.live_group import LIMIT_S, collect, members, run
+
+
+async def talk(groups: list[antiphon.Group]) -> None:
+    """Send small and large messages from everyone, and see that everyone has them in one order."""
+    large = os.urandom(200_000)
+    for index, group in enumerate(groups):
+        await group.send(b"small %d" % index)
+        await group.send(large)
+    streams = await asyncio.gather(*(collect(group, 2 * len(groups)) for group in groups))
+    payloads = [[message.payload for message in stream] for stream in streams]
+    assert all(one == payloads[0] for one in payloads)
+    assert sorted(map(len, payloads[0])) == sorted([7, 200_000] * len(groups))
+
+
+@pytest.mark.parametrize("offload", [False, None], ids=["plain", "where the kernel has it"])
+@pytest.mark.parametrize("key", [None, bytes(16)], ids=["open", "sealed"])
+def test_packets_arrive_with_and_without_offload(offload: bool | None, key: bytes | None, tmp_path: Path) -> None:
+    async def test() -> None:
+        async with members(3, tmp_path, views=False, offload=offload, key=key) as groups:
+            if offload is False:
+                assert not groups[0].transport.segments
+                assert not groups[0].transport.gathers
+            await talk(groups)
+
+    run(test())
+
+
+def test_a_way_out_that_cannot_segment_is_noticed(tmp_path: Path) -> None:
+    """The kernel says that it can, then refuses: the packets go one by one, and none is lost."""
+
+    async def test() -> None:
+        async with members(2, tmp_path, views=False) as groups:
+            groups[0].transport.segments = True
+            real = groups[0].transport._socket
+
+            class Refusing:
+                def sendmsg(self, *_: object) -> int:
+                    raise OSError(5, "Input/output error")
+
+                def __getattr__(self, name: str) -> object:
+                    return getattr(real, name)
+
+            groups[0].transport._socket = Refusing()  # type: ignore[assignment]
+            await talk(groups)
+            assert not groups[0].transport.segments
+
+    run(test())
+
+
+def test_runs_are_what_the_kernel_can_cut_again() -> None:
+    packets = [bytes(PACKET_BYTES)] * 50 + [bytes(3), bytes(7), bytes(7), bytes(9)]
+    runs = _runs(packets)
+    cut = [run[start : start + size] for run, size in runs for start in range(0, len(run), size)]
+    assert cut == packets
+    assert len(runs) == 4
+    assert all(len(run) <= 65_507 for run, _ in runs)
+
+
+def test_a_full_kernel_makes_packets_wait_not_vanish(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with members(2, tmp_path, views=False, offload=False) as groups:
+            transport = groups[0].transport
+            real, refusals = transport._socket, iter([True] * 3)
+
+            class Full:
+                def sendto(self, data: bytes, target: tuple[str, int]) -> int:
+                    if next(refusals, False):
+                        raise BlockingIOError
+                    return real.sendto(data, target)
+
+                def __getattr__(self, name: str) -> object:
+                    return getattr(real, name)
+
+            transport._socket = Full()  # type: ignore[assignment]
+            await talk(groups)
+            assert not transport._waiting
+
+    run(test())
+
+
+def _multicast_works() -> bool:
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+            membership = socket.inet_aton("239.77.1.1") + socket.inet_aton("127.0.0.1")
+            one.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
+        return True
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not _multicast_works(), reason="no multicast on the loopback interface")
+def test_what_goes_to_all_goes_once_by_multicast(tmp_path: Path) -> None:
+    async def test() -> None:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+            one.bind(("127.0.0.1", 0))
+            port = one.getsockname()[1]
+        settings = {"views": False, "key": bytes(16), "multicast": f"239.77.1.1:{port}", "ttl": 0, "offload": False}
+        async with members(3, tmp_path, **settings) as groups:
+            await talk(groups)
+            heard_back = groups[0].status().counts.get("refused-own-name", 0)
+            assert heard_back > 0, "a multicast comes back to its sender"
+
+    run(test())
+
+
+@pytest.mark.skipif(importlib.util.find_spec("uvloop") is None, reason="uvloop is not installed")
+def test_it_works_on_uvloop(tmp_path: Path) -> None:
+    import uvloop
+
+    async def test() -> None:
+        async with asyncio.timeout(LIMIT_S), members(3, tmp_path, key=os.urandom(16), stop=True) as groups:
+            await talk(groups)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(test())
