@@ -19,7 +19,6 @@ import antiphon
 async def main() -> None:
     out, trace, state, interval, own, *peers = sys.argv[1:]
     settings: dict[str, Any] = json.loads(os.environ.get("SETTINGS", "{}"))
-    loss = settings.pop("loss", 0.0)
     done, silent = asyncio.Event(), asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, done.set)
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, silent.set)
@@ -62,18 +61,13 @@ async def main() -> None:
         async with antiphon.join(
             "faults", bind=own, peers=peers, key=key, trace=Path(trace), state=Path(state), **settings
         ) as group:
-            if loss:
-                from live_group import losing
-
-                group.transport.lose = losing(loss, os.getpid())
             tasks = [asyncio.create_task(send(group)), asyncio.create_task(listen(group))]
             finished = asyncio.create_task(done.wait())
             await asyncio.wait({*tasks, finished}, return_when=asyncio.FIRST_COMPLETED)
             tasks[0].cancel()
             await asyncio.sleep(0.2)
             say(status=repr(group.status()))
-            if "stop" in os.environ.get("END", ""):
-                await group.stop()
+            await group.stop()  # its log is complete; it has not left
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
