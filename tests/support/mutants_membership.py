@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from antiphon.protocol.machine import Effect, Instant
+from antiphon.protocol.machine import Effect, Instant, Receive
 from antiphon.protocol.membership.flush import Flush, ViewMember
 from antiphon.protocol.membership.messages import Acceptance, State
 from antiphon.protocol.membership.process import Process, Saved
@@ -20,6 +20,7 @@ from antiphon.protocol.ordering.abcast import Abcast
 from antiphon.protocol.ordering.causal_blocks import CausalBlocks
 from antiphon.protocol.ordering.tomp import Tomp
 from antiphon.protocol.ordering.two_phase import Claim, TwoPhase
+from antiphon.protocol.wire import group_of
 from antiphon.sim.network import NetworkOptions
 from antiphon.sim.scenario import Fault, Scenario
 from antiphon.sim.view_schedules import QUICK
@@ -125,7 +126,7 @@ class WithoutFetching(Process):
 
 
 class OpenMember(ViewMember):
-    """Goes on receiving and sending while its view ends."""
+    """Can still send and deliver while its view ends."""
 
     def block(self) -> None:
         pass
@@ -137,13 +138,15 @@ class OpenMember(ViewMember):
 
 
 class WithoutBlocking(Process):
-    """Goes on receiving and sending while its view ends."""
+    """Goes on receiving, and delivering, after it has told what it holds."""
 
     member_type = OpenMember
 
-    @property
-    def active(self) -> bool:
-        return self.member is not None and not self.stalled
+    def _receive(self, datagram: bytes, now: Instant) -> None:
+        if self._flush is not None and self.member is not None and group_of(datagram) == self._members_tag:
+            self._drive(Receive(datagram), now)
+        else:
+            super()._receive(datagram, now)
 
 
 class LeastCommon(Process):
@@ -227,14 +230,14 @@ MUTANTS: dict[str, Mutant] = {
     "without incarnations": Mutant(process=WithoutIncarnations, breaks=("integrity",), hint=23),
     "without a disk": Mutant(process=WithoutDisk, breaks=("one-number",), made=FORGETFUL),
     "without half": Mutant(process=WithoutHalf, breaks=("stuck",), made=HALVED),
-    "installing without the cut": Mutant(process=InstallingWithoutTheCut, breaks=("agreement",), hint=116),
+    "installing without the cut": Mutant(process=InstallingWithoutTheCut, breaks=("agreement",), hint=23),
     "one tag": Mutant(process=OneTag, breaks=("integrity",), hint=214),
     "without fetching": Mutant(process=WithoutFetching, breaks=("agreement",), hint=2),
-    "without blocking": Mutant(process=WithoutBlocking, breaks=("integrity",), hint=3),
+    "without blocking": Mutant(process=WithoutBlocking, breaks=("agreement",), hint=93),
     "least common": Mutant(process=LeastCommon, breaks=("agreement",), hint=2),
     "open causal blocks": Mutant(
         ordering="causal-blocks", ordering_type=OpenCausalBlocks, breaks=("agreement",), hint=8
     ),
-    "first proposals": Mutant(ordering="tomp", ordering_type=FirstProposals, breaks=("total",), hint=88),
-    "without neighbours": Mutant(ordering="abcast", ordering_type=WithoutNeighbours, breaks=("fifo",), hint=92),
+    "first proposals": Mutant(ordering="tomp", ordering_type=FirstProposals, breaks=("total",), hint=199),
+    "without neighbours": Mutant(ordering="abcast", ordering_type=WithoutNeighbours, breaks=("fifo",), hint=274),
 }

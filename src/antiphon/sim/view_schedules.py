@@ -9,7 +9,7 @@ import random
 from collections import defaultdict
 from collections.abc import Iterator
 
-from antiphon.errors import AntiphonError
+from antiphon.errors import UsageError
 from antiphon.protocol.config import ordering_type
 from antiphon.protocol.machine import MILLISECOND
 from antiphon.protocol.membership.process import MembershipOptions, Process
@@ -99,7 +99,7 @@ def flaw(scenario: Scenario, seed: int, process: type[Process] = Process) -> str
     group.process = process
     try:
         run = group.run()
-    except AntiphonError:
+    except UsageError:
         raise
     except Exception as error:  # a broken invariant is what this is for
         return f"{type(error).__name__}: {error}"
