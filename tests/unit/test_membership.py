@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 import random
+import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
+import pyarrow.parquet as pq
 import pytest
 
 from antiphon.errors import UsageError
 from antiphon.protocol.config import Config
 from antiphon.protocol.machine import MILLISECOND, SECOND, Deliver, Drop, Effect, Install, Instant, Notice, Wake
-from antiphon.protocol.membership.messages import Acceptance, Alive, Commit, Fetch, Fill, Newer, Post, Prepare, State
+from antiphon.protocol.membership.messages import (
+    Accept,
+    Acceptance,
+    Accepted,
+    Alive,
+    Commit,
+    Fetch,
+    Fill,
+    Message,
+    Newer,
+    Post,
+    Prepare,
+    Refusal,
+    SnapshotReply,
+    SnapshotRequest,
+    State,
+)
 from antiphon.protocol.membership.peers import Peers
 from antiphon.protocol.membership.process import MembershipOptions, Process
 from antiphon.protocol.membership.views import (
@@ -29,9 +48,10 @@ from antiphon.protocol.ordering.two_phase import Claim, settle
 from antiphon.protocol.wire import Malformed, group_of, group_tag
 from antiphon.sim.group import Group
 from antiphon.sim.network import NetworkOptions
-from antiphon.sim.scenario import Fault, Scenario, Workload
+from antiphon.sim.scenario import Fault, Scenario, Workload, from_table, to_toml
 from antiphon.sim.view_schedules import QUICK, flaw, flaw_of
 from antiphon.trace.log import MemberLog
+from antiphon.trace.writer import write_trace
 
 # Who is who
 
@@ -226,6 +246,14 @@ def test_times_are_checked(key: str) -> None:
         MembershipOptions(heartbeat_ns=100, suspect_ns=150).check()
 
 
+def test_what_cannot_work_with_views_is_refused() -> None:
+    skipping = Config(ordering="causal-blocks", ordering_options={"skip_after_ns": 5})
+    with pytest.raises(UsageError, match="skip_after_ns"):
+        Process(0, range(3), skipping, QUICK, random.Random(1), lambda one: MemberLog(one, 0), 0)
+    with pytest.raises(UsageError, match="name"):
+        alone(10_000)
+
+
 # Small groups
 
 
@@ -283,6 +311,16 @@ def test_a_crash_is_followed_by_a_view_without_the_dead_and_its_return_by_one_wi
     group = ran(Watched(scenario(Fault(kind="crash", at="200ms", until="700ms", member=2))))
     assert group.views(0) == [(0, 1, 2), (0, 1), (0, 1, 10_002)]
     assert group.views(2) == [(0, 1, 2), (0, 1, 10_002)]
+
+
+def test_a_view_never_outgrows_the_buffers() -> None:
+    """Who wants to be the fourth waits where there are buffers for three."""
+    group = Watched(scenario(Fault(kind="join", at="200ms", member=3), members=4, founders=3, window=4, limit="1s"))
+    small = msgspec.structs.replace(group.scenario.config(), buffer=12)
+    for name in range(4):
+        group.kernel.at(1, lambda name: setattr(group.nodes[name].member, "config", small), name)
+    group.run()
+    assert {len(view) for view in group.views(0)} == {3}
 
 
 def test_who_leaves_is_gone_and_nobody_waits_for_it() -> None:
@@ -450,6 +488,86 @@ def test_a_calm_change_costs_what_is_documented() -> None:
     installed = {log.member: log.times[log.events.index("view", 1)] for log in run.logs if log.member < 3}
     # the joiner is heard after 2 ms, the proposer installs 8 ms later, the others 2 ms after it
     assert [at // MILLISECOND - 500 for at in installed.values()] == [10, 12, 12]
+
+
+def nonsense(rng: random.Random) -> Message:
+    """Make a message that can be decoded and that no correct process says."""
+
+    def some(count: int = 3, limit: int = 4) -> tuple[int, ...]:
+        return tuple(rng.randrange(limit) for _ in range(rng.randrange(count + 1)))
+
+    def view() -> GroupView:
+        members = tuple(process(name, rng.randrange(1, 3)) for name in rng.sample(range(5), rng.randrange(1, 5)))
+        return GroupView(rng.randrange(5), (rng.randrange(4), rng.randrange(4)), members, (0,) * len(members), 0)
+
+    def a_change() -> Change:
+        new = view()
+        reach = some(4)
+        return Change(
+            max(1, new.number) - 1, msgspec.structs.replace(new, number=max(1, new.number)), Cut(reach, reach)
+        )
+
+    ballot = (rng.randrange(6), rng.choice((0, 1, 10_001)))
+    accepted = Acceptance(ballot, a_change()) if rng.random() < 0.5 else None
+    return rng.choice(
+        (
+            Alive(rng.randrange(5), rng.choice(("member", "joiner", "leaver"))),
+            Prepare(ballot, view()),
+            State(ballot, rng.randrange(3), "member", accepted, some(), rng.randrange(3), b""),
+            Refusal(ballot, rng.randrange(3), ballot),
+            Accept(ballot, a_change()),
+            Accepted(ballot, rng.randrange(3)),
+            Newer(view()),
+            Fetch(rng.randrange(3), [(rng.randrange(9), rng.randrange(9), rng.randrange(9))]),
+            Fill(rng.randrange(3), rng.randrange(5), rng.randrange(3), rng.randrange(5), []),
+            SnapshotRequest(rng.randrange(3)),
+            SnapshotReply(rng.randrange(3), b"x"),
+        )
+    )
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_message_however_nonsensical_raises(seed: int) -> None:
+    rng = random.Random(seed)
+    group = Watched(scenario(messages=3, limit="400ms"), seed)
+    group.run()
+    one = group.nodes[0].member
+    assert isinstance(one, Process)
+    for step in range(50):
+        hear(one, rng.choice((1, 2, 3, 10_001)), nonsense(rng), (400 + step) * MILLISECOND)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        [1, [1, 0], [0, 1], [0], 0],  # lengths differ
+        [1, [1, 0], [0, 10_000], [0, 0], 0],  # one name twice
+        [1, [1, 0], [], [], 0],
+        [1, [1, 0], [0], [0], 2],
+    ],
+)
+def test_impossible_views_are_not_decoded(view: list[object]) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(view, GroupView)
+
+
+def test_a_written_trace_with_views_reads_back_as_it_was(tmp_path: Path) -> None:
+    run = Watched(scenario(Fault(kind="crash", at="200ms", until="700ms", member=2))).run()
+    write_trace(tmp_path / "trace", run.name, run.logs, {}, replace=False)
+    table = pq.read_table(tmp_path / "trace" / "events.parquet")
+    written = [(row["member"], row["step"], row["view"], row["members"]) for row in table.to_pylist()]
+    assert written == [
+        (event.member, event.step, event.view, None if event.members is None else list(event.members))
+        for event in run.events
+    ]
+    assert any(members for *_, members in written)
+
+
+def test_a_scenario_with_views_can_be_written_down() -> None:
+    crash = scenario(Fault(kind="crash", at="200ms", until="700ms", member=2), founders=2)
+    assert from_table(tomllib.loads(to_toml(crash))) == crash
+    with pytest.raises(UsageError, match="views"):
+        msgspec.structs.replace(crash, views=False).check()
 
 
 def test_the_same_seed_gives_the_same_run() -> None:

@@ -89,6 +89,8 @@ class Flush:
 
     def lacking(self, cut: Cut) -> list[tuple[int, int, int]]:
         """List what is missing of a cut, as ranges of a rank's numbers (above, up to)."""
+        if len(cut.reach) != len(self._upto):
+            raise Malformed("impossible-cut")
         return [
             (rank, have, reach)
             for rank, (have, reach) in enumerate(zip(self._upto, cut.reach, strict=True))

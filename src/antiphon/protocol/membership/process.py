@@ -155,7 +155,9 @@ class Process:
         if not 0 <= name < NAMES_MAX:
             raise UsageError(f"name: 0 to {NAMES_MAX - 1}, not {name}")
         founders = tuple(names)
-        config.check(max(1, len(founders)))
+        config.check(max(1, len(founders)), founding=False)
+        if config.ordering_options.get("skip_after_ns"):
+            raise UsageError("ordering.skip_after_ns: with views, a gap lasts until the view ends; leave it out")
         self.name, self.config, self.options = name, config, options
         self._random, self._open_journal = randomness, journal
         self._post = Post(config.group, options.piece_bytes)
@@ -597,6 +599,8 @@ class Process:
         joiners = sorted((other for other in alive if not states[other].reach), key=name_of)
         if elders:
             joiners = joiners[: len(elders)]  # if they all die at once, the others are still a quorum
+        while joiners and not self._fits(len(elders) + len(joiners)):
+            joiners.pop()
         if not elders and not joiners:
             return None
         ranks = {member: rank for rank, member in enumerate(self.view.members)}
@@ -609,6 +613,14 @@ class Process:
             len(elders),
         )
         return Change(self.view.number, new, self._cut(held))
+
+    def _fits(self, size: int) -> bool:
+        """Say whether the buffers that were configured suffice for a view of this size."""
+        try:
+            self.config.check(size, founding=False)
+        except UsageError:
+            return False
+        return True
 
     def _cut(self, held: dict[int, State]) -> Cut:
         """Find what all that go on deliver of this view."""

@@ -53,6 +53,12 @@ class GroupView(msgspec.Struct, frozen=True, array_like=True):
     sent_before: Counters
     elders: Counter  # how many of them, the first ones, come from the view before
 
+    def __post_init__(self) -> None:
+        if len(self.sent_before) != len(self.members) or self.elders > len(self.members):
+            raise ValueError("a view whose parts do not fit together")
+        if not self.members or len(set(self.names)) < len(self.members):
+            raise ValueError("a view with nobody, or with one name twice")
+
     @property
     def names(self) -> tuple[int, ...]:
         """The members' names, in order."""
@@ -91,6 +97,10 @@ class Cut(msgspec.Struct, frozen=True, array_like=True):
     holders: Processes  # per member, who holds them up to there
     order: bytes = b""  # what the ordering adds: the places of messages that their senders cannot decide any more
 
+    def __post_init__(self) -> None:
+        if len(self.reach) != len(self.holders):
+            raise ValueError("a cut whose parts do not fit together")
+
 
 class Change(msgspec.Struct, frozen=True, array_like=True):
     """A decision: the view that follows another, and the cut between them."""
@@ -98,3 +108,7 @@ class Change(msgspec.Struct, frozen=True, array_like=True):
     old: Counter
     new: GroupView
     cut: Cut
+
+    def __post_init__(self) -> None:
+        if self.new.number != self.old + 1:
+            raise ValueError("views follow one another by number")
