@@ -72,9 +72,10 @@ class Unknown(AntiphonError):
 class Receipt:
     """What became of a message: delivered here, in its order; stable, that is, held by every member."""
 
-    __slots__ = ("_futures", "is_delivered", "is_stable", "lost")
+    __slots__ = ("_futures", "is_delivered", "is_stable", "lost", "size")
 
     def __init__(self) -> None:
+        self.size = 0  # bytes of its burst
         self.is_delivered = self.is_stable = False
         self.lost: str | None = None  # why nobody knows
         self._futures: list[tuple[Literal["delivered", "stable"], asyncio.Future[None]]] = []

@@ -33,7 +33,7 @@ from antiphon.live.security import SealedEnvelope, check_keys, envelope
 from antiphon.live.tracing import LiveTrace
 from antiphon.live.transport import Transport
 from antiphon.protocol import machine as protocol
-from antiphon.protocol.config import Config, ordering_type
+from antiphon.protocol.config import Config, ordering_type, stability_type
 from antiphon.protocol.machine import (
     MILLISECOND,
     SECOND,
@@ -75,7 +75,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     snapshot: Callable[[], bytes] | None = None  # gives the application's state, for those who join
     restore: Callable[[bytes], None] | None = None  # takes it
     key: bytes | Sequence[bytes] | None = None  # the first seals, all are accepted
-    window: int = 8  # own bursts that may be unstable at once
+    window: int = 64  # own bursts that may be unstable at once
+    window_bytes: int = 512 << 10  # and their bytes, to which one more burst is added when they are fewer
     message_bytes_max: int = 16 << 20
     inbox_bytes_max: int = 8 << 20  # delivered and not yet taken; beyond, nothing more is taken in
     listen: bool = True  # False: this application only sends, and events are dropped
@@ -95,12 +96,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     def config(self, tag: str) -> Config:
         """Give the composition of the machine; members that are set up differently never hear each other."""
+        stability_options = self.stability_options
+        if "piggyback" in stability_type(self.stability).Options.__struct_fields__:
+            stability_options = {"piggyback": True, **stability_options}  # small packets cost as much as large ones
         return Config(
             group=f"{self.group}/{tag}",
             ordering=self.ordering,
             ordering_options=self.ordering_options,
             stability=self.stability,
-            stability_options=self.stability_options,
+            stability_options=stability_options,
             window=self.window,
             queue=2,  # what waits, waits in the application, where bursts still grow
             safe=self.safe,
@@ -111,7 +115,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """Raise a `UsageError` that names what is wrong, as far as it can be seen before the addresses are known."""
         if not self.group:
             raise UsageError("group: a group needs a name")
-        for key in ("message_bytes_max", "inbox_bytes_max"):
+        for key in ("message_bytes_max", "inbox_bytes_max", "window_bytes"):
             if getattr(self, key) < 1:
                 raise UsageError(f"{key}: must be at least 1, not {getattr(self, key)}")
         if (self.snapshot is None) != (self.restore is None):
@@ -141,6 +145,7 @@ class Group:
         self._sizes = burst.BurstSize()
         self._joiner = burst.Joiner(settings.message_bytes_max)
         self._sent: dict[int, Receipt] = {}  # by number in this life
+        self._sent_bytes = 0
         self._sent_seq = self._stable_seq = 0
         self._unfinished: dict[int, dict[int, list[bytes]]] = {}  # per view with joiners, what had begun by then
         self._members: tuple[int, ...] = ()  # processes
@@ -313,7 +318,7 @@ class Group:
         async with self._large:  # nothing of one's own comes between its parts
             receipt = Receipt()
             for part in burst.parts(payload, self._sizes.bytes):
-                while self._pending or not self._machine.room:
+                while self._pending or not self._has_room():
                     await self._wait_for_room()
                 if self._closing or self._failure is not None:
                     raise self._gone()
@@ -324,7 +329,7 @@ class Group:
     async def _wait_for_room(self) -> None:
         """Wait until what is pending was taken by the machine."""
         self._flush()
-        if not self._pending and self._machine.room:
+        if not self._pending and self._has_room():
             await asyncio.sleep(0)
         else:
             if self._room is None or self._room.done():
@@ -336,7 +341,7 @@ class Group:
     def _flush(self) -> None:
         """Turn what is pending into one burst, if the machine has room."""
         self._flush_scheduled = False
-        if self._pending and not self._closed and self._failure is None and self._machine.room:
+        if self._pending and not self._closed and self._failure is None and self._has_room():
             messages, self._pending, self._pending_bytes, self._open_bytes = self._pending, [], 0, 0
             receipt, self._receipt = self._receipt, Receipt()
             self._submit(burst.whole(messages), receipt, self._pending_kind)
@@ -345,14 +350,19 @@ class Group:
         self._sizes.sent(self._machine_counts("retransmissions"))
         self._sent_seq += 1
         self._sent[self._sent_seq] = receipt
+        receipt.size = len(payload)
+        self._sent_bytes += receipt.size
         self._driver.drive(Submit(payload, *kind))
         self._room_again()
 
+    def _has_room(self) -> bool:
+        return self._sent_bytes < self._settings.window_bytes and self._machine.room > 0
+
     def _room_again(self) -> None:
-        if self._pending and self._machine.room and not self._flush_scheduled:
+        if self._pending and not self._flush_scheduled and self._has_room():
             self._flush_scheduled = True
             self._loop.call_soon(self._flush)
-        if self._room is not None and not self._room.done() and self._machine.room and not self._pending:
+        if self._room is not None and not self._room.done() and not self._pending and self._has_room():
             self._room.set_result(None)
 
     def _gone(self) -> GroupClosed:
@@ -430,7 +440,7 @@ class Group:
                     self._mark_stable(effect.seq)
             case Drop(sender=int(sender), seq=int(seq)):
                 if name_of(sender) == self._me and seq in self._sent:
-                    self._sent.pop(seq).lose(f"discarded: {effect.reason}")
+                    self._retire(seq).lose(f"discarded: {effect.reason}")
             case Drop():
                 self._driver.counts["dropped-" + effect.reason] += 1
             case Install():
@@ -471,14 +481,19 @@ class Group:
 
     def _forget_if_settled(self, seq: int, receipt: Receipt) -> None:
         if receipt.settled:
-            del self._sent[seq]
+            self._retire(seq)
+
+    def _retire(self, seq: int) -> Receipt:
+        receipt = self._sent.pop(seq)
+        self._sent_bytes -= receipt.size
+        return receipt
 
     def _install(self, install: Install) -> None:
         old, self._members, self._view = self._members, install.members, install.view
         self._joiner.keep_only(install.members)
         # whoever goes on from the old view has delivered the same in it: what was delivered is held by all of them
         for seq in [seq for seq, receipt in self._sent.items() if receipt.is_delivered]:
-            self._sent.pop(seq).mark("stable")
+            self._retire(seq).mark("stable")
         self._put(
             ViewChange(
                 install.view,
@@ -497,6 +512,7 @@ class Group:
                 if receipt.is_delivered:
                     receipt.lose("the group went on without this member")
             self._sent = dict(enumerate(waiting, 1))
+            self._sent_bytes = sum(receipt.size for receipt in waiting)
             self._sent_seq, self._stable_seq = len(waiting), 0
         self._put(Notice(notice.what))
 
