@@ -4,6 +4,7 @@ BIN := .venv/bin
 SEEDS ?= 2000
 FROM ?= 0
 MINUTES ?= 10
+VIEWS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint types unit torture bench wheel clean
@@ -34,8 +35,8 @@ types: setup ## strict types
 unit: setup ## all tests
 	@$(BIN)/pytest -n 2 --dist loadgroup
 
-torture: setup ## random schedules of every protocol: SEEDS=n FROM=first MINUTES=m; prints and shrinks what fails
-	@$(BIN)/python -m antiphon.sim.torture --seeds $(SEEDS) --from $(FROM) --minutes $(MINUTES)
+torture: setup ## random schedules of every protocol: SEEDS=n FROM=first MINUTES=m VIEWS=1; shrinks what fails
+	@$(BIN)/python -m antiphon.sim.torture --seeds $(SEEDS) --from $(FROM) --minutes $(MINUTES) $(if $(VIEWS),--views)
 
 bench: setup ## the figures that we publish, measured here
 	@$(BIN)/python -m bench

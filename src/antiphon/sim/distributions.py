@@ -36,7 +36,7 @@ def duration(text: str | int, key: str) -> Duration:
         return 0
     whole, _, fraction = match[1].partition(".")
     scaled: int = int(whole + fraction) * _UNITS[match[2]]  # in integers: a float would round differently at the end
-    return scaled // 10 ** len(fraction)
+    return scaled // int(10 ** len(fraction))
 
 
 def ln(x: float) -> float:
