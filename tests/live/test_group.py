@@ -13,6 +13,7 @@ import pytest
 
 import antiphon
 from antiphon.errors import UsageError
+from antiphon.live.group import Keywords, Settings
 from antiphon.protocol.machine import Effect
 from antiphon.sim.cluster import simulate
 from antiphon.sim.network import NetworkOptions
@@ -383,3 +384,7 @@ def test_a_payload_over_the_limit_is_refused_and_nothing_is_sent(tmp_path: Path)
             assert [len(message.payload) for message in await collect(groups[1], 1)] == [1_000]
 
     run(test())
+
+
+def test_the_keywords_are_the_settings() -> None:
+    assert {"group", *Keywords.__annotations__} == set(Settings.__struct_fields__)

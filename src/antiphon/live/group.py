@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from itertools import repeat
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, Required, TypedDict, Unpack
 
 import msgspec
 
@@ -53,6 +53,7 @@ from antiphon.protocol.ordering import ALIASES
 from antiphon.protocol.recovery import RecoveryOptions
 from antiphon.protocol.wire import group_tag
 
+_FAREWELL_S = 1.0  # then the others find out by themselves
 _EACH_BYTES = 64  # what a message costs beside its payload, for the bound of the inbox
 
 
@@ -83,7 +84,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     multicast: str | None = None  # IPv4 group and port for what goes to all
     ttl: int = 1
     offload: bool | None = None  # segmentation by the kernel; None: where it has it
-    leave_s: float = 5.0  # how long leaving may take, with all that was sent before it
+    leave_s: float = 5.0  # how long the delivery of what was sent before may take, when the group is left
     trace: Path | None = None
     recording: bool = False  # keep all inputs in memory, to replay them
     metrics: Callable[[Status], None] | None = None  # called every second
@@ -121,6 +122,38 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         if (self.snapshot is None) != (self.restore is None):
             raise UsageError("snapshot, restore: one without the other cannot bring a joiner up to date")
         self.keys()
+
+
+class Keywords(TypedDict, total=False):
+    """The keywords of `join`; what each means, and what it is if not given, stands in `Settings`."""
+
+    bind: Required[str]
+    peers: Sequence[str]
+    address: str | None
+    ordering: str
+    ordering_options: dict[str, Any]
+    stability: str
+    stability_options: dict[str, Any]
+    safe: bool
+    views: bool
+    membership: MembershipOptions
+    slow: Literal["block", "drop"]
+    state: Path | None
+    snapshot: Callable[[], bytes] | None
+    restore: Callable[[bytes], None] | None
+    key: bytes | Sequence[bytes] | None
+    window: int
+    window_bytes: int
+    message_bytes_max: int
+    inbox_bytes_max: int
+    listen: bool
+    multicast: str | None
+    ttl: int
+    offload: bool | None
+    leave_s: float
+    trace: Path | None
+    recording: bool
+    metrics: Callable[[Status], None] | None
 
 
 class Group:
@@ -218,14 +251,11 @@ class Group:
             return
         self._closing, self._open_bytes = True, 0
         try:
-            async with asyncio.timeout(self._settings.leave_s):
-                if not hurry:
-                    await self._until(self._all_is_said)
-                if self._settings.views or not self._all_is_said():
-                    self._driver.drive(protocol.Leave())
-                    await self._until(self._has_left)
-        except TimeoutError:
-            pass
+            if not hurry:
+                await self._until(self._all_is_said, self._settings.leave_s)
+            if self._settings.views or not self._all_is_said():
+                self._driver.drive(protocol.Leave())
+                await self._until(self._has_left, min(_FAREWELL_S, self._settings.leave_s))
         finally:
             await self._close()
 
@@ -234,8 +264,9 @@ class Group:
         if not self._closed:
             await self._close()
 
-    async def _until(self, condition: Callable[[], bool]) -> None:
-        while not condition() and self._failure is None:
+    async def _until(self, condition: Callable[[], bool], seconds: float) -> None:
+        deadline = self._loop.time() + seconds
+        while not condition() and self._failure is None and self._loop.time() < deadline:
             await asyncio.sleep(0.01)
 
     def _all_is_said(self) -> bool:
@@ -243,7 +274,8 @@ class Group:
         return done and (self._settings.views or (self._machine.drained and not self._sent))
 
     def _has_left(self) -> bool:
-        return self._machine.left and self._machine.deadline is None
+        alone = len(self._members) == 1  # nobody is left who needs to know
+        return self._machine.left and (alone or self._machine.deadline is None)
 
     async def _close(self) -> None:
         self._closing, self._closed, self._open_bytes = True, True, 0
@@ -677,7 +709,7 @@ def _cost(batch: Batch) -> int:
     return sum(map(len, batch.payloads)) + _EACH_BYTES * len(batch.payloads)
 
 
-def join(group: str, **settings: Any) -> Group:
+def join(group: str, **settings: Unpack[Keywords]) -> Group:
     """Take part in a group: `async with antiphon.join("orders", bind="127.0.0.1:7001", peers=[...]) as group`.
 
     The keywords are the fields of `Settings`.
