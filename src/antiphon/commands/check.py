@@ -5,13 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from antiphon.errors import UsageError
 from antiphon.trace.schema import GUARANTEES
 
 if TYPE_CHECKING:
@@ -63,6 +58,7 @@ def run(args: argparse.Namespace) -> int:
     """Check a trace, say what was found, and return the exit code."""
     from antiphon.pipeline.check import Options, check_layout
     from antiphon.pipeline.ingest import ingest
+    from antiphon.pipeline.output import on_cluster, output_folder
     from antiphon.pipeline.reading import find_files, load_mapping
     from antiphon.pipeline.session import session
 
@@ -75,14 +71,16 @@ def run(args: argparse.Namespace) -> int:
         implied_own_deliveries=mapping is not None and mapping.own_deliveries == "implied",
         witnesses=args.witnesses,
     )
-    with _output(args) as (folder, out), session(args, f"antiphon check {args.trace}") as spark:
+    with (
+        output_folder(args.out, _RESULT, args.trace, shared=on_cluster(args.master)) as (folder, out),
+        session(args, f"antiphon check {args.trace}") as spark,
+    ):
         totals = ingest(spark, args.trace, folder / "layout", mapping)
         verdicts = check_layout(spark, folder / "layout", totals, folder / "scratch", options)
         result = _result(args.trace, totals, verdicts)
         deciding = _deciding(args.guarantee, totals.promises, verdicts)
-        if out is not None:
-            (out / _RESULT).write_text(json.dumps(result, indent=1) + "\n")
-            shutil.move(folder / "layout" / "quarantine", out / "quarantine")
+        (out / _RESULT).write_text(json.dumps(result, indent=1) + "\n")
+        shutil.move(folder / "layout" / "quarantine", out / "quarantine")
     if args.json:
         print(json.dumps(result))
     else:
@@ -90,28 +88,6 @@ def run(args: argparse.Namespace) -> int:
         if args.out:
             print(f"\nwritten to {args.out}")
     return _exit_code([verdicts[name].verdict for name in deciding])
-
-
-@contextmanager
-def _output(args: argparse.Namespace) -> Iterator[tuple[Path, Path | None]]:
-    """A folder for scratch, and one for the output that takes its name only when it is whole."""
-    if args.out is None:
-        shared = args.master is not None and not args.master.startswith("local")
-        beside = str(Path(args.trace).absolute().parent) if shared else None  # where every worker can see it
-        with tempfile.TemporaryDirectory(prefix=".antiphon-check-", dir=beside, ignore_cleanup_errors=True) as scratch:
-            yield Path(scratch), None
-        return
-    final = Path(args.out).absolute()
-    if final.exists() and not (final / _RESULT).exists() and (not final.is_dir() or any(final.iterdir())):
-        raise UsageError(f"{args.out}: exists and is no earlier check's output; choose another --out")
-    final.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{final.name}-", dir=final.parent, ignore_cleanup_errors=True) as scratch:
-        fresh = Path(scratch) / "out"
-        fresh.mkdir()
-        yield Path(scratch), fresh
-        if final.exists():
-            shutil.rmtree(final)
-        fresh.rename(final)
 
 
 def _result(trace: str, totals: Totals, verdicts: dict[str, Verdict]) -> dict[str, Any]:

@@ -10,38 +10,12 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Protocol
 
 from antiphon.live.transport import Transport
-from antiphon.protocol.machine import Effect, Input, Instant, Persist, Receive, Send, Snapshot, Submit, Wake
+from antiphon.protocol.machine import Driven, Effect, Input, Instant, Persist, Receive, Send, Snapshot, Submit, Wake
 from antiphon.protocol.wire import group_of
 
 _WAKE = Wake()
-
-
-class Driven(Protocol):
-    """A machine, and what a driver may ask about it."""
-
-    counts: Counter[str]
-
-    @property
-    def deadline(self) -> Instant | None:
-        """When it wants to be woken."""
-
-    @property
-    def room(self) -> int:
-        """How many more submissions it takes."""
-
-    @property
-    def held(self) -> int:
-        """How many messages it keeps."""
-
-    @property
-    def drained(self) -> bool:
-        """Whether nothing waits and nothing is kept."""
-
-    def handle(self, event: Input, now: Instant) -> list[Effect]:
-        """Take an input."""
 
 
 class Clock:

@@ -6,6 +6,7 @@ Time is an argument, in integer nanoseconds of the member's own clock; a spuriou
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
@@ -126,6 +127,24 @@ class Machine(Protocol):
 
     def handle(self, event: Input, now: Instant) -> list[Effect]:
         """Take one input at an instant and say what follows from it."""
+
+
+class Driven(Machine, Protocol):
+    """What a driver may ask a member, or a process with views, besides driving it."""
+
+    counts: Counter[str]
+
+    @property
+    def room(self) -> int:
+        """How many more submissions it takes."""
+
+    @property
+    def held(self) -> int:
+        """How many messages it keeps."""
+
+    @property
+    def drained(self) -> bool:
+        """Whether nothing waits and nothing is kept."""
 
 
 def earliest(*instants: Instant | None) -> Instant | None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from antiphon.protocol.clock import SkewedClock
 from antiphon.protocol.config import ordering_type
-from antiphon.protocol.machine import Deliver, Effect, Input, Instant, Receive, Send, Submit, Wake
+from antiphon.protocol.machine import Deliver, Driven, Effect, Input, Instant, Receive, Send, Submit, Wake
 from antiphon.protocol.member import Member, View
 from antiphon.sim.distributions import duration, sampler
 from antiphon.sim.kernel import Kernel
@@ -61,31 +61,6 @@ def simulate(
 
         return Group(scenario, seed, drop, progress).run()
     return Cluster(scenario, seed, drop, progress).run()
-
-
-class Driven(Protocol):
-    """What a cluster drives: a member with fixed membership, or a process with views."""
-
-    counts: Counter[str]
-
-    @property
-    def deadline(self) -> Instant | None:
-        """When it wants to be woken."""
-
-    @property
-    def room(self) -> int:
-        """How many more submissions it takes."""
-
-    @property
-    def held(self) -> int:
-        """How many messages it keeps."""
-
-    @property
-    def drained(self) -> bool:
-        """Whether nothing waits and nothing is kept."""
-
-    def handle(self, event: Input, now: Instant) -> list[Effect]:
-        """Take an input."""
 
 
 class Node:

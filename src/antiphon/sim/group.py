@@ -14,6 +14,7 @@ from collections.abc import Callable
 from antiphon.protocol.machine import (
     MILLISECOND,
     Capture,
+    Driven,
     Effect,
     Input,
     Instant,
@@ -24,7 +25,7 @@ from antiphon.protocol.machine import (
     Wake,
 )
 from antiphon.protocol.membership.process import Process, ProcessInput
-from antiphon.sim.cluster import Cluster, Driven, Node
+from antiphon.sim.cluster import Cluster, Node
 from antiphon.sim.distributions import duration
 from antiphon.sim.scenario import Fault
 from antiphon.trace.log import MemberLog
