@@ -30,7 +30,7 @@ def free_addresses(count: int) -> list[str]:
     return addresses
 
 
-def measure(**about: Any) -> dict[str, Any]:
+def measure(program: str = "bench.live.member", **about: Any) -> dict[str, Any]:
     """Run one group; give what its members say, summed up."""
     addresses = free_addresses(MEMBERS)
     key = os.urandom(16).hex() if about.pop("encrypted") else ""
@@ -39,7 +39,7 @@ def measure(**about: Any) -> dict[str, Any]:
             [
                 sys.executable,
                 "-m",
-                "bench.live.member",
+                program,
                 json.dumps({**about, "key": key, "bind": own, "peers": [peer for peer in addresses if peer != own]}),
             ],
             stdin=subprocess.PIPE,
@@ -92,7 +92,12 @@ def main() -> None:
     parser.add_argument("--fixed", action="store_true", help="no views")
     parser.add_argument("--offload", action="store_true", help="let the kernel cut and gather packets")
     parser.add_argument("--only-flood", action="store_true")
+    parser.add_argument("--zmq", action="store_true", help="pyzmq publish/subscribe beside it, if installed")
     args = parser.parse_args()
+    if args.zmq:
+        for size in map(int, args.sizes.split(",")):
+            result = measure("bench.live.zmq_member", size=size, seconds=args.seconds, encrypted=False)
+            print(json.dumps({"peer": "pyzmq PUB/SUB", "bytes": size, "rate": "flood", **result}), flush=True)
     for ordering in args.orderings.split(","):
         for size in map(int, args.sizes.split(",")):
             for rate in (0,) if args.only_flood or not args.rate else (0, args.rate):
