@@ -237,13 +237,13 @@ def _draw(advice: Advice, path: Path) -> None:
         raise UsageError("--out: the picture needs matplotlib; install antiphon[figures]") from None
 
     matplotlib.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib import pyplot, ticker
 
     figure, panel = pyplot.subplots(figsize=(9, 6))
     everyone = [*advice.ranked, *advice.rejected]
     names = list(dict.fromkeys(one.candidate.name for one in everyone))
     for index, name in enumerate(names):
-        for accepted, marker in ((True, "o"), (False, "x")):
+        for accepted, marker in ((True, "os^vDPX<>*"[index % 10]), (False, "x")):  # shapes for the colour-blind
             chosen = [one for one in everyone if one.candidate.name == name and one.acceptable == accepted]
             if chosen:
                 label = name if accepted else f"{name}, misses a limit"
@@ -252,13 +252,18 @@ def _draw(advice: Advice, path: Path) -> None:
     best = advice.best
     panel.scatter([best.stable_ms], [best.kb_per_s], s=220, facecolors="none", edgecolors="black", linewidths=2)
     text = f"{best.candidate.name}\n{best.candidate.settings}"
-    panel.annotate(text, (best.stable_ms, best.kb_per_s), xytext=(14, 10), textcoords="offset points")
+    panel.annotate(text, (best.stable_ms, best.kb_per_s), xytext=(14, -16), textcoords="offset points", va="top")
     question = advice.question
     if question.latency_max_ms is not None:
         panel.axvline(question.latency_max_ms, color="0.6", linestyle=":")
     if question.bandwidth_max_kb_per_s is not None:
         panel.axhline(question.bandwidth_max_kb_per_s, color="0.6", linestyle=":")
     panel.set(xscale="log", yscale="log", xlabel="mean ms to stable", ylabel="kB/s that leave each member")
+    for axis in (panel.xaxis, panel.yaxis):
+        axis.set_major_formatter(ticker.StrMethodFormatter("{x:g}"))
+        axis.set_minor_formatter(ticker.LogFormatter(labelOnlyBase=False, minor_thresholds=(1.5, 0.5)))
+    panel.grid(visible=True, which="both", color="0.93")
+    panel.set_axisbelow(True)
     panel.set_title(f"{question.members} members, {question.need}, {question.rate_per_s:g} messages a second each")
     panel.legend(fontsize="x-small")
     figure.tight_layout()
