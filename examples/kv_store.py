@@ -31,7 +31,7 @@ class Store:
             ordering="total",
             state=state,
             snapshot=lambda: json.dumps(self.data).encode(),
-            restore=lambda state: self.data.update(json.loads(state)),
+            restore=self._restore,
         )
 
     async def __aenter__(self) -> Store:
@@ -42,6 +42,9 @@ class Store:
     async def __aexit__(self, *error: object) -> None:
         await self._group.leave()
         await self._applying
+
+    def _restore(self, state: bytes) -> None:
+        self.data = json.loads(state)
 
     async def _apply(self) -> None:
         async for event in self._group:

@@ -53,20 +53,17 @@ class Members:
             self.processes[member].wait()
 
     def end_quietly(self) -> None:
-        """Let all stop sending, wait until all have delivered the last message of each, then end them."""
+        """Let all stop sending, wait until all are in one view and nothing more is delivered, then end them."""
         for process in self.processes.values():
             process.send_signal(signal.SIGUSR1)
 
-        def last_of_each(member: int) -> dict[str, str]:
-            return dict(text.rsplit("/", 1) for text in self.messages(member) if text.split("/")[1] in running)
-
         def at_rest() -> bool:
-            before = [last_of_each(member) for member in self.processes]
-            time.sleep(0.5)
-            after = [last_of_each(member) for member in self.processes]
-            return before == after and all(last == after[0] for last in after)
+            before = [self.messages(member) for member in self.processes]
+            time.sleep(1.0)
+            after = [self.messages(member) for member in self.processes]
+            together = all(set(self.view(member)) == set(self.addresses) for member in self.processes)
+            return before == after and together
 
-        running = {str(process.pid) for process in self.processes.values()}
         self.wait_for(at_rest, "rest")
         self.end()
 

@@ -105,7 +105,7 @@ def test_one_who_joins_is_given_the_state_and_the_parts_of_what_has_begun(tmp_pa
                 window=2,
                 leave_s=1.0,
                 snapshot=lambda: b"\n".join(states[own]),
-                restore=lambda state: states[own].extend(state.split(b"\n")),
+                restore=lambda state: states.update({own: state.split(b"\n")}),
             )
 
         async def apply(own: str, group: antiphon.Group) -> None:
