@@ -7,7 +7,7 @@ MINUTES ?= 10
 VIEWS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types unit torture bench wheel clean
+.PHONY: help setup demo test lint types unit faults torture bench wheel clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -32,8 +32,11 @@ lint: setup ## style
 types: setup ## strict types
 	@$(BIN)/mypy
 
-unit: setup ## all tests
-	@$(BIN)/pytest -n 2 --dist loadgroup
+unit: setup ## all tests but those that want the machine to themselves
+	@$(BIN)/pytest -n 2 -m "not faults"
+
+faults: setup ## kill, stop and cut off live processes
+	@$(BIN)/pytest -m faults tests/live
 
 torture: setup ## random schedules of every protocol: SEEDS=n FROM=first MINUTES=m VIEWS=1; shrinks what fails
 	@$(BIN)/python -m antiphon.sim.torture --seeds $(SEEDS) --from $(FROM) --minutes $(MINUTES) $(if $(VIEWS),--views)

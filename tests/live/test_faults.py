@@ -19,6 +19,8 @@ from antiphon.trace.reader import read
 from support import live_member
 from support.live_group import free_addresses
 
+pytestmark = pytest.mark.faults
+
 WAIT_S = 30.0  # of a machine that may be busy with other things
 
 

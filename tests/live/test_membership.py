@@ -13,6 +13,8 @@ import pytest
 import antiphon
 from support.live_group import collect, free_addresses, members, run
 
+pytestmark = pytest.mark.faults
+
 
 async def until(condition: Callable[[], bool]) -> float:
     """Wait for something; give how long it took."""
