@@ -33,7 +33,7 @@ types: setup ## strict types
 	@$(BIN)/mypy
 
 unit: setup ## all tests but those that want the machine to themselves
-	@$(BIN)/pytest -n 2 -m "not faults"
+	@$(BIN)/pytest -n 2 --dist worksteal -m "not faults"
 
 faults: setup ## kill, stop and cut off live processes
 	@$(BIN)/pytest -m faults tests/live
