@@ -43,15 +43,15 @@ def network_hops(n: int, tokens: int, hops: int) -> int:
         nonlocal done
         done += 1
         member, datagram = arrival
-        left = datagram[0] << 8 | datagram[1]
+        left = len(datagram)
         if left:
-            network.send(member, ((member + 1) % n,), bytes((left - 1 >> 8, left - 1 & 255)))
+            network.send(member, ((member + 1) % n,), datagrams[left - 1])
 
     network = Network(kernel, n, NetworkOptions(latency="fixed 1ms"), random.Random(1), receive)
-    left = hops - 1
+    datagrams = [bytes(left) for left in range(hops)]  # one has as many bytes as hops are left
     for member in range(n):
         for token in range(tokens):
-            kernel.at(token, receive, (member, bytes((left >> 8, left & 255))))
+            kernel.at(token, receive, (member, datagrams[hops - 1]))
     kernel.run()
     return done
 

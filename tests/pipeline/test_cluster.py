@@ -50,8 +50,9 @@ def test_cluster(inline: Checker, tmp_path: Path) -> None:
             out = tmp_path / f"out-{kill}"
             process = start_check(on, tmp_path / "trace", out)
             if kill:
-                while process.poll() is None and not list(tmp_path.glob(".out-True-*/layout/spill/*")):
+                while process.poll() is None and not list(tmp_path.glob(".antiphon-*/layout/spill/*")):
                     time.sleep(0.05)
+                assert process.poll() is None, "it is killed in the middle, not at the end"
                 on.kill(2)
             printed, err = process.communicate(timeout=300)
             assert err == ""

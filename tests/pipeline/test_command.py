@@ -185,7 +185,7 @@ def test_interrupted(tmp_path: Path) -> None:
         text=True,
         start_new_session=True,
     )
-    while process.poll() is None and not list(tmp_path.glob(".out-*/layout/index")):
+    while process.poll() is None and not list(tmp_path.glob(".antiphon-*/layout/index")):
         time.sleep(0.05)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     printed, err = process.communicate(timeout=120)
