@@ -77,29 +77,13 @@ class LiveTrace:
                     self.failed = f"{self._folder}: {error.strerror}: the trace ends early"
 
     def _write(self, log: MemberLog, first_step: int, part: int) -> None:
-        import pyarrow as pa
         import pyarrow.parquet as pq
 
-        from antiphon.trace.writer import arrow_schema
+        from antiphon.trace.writer import log_table
 
-        schema = arrow_schema()
-        rows, members = len(log), log.members()
-        columns = [
-            pa.array([self._run] * rows, pa.string()),
-            pa.array([log.member] * rows, pa.int32()),
-            pa.array(range(first_step, first_step + rows), pa.int64()),
-            pa.array(log.times, pa.int64()),
-            pa.array(log.events, pa.string()),
-            pa.array(log.senders, pa.int32()),
-            pa.array(log.seqs, pa.int64()),
-            pa.array(log.views(), pa.int64()),
-            pa.array(log.bytes, pa.int64()),
-            pa.array([members.get(row) for row in range(rows)], pa.list_(pa.int32())),
-            pa.array(log.details, pa.string()),
-        ]
         path = self._folder / f"member-{log.member}-{part:06}.parquet"
         unfinished = path.with_name(f".{path.name}.unfinished")
-        pq.write_table(pa.Table.from_arrays(columns, schema=schema), unfinished, compression="zstd")
+        pq.write_table(log_table(self._run, log, first_step), unfinished, compression="zstd")
         unfinished.rename(path)
 
 

@@ -32,6 +32,27 @@ def arrow_schema() -> pa.Schema:
     return pa.schema([pa.field(name, types[kind], nullable=name not in required) for name, kind in COLUMNS.items()])
 
 
+def log_table(run: str, log: MemberLog, first_step: int = 1) -> pa.Table:
+    """Give a member's log as rows of a trace, numbered from `first_step`."""
+    import pyarrow as pa
+
+    rows, members = len(log), log.members()
+    columns = [
+        pa.array([run] * rows, pa.string()),
+        pa.array([log.member] * rows, pa.int32()),
+        pa.array(range(first_step, first_step + rows), pa.int64()),
+        pa.array(log.times, pa.int64()),
+        pa.array(log.events, pa.string()),
+        pa.array(log.senders, pa.int32()),
+        pa.array(log.seqs, pa.int64()),
+        pa.array(log.views(), pa.int64()),
+        pa.array(log.bytes, pa.int64()),
+        pa.array([members.get(row) for row in range(rows)], pa.list_(pa.int32())),
+        pa.array(log.details, pa.string()),
+    ]
+    return pa.Table.from_arrays(columns, schema=arrow_schema())
+
+
 def write_trace(folder: Path, run: str, logs: Sequence[MemberLog], about: dict[str, Any], *, replace: bool) -> int:
     """Write the logs of a run and what is to be said about it; give the number of events."""
     import pyarrow as pa
@@ -46,22 +67,8 @@ def write_trace(folder: Path, run: str, logs: Sequence[MemberLog], about: dict[s
     try:
         with pq.ParquetWriter(unfinished / "events.parquet", schema, compression="zstd") as writer:
             for log in logs:
-                rows, members = len(log), log.members()
-                columns = [
-                    pa.array([run] * rows, pa.string()),
-                    pa.array([log.member] * rows, pa.int32()),
-                    pa.array(range(1, rows + 1), pa.int64()),
-                    pa.array(log.times, pa.int64()),
-                    pa.array(log.events, pa.string()),
-                    pa.array(log.senders, pa.int32()),
-                    pa.array(log.seqs, pa.int64()),
-                    pa.array(log.views(), pa.int64()),
-                    pa.array(log.bytes, pa.int64()),
-                    pa.array([members.get(row) for row in range(rows)], pa.list_(pa.int32())),
-                    pa.array(log.details, pa.string()),
-                ]
-                writer.write_table(pa.Table.from_arrays(columns, schema=schema), row_group_size=max(rows, 1))
-                count += rows
+                writer.write_table(log_table(run, log), row_group_size=max(len(log), 1))
+                count += len(log)
         versions = {"antiphon": __version__, "python": platform.python_version(), "pyarrow": pa.__version__}
         text = json.dumps({"run": run, **about, "events": count, "versions": versions}, indent=1, default=str)
         (unfinished / "run.json").write_text(text + "\n")
