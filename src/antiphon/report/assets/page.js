@@ -1,0 +1,15 @@
+// The light/dark switch: follows the system until it is pressed, then remembers.
+(() => {
+  const root = document.documentElement, button = document.getElementById("theme");
+  const system = matchMedia("(prefers-color-scheme: dark)");
+  const dark = () => (root.dataset.theme || (system.matches ? "dark" : "light")) === "dark";
+  const show = () => { button.textContent = dark() ? "☀ Light theme" : "☾ Dark theme"; };
+  button.addEventListener("click", () => {
+    root.dataset.theme = dark() ? "light" : "dark";
+    try { localStorage.setItem("antiphon-theme", root.dataset.theme); } catch {}
+    show();
+  });
+  system.addEventListener("change", show);
+  button.hidden = false;
+  show();
+})();

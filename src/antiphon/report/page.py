@@ -1,0 +1,50 @@
+"""The one HTML skeleton and theme: a whole document with its style and script inside it, that opens offline."""
+
+from __future__ import annotations
+
+from html import escape
+from importlib import resources
+
+__all__ = ["asset", "escape", "page"]
+
+
+def asset(name: str) -> str:
+    """A style sheet or script that lies beside this module."""
+    return resources.files("antiphon.report").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def page(title: str, body: str, *, script: str = "", style: str = "") -> str:
+    """A whole document: `body` (it brings its own h1) between a skip link, a light/dark switch, and nothing loaded.
+
+    `style` and `script` come after the page's own; the script runs once the body is there. What comes from a trace
+    must have gone through `escape` before it gets here; only the title is escaped here.
+    """
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="generator" content="antiphon">
+<link rel="icon" href="data:,">
+<title>{escape(title)}</title>
+<script>{asset("theme.js")}</script>
+<style>
+{asset("page.css")}
+{style}
+</style>
+</head>
+<body>
+<a class="skip" href="#content">Skip to the content</a>
+<header class="bar"><span class="brand">Antiphon</span>
+<button type="button" id="theme" hidden>Theme</button></header>
+<main id="content" tabindex="-1">
+{body}
+</main>
+<script>
+{asset("page.js")}
+{script}
+</script>
+</body>
+</html>
+"""
