@@ -44,6 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trace", type=Path, help="folder for the member's trace")
     parser.add_argument("--stay", action="store_true", help="go on listening when the input has ended")
     parser.add_argument("--count", type=int, help="leave after so many lines have come out")
+    parser.add_argument("--status-at", metavar="HOST:PORT", help="where antiphon dashboard may read the status")
     parser.add_argument("--status", action="store_true", help="show the group's state on stderr, every second")
 
 
@@ -73,6 +74,7 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
         "multicast": args.multicast,
         "state": args.state,
         "trace": args.trace,
+        "status_at": args.status_at,
         "metrics": _Screen(sys.stderr.isatty()).show if args.status else None,
     }
 

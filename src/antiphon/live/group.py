@@ -28,6 +28,7 @@ from antiphon.live.events import (
     Status,
     ViewChange,
 )
+from antiphon.live.publish import Publisher
 from antiphon.live.recording import Origin, Recording, Silence, make
 from antiphon.live.security import SealedEnvelope, check_keys, envelope
 from antiphon.live.tracing import LiveTrace
@@ -88,6 +89,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     trace: Path | None = None
     recording: bool = False  # keep all inputs in memory, to replay them
     metrics: Callable[[Status], None] | None = None  # called every second
+    status_at: str | None = None  # host:port where `antiphon dashboard` may read the status
 
     def keys(self) -> list[bytes] | None:
         """Give the group keys, checked."""
@@ -154,6 +156,7 @@ class Keywords(TypedDict, total=False):
     trace: Path | None
     recording: bool
     metrics: Callable[[Status], None] | None
+    status_at: str | None
 
 
 class Group:
@@ -179,6 +182,7 @@ class Group:
         self._joiner = burst.Joiner(settings.message_bytes_max)
         self._sent: dict[int, Receipt] = {}  # by number in this life
         self._sent_bytes = 0
+        self._messages_sent = self._messages_delivered = 0
         self._sent_seq = self._stable_seq = 0
         self._unfinished: dict[int, dict[int, list[bytes]]] = {}  # per view with joiners, what had begun by then
         self._members: tuple[int, ...] = ()  # processes
@@ -189,6 +193,7 @@ class Group:
         self._joined: asyncio.Future[None] | None = None
         self._ticker: asyncio.TimerHandle | None = None
         self._trace: LiveTrace | None = None
+        self._publisher: Publisher | None = None
         self.recording: Recording | None = None
 
     # Coming and going
@@ -233,6 +238,8 @@ class Group:
                 self._joined.set_result(None)
             self._driver.start(self._machine, transport, loop)
             self._tick()
+            if settings.status_at is not None:
+                self._publisher = await Publisher.start(settings.status_at, self.status)
             await self._joined
         except BaseException:
             transport.close()
@@ -281,6 +288,8 @@ class Group:
         self._closing, self._closed, self._open_bytes = True, True, 0
         if self._ticker is not None:
             self._ticker.cancel()
+        if self._publisher is not None:
+            self._publisher.close()
         self._driver.stop()
         for receipt in (*self._sent.values(), self._receipt):
             receipt.lose("the group was left before this was known")
@@ -356,6 +365,7 @@ class Group:
                     raise self._gone()
                 receipt = Receipt()
                 self._submit(part, receipt, kind)
+            self._messages_sent += 1
         return receipt
 
     async def _wait_for_room(self) -> None:
@@ -376,6 +386,7 @@ class Group:
         if self._pending and not self._closed and self._failure is None and self._has_room():
             messages, self._pending, self._pending_bytes, self._open_bytes = self._pending, [], 0, 0
             receipt, self._receipt = self._receipt, Receipt()
+            self._messages_sent += len(messages)
             self._submit(burst.whole(messages), receipt, self._pending_kind)
 
     def _submit(self, payload: bytes, receipt: Receipt, kind: tuple[int | None, int]) -> None:
@@ -493,6 +504,7 @@ class Group:
     def _deliver(self, effect: Deliver) -> None:
         name = name_of(effect.sender)
         messages = self._joiner.messages(effect.sender, effect.payload)
+        self._messages_delivered += len(messages)
         if messages and self._settings.listen:
             batch = Batch(self._names[name], messages, self._view)
             self._inbox_bytes += _cost(batch)
@@ -573,6 +585,8 @@ class Group:
             members=tuple(map(self._show, self._members)),
             lag=lag,
             slowest=slowest,
+            sent=self._messages_sent,
+            delivered=self._messages_delivered,
             held=self._machine.held,
             waiting_bytes=self._pending_bytes,
             inbox_bytes=self._inbox_bytes,

@@ -49,7 +49,9 @@ class Latest:
 
     def counts(self) -> dict[str, int]:
         """Give what only grows, by name."""
-        return {} if self.status is None else self.status.counts
+        if self.status is None:
+            return {}
+        return {"messages-sent": self.status.sent, "messages-delivered": self.status.delivered, **self.status.counts}
 
 
 def prometheus(latest: Latest, registry: Any = None) -> Any:
