@@ -18,6 +18,8 @@ STATUS = Status(
     members=("127.0.0.1:7001", "127.0.0.1:7002"),
     lag={"127.0.0.1:7002": 4},
     slowest="127.0.0.1:7002",
+    sent=11,
+    delivered=23,
     held=5,
     waiting_bytes=100,
     inbox_bytes=200,
@@ -36,6 +38,7 @@ def test_prometheus_sees_the_last_status() -> None:
     assert registry.get_sample_value("antiphon_members") == 2
     assert registry.get_sample_value("antiphon_lag", {"member": "127.0.0.1:7002"}) == 4
     assert registry.get_sample_value("antiphon_events_total", {"kind": "packets-sent"}) == 17
+    assert registry.get_sample_value("antiphon_events_total", {"kind": "messages-delivered"}) == 23
 
 
 def test_opentelemetry_sees_the_last_status() -> None:
@@ -52,7 +55,12 @@ def test_opentelemetry_sees_the_last_status() -> None:
     seen = {metric.name: metric.data.data_points[0].value for metric in metrics}  # type: ignore[union-attr]
     assert seen["antiphon.inbox_bytes"] == 200
     assert seen["antiphon.lag"] == 4
-    assert seen["antiphon.events"] == 17
+    events = next(metric for metric in metrics if metric.name == "antiphon.events").data.data_points
+    assert {point.attributes["kind"]: point.value for point in events} == {
+        "messages-sent": 11,
+        "messages-delivered": 23,
+        "packets-sent": 17,
+    }
 
 
 @pytest.mark.parametrize("package", ["prometheus_client", "opentelemetry.metrics"])
