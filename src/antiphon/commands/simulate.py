@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,13 @@ _FLAGS: dict[str, tuple[str | None, str, Any, str]] = {
     "--members": (None, "members", int, "group size"),
     "--founders": (None, "founders", int, "with --views: how many members form the first view; the others join"),
     "--messages": (None, "messages", int, "messages per sender"),
-    "--ordering": ("ordering", "name", str, "fifo, causal-blocks, co, abcast, tomp, or causal, total"),
-    "--stability": ("stability", "name", str, "stability protocol, for the orderings that run on recovery"),
+    "--ordering": ("ordering", "name", str, "fifo, causal-blocks, co, abcast, tomp, causal, total, or MODULE:CLASS"),
+    "--stability": (
+        "stability",
+        "name",
+        str,
+        "stability protocol or MODULE:CLASS, where the ordering runs on recovery",
+    ),
     "--window": (None, "window", int, "own messages that may be unstable at once"),
     "--buffer": (None, "buffer", int, "messages that a member can keep"),
     "--latency": ("network", "latency", str, "fixed D | uniform LOW HIGH | exponential MEAN | pareto SCALE SHAPE"),
@@ -73,6 +79,8 @@ def run(args: argparse.Namespace) -> int:
     from antiphon.sim.scenario import from_table
     from antiphon.trace.writer import digest, write_trace
 
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # where a protocol of one's own lies, as with python -m
     scenario = from_table(_tables(args))
     scenario.check()
     if args.stability is not None and not ordering_type(scenario.ordering).NEEDS_RECOVERY:
@@ -117,14 +125,16 @@ def about(result: Any) -> dict[str, Any]:
     """Give what `run.json` says of a simulated run."""
     import msgspec
 
+    from antiphon.protocol.config import part_name
+
     scenario = result.scenario
     parameters = msgspec.to_builtins(
         {key: getattr(scenario, key) for key in scenario.__struct_fields__ if key not in ("ordering", "stability")}
     )
     needs_recovery = result.needs_recovery
     return {
-        "ordering": str(scenario.ordering),
-        "stability": str(scenario.stability) if needs_recovery else str(scenario.ordering),
+        "ordering": part_name(scenario.ordering),
+        "stability": part_name(scenario.stability if needs_recovery else scenario.ordering),
         "views": scenario.views,
         "clock": "global" if scenario.clocks.skew == "0" and not scenario.clocks.drift_ppm else "local",
         "promises": scenario.promises(),

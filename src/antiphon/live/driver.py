@@ -10,10 +10,13 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from antiphon.live.transport import Transport
 from antiphon.protocol.machine import Driven, Effect, Input, Instant, Persist, Receive, Send, Snapshot, Submit, Wake
 from antiphon.protocol.wire import group_of
+
+if TYPE_CHECKING:
+    from antiphon.live.host import Carrier
 
 _WAKE = Wake()
 
@@ -34,7 +37,7 @@ class Driver:
 
     def __init__(
         self,
-        clock: Clock,
+        clock: Callable[[], Instant],
         take: Callable[[Effect], None],
         *,
         persist: Callable[[bytes], None],
@@ -52,7 +55,7 @@ class Driver:
         self.counts: Counter[str] = Counter()
         self.running = False
 
-    def start(self, machine: Driven, transport: Transport, loop: asyncio.AbstractEventLoop) -> None:
+    def start(self, machine: Driven, transport: Carrier, loop: asyncio.AbstractEventLoop) -> None:
         """Begin to drive."""
         self.machine, self.transport, self._loop = machine, transport, loop
         self.running = True

@@ -17,7 +17,7 @@ import msgspec
 from antiphon.errors import UsageError
 from antiphon.live import burst
 from antiphon.live.addresses import parse, resolve, resolve_group, show
-from antiphon.live.driver import Clock, Driver
+from antiphon.live.driver import Driver
 from antiphon.live.events import (
     Batch,
     Event,
@@ -28,13 +28,13 @@ from antiphon.live.events import (
     Status,
     ViewChange,
 )
+from antiphon.live.host import Carrier, host_of
 from antiphon.live.publish import Publisher
 from antiphon.live.recording import Origin, Recording, Silence, make
 from antiphon.live.security import SealedEnvelope, check_keys, envelope
 from antiphon.live.tracing import LiveTrace
-from antiphon.live.transport import Transport
 from antiphon.protocol import machine as protocol
-from antiphon.protocol.config import Config, ordering_type, stability_type
+from antiphon.protocol.config import Config, ordering_type, part_name, stability_type
 from antiphon.protocol.machine import (
     MILLISECOND,
     SECOND,
@@ -51,6 +51,7 @@ from antiphon.protocol.member import Member
 from antiphon.protocol.membership.process import Journal, MembershipOptions, Process
 from antiphon.protocol.membership.views import name_of
 from antiphon.protocol.ordering import ALIASES
+from antiphon.protocol.parts import Ordering, Stability
 from antiphon.protocol.recovery import RecoveryOptions
 from antiphon.protocol.wire import group_tag
 
@@ -65,9 +66,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     bind: str  # own address, host:port
     peers: Sequence[str] = ()  # the others' addresses
     address: str | None = None  # own address as the others know it, if it is not `bind`
-    ordering: str = "total"
+    ordering: str | type[Ordering] = "total"
     ordering_options: dict[str, Any] = {}
-    stability: str = "vector-ack"  # for orderings that run on recovery
+    stability: str | type[Stability] = "vector-ack"  # for orderings that run on recovery
     stability_options: dict[str, Any] = {}
     safe: bool = False  # deliver only what is stable
     views: bool = True  # False: the members never change, and all of them are waited for
@@ -96,6 +97,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         if self.key is None:
             return None
         return check_keys([self.key] if isinstance(self.key, bytes) else list(self.key))
+
+    def protocols(self) -> tuple[str, str]:
+        """Give the ordering's own name, where another stands for it, and that of the stability protocol."""
+        ordering = part_name(self.ordering)
+        return ALIASES.get(ordering, ordering), part_name(self.stability)
 
     def config(self, tag: str) -> Config:
         """Give the composition of the machine; members that are set up differently never hear each other."""
@@ -132,9 +138,9 @@ class Keywords(TypedDict, total=False):
     bind: Required[str]
     peers: Sequence[str]
     address: str | None
-    ordering: str
+    ordering: str | type[Ordering]
     ordering_options: dict[str, Any]
-    stability: str
+    stability: str | type[Stability]
     stability_options: dict[str, Any]
     safe: bool
     views: bool
@@ -165,7 +171,6 @@ class Group:
     def __init__(self, settings: Settings) -> None:
         settings.check()
         self._settings = settings
-        self._clock = Clock()
         self._inbox: deque[Batch | ViewChange | Notice | Capture | Restore] = deque()
         self._inbox_bytes = 0
         self._news = asyncio.Event()
@@ -203,7 +208,8 @@ class Group:
             raise UsageError("a group is entered once; join again")
         self._entered = True
         settings, loop = self._settings, asyncio.get_running_loop()
-        self._loop = loop
+        self._loop, self._host = loop, host_of(loop)
+        self._clock = self._host.clock()
         self._me, addresses = await resolve_group(settings.address or settings.bind, settings.peers)
         self._names = [show(address) for address in addresses]
         origin = self._origin(len(addresses))
@@ -220,7 +226,7 @@ class Group:
             note=self._make_recording(origin),
         )
         multicast = None if settings.multicast is None else await resolve(settings.multicast, "multicast")
-        transport = Transport(
+        transport = self._host.carrier(
             self._me,
             addresses,
             envelope_,
@@ -605,7 +611,12 @@ class Group:
         self._envelope.set_keys([key, *also_accepted])
 
     @property
-    def transport(self) -> Transport:
+    def failure(self) -> BaseException | None:
+        """The broken invariant that ended this member, if one did."""
+        return self._failure
+
+    @property
+    def transport(self) -> Carrier:
         """The packets' way in and out; tests lose some of them there."""
         return self._driver.transport
 
@@ -648,7 +659,7 @@ class Group:
 
     def _origin(self, size: int) -> Origin:
         settings = self._settings
-        about = repr((self._names, ordering_name(settings.ordering), settings.stability, settings.safe, settings.views))
+        about = repr((self._names, *settings.protocols(), settings.safe, settings.views))
         membership = msgspec.structs.replace(
             settings.membership, slow=settings.slow, transfer=settings.snapshot is not None
         )
@@ -657,7 +668,7 @@ class Group:
             names=size,
             config=settings.config(hashlib.sha256(about.encode()).hexdigest()[:16]),
             membership=membership if settings.views else None,
-            seed=int.from_bytes(os.urandom(8), "big"),
+            seed=self._host.seed(),
             started_at=self._clock(),
             saved=self._saved() if settings.views else None,
         )
@@ -670,15 +681,18 @@ class Group:
 
     def _journals(self, origin: Origin) -> Callable[[int], Journal]:
         settings = self._settings
+        if (journals := self._host.journals(self, origin)) is not None:
+            return journals
         if settings.trace is None:
             return Silence
-        needs_recovery = ordering_type(settings.ordering).NEEDS_RECOVERY
+        ordering, stability = settings.protocols()
         self._trace = LiveTrace(
             settings.trace,
             settings.group,
             {
-                "ordering": ordering_name(settings.ordering),
-                "stability": settings.stability if needs_recovery else ordering_name(settings.ordering),
+                "ordering": ordering,
+                "stability": stability if ordering_type(settings.ordering).NEEDS_RECOVERY else ordering,
+                "promises": origin.config.promises(views=settings.views),
                 "views": settings.views,
                 "clock": "local",
             },
@@ -697,26 +711,14 @@ class Group:
 
     def _saved(self) -> bytes | None:
         try:
-            return self._state_file().read_bytes()
+            return self._host.read(self._state_file())
         except FileNotFoundError:
             return None
         except OSError as error:
             raise UsageError(f"state: {self._state_file()}: {error.strerror}; name a folder of your own") from None
 
     def _persist(self, state: bytes) -> None:
-        path = self._state_file()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_suffix(".unfinished")
-        with unfinished.open("wb") as file:
-            file.write(state)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-
-
-def ordering_name(name: str) -> str:
-    """Give an ordering's own name, where another stands for it."""
-    return ALIASES.get(name, name)
+        self._host.write(self._state_file(), state)
 
 
 def _cost(batch: Batch) -> int:

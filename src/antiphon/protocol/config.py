@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -55,17 +57,24 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             if isinstance(options, Shaped) and founding:
                 options.check(size)
             if counts_positions(options) and "total" not in ordering.PROMISES:
+                name = part_name(self.ordering)
                 raise UsageError(
-                    f"stability: positions: {self.ordering} gives messages no common position; choose a total order"
+                    f"stability: positions: {name} gives messages no common position; choose a total order"
                 )
         elif self.safe and not getattr(ordering, "DELIVERS_STABLE", False):
             raise UsageError(
-                f"safe: {self.ordering} learns that a message is stable from its delivery everywhere, so it cannot "
-                f"wait for that; choose co, or an ordering that runs on recovery"
+                f"safe: {part_name(self.ordering)} learns that a message is stable from its delivery everywhere, "
+                f"so it cannot wait for that; choose co, or an ordering that runs on recovery"
             )
         for key, value in msgspec.structs.asdict(self.recovery).items():
             if value < 1:
                 raise UsageError(f"recovery.{key}: must be at least 1, not {value}")
+
+    def promises(self, *, views: bool) -> list[str]:
+        """Name the guarantees that a group of this composition gives."""
+        ordering = ordering_type(self.ordering).PROMISES
+        every = ("integrity", "validity", "agreement", *ordering, "stability", *(("view-synchrony",) if views else ()))
+        return list(dict.fromkeys(every))
 
     def ordering_settings(self) -> Any:
         """Give the ordering's options; one with its own flow control takes the window and the buffer from here."""
@@ -89,22 +98,51 @@ def counts_positions(options: Any) -> bool:
 
 
 def ordering_type(name: str | type[Ordering]) -> type[Ordering]:
-    """Find an ordering by its name, or take the caller's own."""
-    if not isinstance(name, str):
-        return name
-    found = ORDERINGS.get(ALIASES.get(name, name))
-    if found is None:
-        raise UsageError(f"ordering: unknown {name!r}; choose from {', '.join([*ORDERINGS, *ALIASES])}")
-    return found
+    """Find an ordering by its name, import `package.module:Class`, or take the caller's own."""
+    return _part_type(name, ORDERINGS, ALIASES, "ordering", ("PROMISES", "NEEDS_RECOVERY", "submit", "finish"))
 
 
 def stability_type(name: str | type[Stability]) -> type[Stability]:
-    """Find a stability protocol by its name, or take the caller's own."""
-    if not isinstance(name, str):
-        return name
-    found = STABILITIES.get(name)
-    if found is None:
-        raise UsageError(f"stability: unknown {name!r}; choose from {', '.join(STABILITIES)}")
+    """Find a stability protocol by its name, import `package.module:Class`, or take the caller's own."""
+    return _part_type(name, STABILITIES, {}, "stability", ("stamp", "advanced"))
+
+
+def part_name(part: str | type[Ordering] | type[Stability]) -> str:
+    """Give a protocol's name; a class of the caller's own is named as it would be imported."""
+    return part if isinstance(part, str) else f"{part.__module__}:{part.__qualname__}"
+
+
+_Part = TypeVar("_Part", type[Ordering], type[Stability])
+
+
+def _part_type(
+    name: str | _Part, known: Mapping[str, _Part], aliases: Mapping[str, str], where: str, needed: tuple[str, ...]
+) -> _Part:
+    if isinstance(name, str):
+        found = known.get(aliases.get(name, name))
+        if found is not None:
+            return found
+        if ":" not in name:
+            names = ", ".join([*known, *aliases])
+            raise UsageError(f"{where}: unknown {name!r}; choose from {names}, or write package.module:Class")
+    part: Any = _imported(name, where) if isinstance(name, str) else name
+    lacks = [word for word in ("PDUS", "Options", *needed) if not hasattr(part, word)]
+    if lacks:
+        interface = where.capitalize()
+        raise UsageError(f"{where}: {part_name(part)} has no {lacks[0]}; see antiphon.protocol.parts.{interface}")
+    return part  # type: ignore[no-any-return]
+
+
+def _imported(name: str, where: str) -> type:
+    module, _, path = name.partition(":")
+    try:
+        found: Any = import_module(module)
+        for word in path.split("."):
+            found = getattr(found, word)
+    except (ImportError, ValueError, AttributeError) as error:
+        raise UsageError(f"{where}: {name} cannot be imported: {error}; write package.module:Class") from None
+    if not isinstance(found, type):
+        raise UsageError(f"{where}: {name} is no class; write package.module:Class")
     return found
 
 

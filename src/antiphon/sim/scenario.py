@@ -26,7 +26,7 @@ from typing import Any, Literal
 import msgspec
 
 from antiphon.errors import UsageError
-from antiphon.protocol.config import Config, ordering_type
+from antiphon.protocol.config import Config, part_name
 from antiphon.protocol.membership.process import MembershipOptions
 from antiphon.protocol.parts import Ordering, Stability
 from antiphon.protocol.recovery import RecoveryOptions
@@ -158,9 +158,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
     def promises(self) -> list[str]:
         """Name the guarantees that a run of this scenario promises."""
-        views = ("view-synchrony",) if self.views else ()
-        promises = ("integrity", "validity", "agreement", *ordering_type(self.ordering).PROMISES, "stability", *views)
-        return list(dict.fromkeys(promises))
+        return self.config().promises(views=self.views)
 
 
 _PLAIN = ("name", "members", "messages", "window", "buffer", "safe", "views", "founders", "limit")
@@ -208,7 +206,7 @@ def to_toml(scenario: Scenario) -> str:
     plain = {key: getattr(scenario, key) for key in _PLAIN}
     lines = [f"{key} = {_toml(value)}" for key, value in plain.items() if value != getattr(usual, key)]
     for key in ("ordering", "stability"):
-        tables += ["", f"[{key}]", f"name = {_toml(getattr(scenario, key))}"]
+        tables += ["", f"[{key}]", f"name = {_toml(part_name(getattr(scenario, key)))}"]
         tables += [f"{name} = {_toml(value)}" for name, value in getattr(scenario, f"{key}_options").items()]
     for key in _TABLES:
         tables += _toml_table(f"[{key}]", getattr(scenario, key), getattr(usual, key))
