@@ -15,11 +15,11 @@ from antiphon.errors import UsageError
 Address: TypeAlias = tuple[str, int]  # numeric host and port
 
 
-def parse(text: str, what: str) -> Address:
-    """Split `host:port` or `[host]:port`; the host may be a name."""
+def parse(text: str, what: str, *, port_min: int = 1) -> Address:
+    """Split `host:port` or `[host]:port`; the host may be a name. Port 0, any free one, only where it is asked for."""
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65_536:
+    if not colon or not host or not port.isascii() or not port.isdigit() or not port_min <= int(port) < 65_536:
         raise UsageError(f"{what}: {text!r} is no address; write host:port, for instance 127.0.0.1:7001")
     return host, int(port)
 
