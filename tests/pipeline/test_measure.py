@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections import Counter, defaultdict
@@ -19,6 +20,7 @@ from antiphon.commands.simulate import about
 from antiphon.pipeline.ingest import ingest
 from antiphon.pipeline.inline import Inline
 from antiphon.pipeline.measure import Summary, measure_layout
+from antiphon.pipeline.measure.job import TABLES
 from antiphon.pipeline.measure.quantiles import Sketch, exact
 from antiphon.pipeline.session import Session
 from antiphon.sim.cluster import Run, simulate
@@ -34,7 +36,7 @@ def inline_session() -> Session:
 
 
 Tables = dict[str, list[dict[str, Any]]]
-NAMES = ("latency", "members", "buffer", "traffic", "repairs", "held_back")
+NAMES = tuple(TABLES)
 
 
 def simulated(ordering: str, **table: Any) -> Run:
@@ -197,6 +199,49 @@ def test_buffer_over_time_adds_up(inline_session: Session, tmp_path: Path) -> No
         assert area == pytest.approx(sum(naive.durations("held", member)))  # all of it became stable
 
 
+def test_what_is_shown_of_a_run_adds_up(inline_session: Session, tmp_path: Path) -> None:
+    run = simulated("fifo", members=30, messages=4, network={"loss": 0.1})
+    write_trace(tmp_path / "trace", run.name, run.logs, about(run), replace=False)
+    summary, tables = measured(inline_session, tmp_path / "trace", tmp_path)
+    naive = Naive(run.events)
+    [about_run] = tables["runs"]
+    times = [event.time_ns for event in run.events]
+    assert about_run == {
+        "run": run.name,
+        "members": 30,
+        "rows": len(run.events),
+        "first_ns": min(times),
+        "last_ns": max(times),
+    }
+    assert summary.rows["send"] == 120
+    assert max(row["peak"] for row in tables["occupancy"]) == max(naive.peak(member) for member in naive.logs)
+    area = sum(row["mean"] * (row["end_ns"] - row["start_ns"]) for row in tables["occupancy"])
+    assert area * 30 == pytest.approx(sum(sum(naive.durations("held", member)) for member in naive.logs))
+    waited: Counter[int | None] = Counter()
+    for row in tables["waiting"]:
+        waited[row["member"]] += row["messages"] * (row["end_ns"] - row["start_ns"])
+    alone = {member: total for member, (_, total) in naive.waits().items()}
+    assert len(waited) == 25  # the 24 that were waited for most, and the others together
+    assert None in waited
+    assert {member: waited[member] for member in waited if member is not None} == pytest.approx(
+        {member: alone[member] for member in sorted(alone, key=lambda q: -alone[q])[:24]}
+    )
+    assert sum(waited.values()) == pytest.approx(sum(alone.values()))
+    for measure, found in summary.latency.items():
+        counts = [row["count"] for row in tables["histogram"] if row["measure"] == measure]
+        assert sum(counts) == (found["count"] if found else 0)
+        assert len(counts) <= 200
+    by_target = Counter({row["target"]: 0 for row in tables["repair_matrix"]})
+    for row in tables["repairs"]:
+        by_target[str(row["target"])] += row["count"]
+    shown = {row["target"]: 0 for row in tables["repair_matrix"]}
+    for row in tables["repair_matrix"]:
+        shown[row["target"]] += row["count"]
+    assert len(shown) == 17
+    assert all(shown[who] == by_target[who] for who in shown if who != "others")
+    assert sum(shown.values()) == sum(by_target.values()) == summary.retransmissions
+
+
 def test_a_crashed_member_is_named(inline_session: Session, tmp_path: Path) -> None:
     run = simulated("fifo", faults=[{"kind": "crash", "member": 2, "at": "50ms"}], limit="3s", network={"loss": 0})
     write_trace(tmp_path / "trace", run.name, run.logs, about(run), replace=False)
@@ -251,6 +296,20 @@ def test_sketch_is_as_good_as_it_says() -> None:
     truth = exact(values)
     for name, found in sketch.summary().items():
         assert found == pytest.approx(truth[name], rel=1 / 256)
+
+
+def test_a_histogram_has_every_value_in_its_bucket() -> None:
+    rng = np.random.default_rng(6)
+    values = np.concatenate([rng.integers(-5000, 600, 500), rng.lognormal(15, 4, 5000).astype(np.int64)])
+    sketch = Sketch()
+    sketch.add(values)
+    for buckets_max in (10_000, 500, 200):
+        buckets = sketch.histogram(buckets_max)
+        assert len(buckets) <= buckets_max
+        assert all(one[1] <= other[0] for one, other in itertools.pairwise(buckets))
+        assert [count for _, _, count in buckets] == [
+            int(((values >= low) & (values < high)).sum()) for low, high, _ in buckets
+        ]
 
 
 def test_skewed_clocks_are_stated(spark_session: Session, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

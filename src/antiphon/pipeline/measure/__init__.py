@@ -1,7 +1,8 @@
 """Measure: latencies, buffers, traffic, repairs, and who held stability back, as tables and as one summary.
 
 Two Spark jobs over an ingested trace: `alone` reads each member's log by itself, `together` lays members side by side;
-a last task adds up who was waited for. Tables go from the tasks straight to Parquet; the driver sees sums and sketches.
+a last task, `digest`, adds up who was waited for and what can be shown of a run of any size. Tables go from the tasks
+straight to Parquet; the driver sees sums and sketches.
 """
 
 from __future__ import annotations
@@ -13,19 +14,17 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from antiphon.pipeline.ingest import Unfinished
 from antiphon.pipeline.layout import open_layout
 from antiphon.pipeline.measure.alone import measure_alone
-from antiphon.pipeline.measure.job import TABLES, Job, Part, Ranked
+from antiphon.pipeline.measure.digest import add_up
+from antiphon.pipeline.measure.job import SHOWN, TABLES, Job, Part
 from antiphon.pipeline.measure.quantiles import RELATIVE_ERROR, Sketch
 from antiphon.pipeline.measure.together import measure_together
 from antiphon.pipeline.session import Session
+from antiphon.trace.schema import EVENTS
 
 TASK_ROWS = 4_000_000
-SHOWN = 5
 
 MEASURES: Final[dict[str, str]] = {  # what each is, and so what a trace lacks that has none
     "delivery": "time from send to deliver",
@@ -41,6 +40,7 @@ class Summary(msgspec.Struct):
     """A trace in a few numbers; None where the trace does not say, with the reason in `unknown`."""
 
     clock: str  # global | local | mixed
+    rows: dict[str, int]  # by event
     latency: dict[str, dict[str, int] | None]
     buffer: dict[str, Any] | None
     traffic: dict[str, dict[str, int | None]]
@@ -61,14 +61,24 @@ def measure_layout(session: Session, folder: Path, out: Path, scratch: Path) -> 
     job = Job(str(folder), str(scratch), str(out), tasks)
     for name in TABLES:
         (out / name).mkdir(parents=True, exist_ok=True)
-    (scratch / "waited").mkdir(parents=True, exist_ok=True)
+    for name in ("waited", "occupancy"):
+        (scratch / name).mkdir(parents=True, exist_ok=True)
     whole = Part()
     for work, label in ((measure_alone, "measure"), (measure_together, "compare")):
         _merge(whole, session.each(tasks, functools.partial(work, job), label))
-    _merge(whole, session.each(1, functools.partial(_add_up_waits, job), "sum"))
+    _merge(whole, session.each(1, functools.partial(add_up, job), "sum"))
+    job.write("histogram", "0", _histograms(whole))
     clocks = np.unique(layout.column["global_clock"])
     clock = "mixed" if len(clocks) > 1 else "global" if len(clocks) and clocks[0] else "local"
-    return _summary(whole, clock)
+    return _summary(whole, clock, {name: int(layout.column[name].sum()) for name in EVENTS})
+
+
+def _histograms(whole: Part) -> list[dict[str, Any]]:
+    return [
+        {"measure": name, "low_ns": low, "high_ns": high, "count": count}
+        for name, buckets in sorted(whole.sketches.items())
+        for low, high, count in Sketch(buckets).histogram()
+    ]
 
 
 def _merge(whole: Part, results: Iterable[bytes]) -> None:
@@ -77,7 +87,7 @@ def _merge(whole: Part, results: Iterable[bytes]) -> None:
         whole.merge(decode(result), SHOWN)
 
 
-def _summary(whole: Part, clock: str) -> Summary:
+def _summary(whole: Part, clock: str, rows: dict[str, int]) -> Summary:
     latency: dict[str, dict[str, int] | None] = {}
     unknown: dict[str, str] = {}
     for name, meaning in MEASURES.items():
@@ -104,6 +114,7 @@ def _summary(whole: Part, clock: str) -> Summary:
     peak = whole.buffers[0].facts if whole.buffers else None
     return Summary(
         clock=clock,
+        rows=rows,
         latency=latency,
         buffer=peak,
         traffic=traffic,
@@ -114,22 +125,3 @@ def _summary(whole: Part, clock: str) -> Summary:
         held_back=[ranked.facts for ranked in whole.waits],
         unknown=unknown,
     )
-
-
-def _add_up_waits(job: Job, task: int) -> bytes:
-    """Sum what the tasks noted of each member, and write the table."""
-    part = Part()
-    tables = [pq.read_table(file, use_threads=False) for file in sorted(Path(job.scratch, "waited").glob("*.parquet"))]
-    schema = TABLES["held_back"]
-    if tables:
-        grouped = pa.concat_tables(tables).group_by(["run", "member"], use_threads=False)
-        total = grouped.aggregate([("last", "sum"), ("lacked", "sum"), ("waited_ns", "sum"), ("longest_ns", "max")])
-        total = total.rename_columns(
-            [name.removesuffix("_sum").removesuffix("_max") for name in total.column_names]
-        ).select(schema.names)
-        total = total.cast(schema).sort_by([("run", "ascending"), ("waited_ns", "descending"), ("member", "ascending")])
-        with Unfinished(Path(job.out, "held_back", "part-000000.parquet")) as fresh:
-            pq.write_table(total, fresh)
-        first = total.sort_by([("waited_ns", "descending"), ("lacked", "descending")]).slice(0, SHOWN)
-        part.waits = [Ranked(row["waited_ns"] or row["lacked"], row) for row in first.to_pylist()]
-    return msgspec.msgpack.encode(part)

@@ -20,7 +20,7 @@ from antiphon.pipeline.layout import (
     Layout,
     open_layout,
 )
-from antiphon.pipeline.measure.job import Job, Part, Ranked, added, has_marks
+from antiphon.pipeline.measure.job import SHOWN, Job, Part, Ranked, added, has_marks
 from antiphon.pipeline.measure.ledger import (
     Ledger,
     Rows,
@@ -34,8 +34,6 @@ from antiphon.pipeline.measure.ledger import (
     traffic,
 )
 from antiphon.pipeline.measure.quantiles import Sketch, exact
-
-SHOWN = 5
 
 
 class Tables:

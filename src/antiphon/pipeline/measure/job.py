@@ -15,6 +15,7 @@ from antiphon.pipeline.check.run import unit_shares
 from antiphon.pipeline.ingest import Unfinished
 from antiphon.pipeline.layout import Array, Layout
 
+SHOWN: Final = 5  # of what is ranked in the summary
 _NANOSECONDS: Final = ("min_ns", "p50_ns", "p90_ns", "p99_ns", "p999_ns", "max_ns")
 _WHO: Final = (("run", pa.string()), ("member", pa.int32()))
 
@@ -59,6 +60,45 @@ TABLES: Final[dict[str, pa.Schema]] = {
             ("lacked", pa.int64()),  # messages that it never held and that never became stable
             ("waited_ns", pa.int64()),  # how long it alone was waited for, in all
             ("longest_ns", pa.int64()),
+        ]
+    ),
+    # and of bounded size for each run, whatever its members and events:
+    "runs": pa.schema(
+        [
+            ("run", pa.string()),
+            ("members", pa.int64()),
+            ("rows", pa.int64()),
+            ("first_ns", pa.int64()),
+            ("last_ns", pa.int64()),
+        ]
+    ),
+    "histogram": pa.schema(
+        [("measure", pa.string()), ("low_ns", pa.int64()), ("high_ns", pa.int64()), ("count", pa.int64())]
+    ),
+    "occupancy": pa.schema(
+        [
+            ("run", pa.string()),
+            ("start_ns", pa.int64()),
+            ("end_ns", pa.int64()),
+            ("mean", pa.float64()),  # over the members
+            ("peak", pa.int64()),  # of the fullest
+        ]
+    ),
+    "waiting": pa.schema(
+        [
+            ("run", pa.string()),
+            ("member", pa.int32()),  # null: all others together
+            ("start_ns", pa.int64()),
+            ("end_ns", pa.int64()),
+            ("messages", pa.float64()),  # that waited for it alone, on average over this time
+        ]
+    ),
+    "repair_matrix": pa.schema(
+        [
+            ("run", pa.string()),
+            ("repairer", pa.string()),  # a member, or "others"
+            ("target", pa.string()),  # a member, "others", or "everybody"
+            ("count", pa.int64()),
         ]
     ),
 }

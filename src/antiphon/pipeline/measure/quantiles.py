@@ -5,6 +5,8 @@ A quantile is the smallest value that at least that share of the values does not
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 
 from antiphon.pipeline.layout import Array
@@ -70,6 +72,28 @@ class Sketch:
         found = {"count": self.count}
         found |= {name: self.quantile(share) for name, share in SHARES.items()}
         return {**found, "max_ns": self.quantile(1.0)}
+
+    def histogram(self, buckets_max: int = 200) -> list[tuple[int, int, int]]:
+        """How many values are in [low, high), in order; buckets are joined in twos until there are few enough."""
+        merged: Counter[tuple[int, int]] = Counter()
+        for dropped in range(BITS + 1):  # at last one bucket for each power of 2
+            merged = Counter()
+            for number, count in self.buckets.items():
+                merged[_edges(number, dropped)] += count
+            if len(merged) <= buckets_max:
+                break
+        return sorted((low, high, count) for (low, high), count in merged.items())
+
+
+def _edges(number: int, dropped: int) -> tuple[int, int]:
+    """The values of a bucket, [low, high), if so many bits fewer were kept."""
+    if number < 0:
+        low, high = _edges(-number - 1, dropped)
+        return 1 - high, min(0, 1 - low)
+    exponent, lead = number >> (BITS + 1), number & ((1 << (BITS + 1)) - 1)
+    width = exponent + dropped
+    low = (lead << exponent) >> width << width
+    return low, low + (1 << width)
 
 
 def _middle(number: int) -> int:

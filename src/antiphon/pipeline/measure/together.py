@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from antiphon.pipeline.check.arena import ArenaWriter
 from antiphon.pipeline.check.run import shares
 from antiphon.pipeline.ingest import Unfinished
 from antiphon.pipeline.kernels import compiled
@@ -25,7 +26,8 @@ from antiphon.pipeline.measure.job import TABLES, Job, Part, has_global_clock, h
 from antiphon.pipeline.measure.ledger import between
 from antiphon.pipeline.measure.quantiles import Sketch
 
-BINS = 100  # of the table `buffer`, over the whole time of a run
+BINS = 200  # of the table `buffer`, over the whole time of a run
+WAITING_BINS = 100  # of the table `waiting`
 PIECE_ROWS = 4_000_000
 
 
@@ -64,11 +66,31 @@ def measure_together(job: Job, task: int) -> bytes:
         _latencies(job, layout, unit, tables, sketches)
         _buffer(job, layout, unit, tables)
     tables.write(job, f"2-{task:06}")
-    waited = [_waits(job, layout, piece, sketches["everywhere"]) for piece in _pieces(layout, job, task)]
-    if waited:
-        with Unfinished(Path(job.scratch, "waited", f"{task:06}.parquet")) as fresh:
-            pq.write_table(pa.concat_tables(waited), fresh)
+    _leave(job, "occupancy", task, [_occupancy(tables.rows["buffer"])] if tables.rows["buffer"] else [])
+    arena = ArenaWriter(f"{job.scratch}/waiting", task)
+    _leave(
+        job,
+        "waited",
+        task,
+        [_waits(job, layout, piece, arena, sketches["everywhere"]) for piece in _pieces(layout, job, task)],
+    )
+    arena.close()
     return msgspec.msgpack.encode(Part(sketches={name: sketch.buckets for name, sketch in sketches.items()}))
+
+
+def _leave(job: Job, name: str, task: int, tables: list[pa.Table]) -> None:
+    """Leave a task's part of a table for the last stage, which adds all parts up."""
+    if tables:
+        with Unfinished(Path(job.scratch, name, f"{task:06}.parquet")) as fresh:
+            pq.write_table(pa.concat_tables(tables), fresh)
+
+
+def _occupancy(rows: list[dict[str, Any]]) -> pa.Table:
+    """Sum and maximum over some members' buffers, in each part of their runs."""
+    buffers = pa.Table.from_pylist(rows, TABLES["buffer"])
+    return buffers.group_by(["run", "start_ns", "end_ns"], use_threads=False).aggregate(
+        [("mean", "sum"), ("peak", "max")]
+    )
 
 
 def _latencies(job: Job, layout: Layout, unit: int, tables: Tables, sketches: dict[str, Sketch]) -> None:
@@ -152,8 +174,8 @@ def _pieces(layout: Layout, job: Job, task: int) -> list[Piece]:
     return pieces[start:stop]
 
 
-def _waits(job: Job, layout: Layout, piece: Piece, everywhere: Sketch) -> pa.Table:
-    """Who was the last to hold each message, and how long the others waited for it alone."""
+def _waits(job: Job, layout: Layout, piece: Piece, arena: ArenaWriter, everywhere: Sketch) -> pa.Table:
+    """Who was the last to hold each message, and how long the others waited for it alone; when, goes into the arena."""
     sends = sends_of(job, piece.run)
     start, stop = (len(sends.seq) * number // piece.parts for number in (piece.part, piece.part + 1))
     units = range(int(layout.run_bounds[piece.run]), int(layout.run_bounds[piece.run + 1]))
@@ -164,9 +186,12 @@ def _waits(job: Job, layout: Layout, piece: Piece, everywhere: Sketch) -> pa.Tab
     waited, last = np.zeros(len(units), np.int64), np.zeros(len(units), np.int64)
     longest, lacked = np.zeros(len(units), np.int64), np.zeros(len(units), np.int64)
     complete = held.count == len(units)
+    edges = waiting_edges(sends.first_ns, sends.last_ns) if clocked else np.zeros(1, np.int64)
+    waiting = np.zeros((len(units), len(edges) - 1))
     if clocked:
         decided = (held.timed >= 2) & (complete | held.marked)
         who, alone = held.who[decided], held.latest[decided] - held.second[decided]
+        spread(who, held.second[decided], held.latest[decided], edges, waiting)
         last += np.bincount(who, minlength=len(units))
         np.add.at(waited, who, alone)
         np.maximum.at(longest, who, alone)
@@ -179,12 +204,32 @@ def _waits(job: Job, layout: Layout, piece: Piece, everywhere: Sketch) -> pa.Tab
             lacks = missing & ~held.holds(job, layout, unit, sends, start, stop)
             lacked[place] = int(lacks.sum())
             if clocked and lacked[place]:
+                spread(
+                    np.full(lacked[place], place), since[lacks], np.full(lacked[place], sends.last_ns), edges, waiting
+                )
                 waited[place] += int((sends.last_ns - since[lacks]).sum())
                 longest[place] = max(int(longest[place]), int((sends.last_ns - since[lacks]).max()))
+    if waiting.any():
+        arena.put(piece.run, str(piece.part), waiting.ravel())
     chosen = np.flatnonzero((last > 0) | (lacked > 0))
     members = layout.unit_member[units.start : units.stop][chosen]
     columns: list[Any] = [[layout.runs[piece.run]] * len(chosen), members, last[chosen], lacked[chosen]]
     return pa.table([*columns, waited[chosen], longest[chosen]], schema=TABLES["held_back"])
+
+
+def waiting_edges(first_ns: int, last_ns: int) -> Array:
+    """Where the parts of a run's time begin and end, by which waiting is told."""
+    return np.unique(np.linspace(first_ns, last_ns + 1, WAITING_BINS + 1).astype(np.int64))
+
+
+@compiled
+def spread(who: Array, since: Array, until: Array, edges: Array, into: Array) -> None:
+    """Add each wait to the parts of the time over which it stretches."""
+    for i in range(who.size):
+        b = max(0, np.searchsorted(edges, since[i], side="right") - 1)
+        while b < edges.size - 1 and edges[b] < until[i]:
+            into[who[i], b] += min(until[i], edges[b + 1]) - max(since[i], edges[b])
+            b += 1
 
 
 class Holders:

@@ -1,0 +1,152 @@
+"""The last stage of measuring: what the tasks left is added up, into tables whose size does not depend on the trace's.
+
+Of a run with many members those that matter most stay by themselves and the others are put together, so that whoever
+shows a run reads some thousand rows at most.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from antiphon.pipeline.check.arena import open_arena
+from antiphon.pipeline.ingest import Unfinished
+from antiphon.pipeline.layout import Array, Layout, open_layout
+from antiphon.pipeline.measure.job import SHOWN, TABLES, Job, Part, Ranked
+from antiphon.pipeline.measure.together import waiting_edges
+
+WAITED_FOR_MAX: Final = 24  # members of a run that the table `waiting` has by themselves
+REPAIRING_MAX: Final = 16  # and `repair_matrix`, on either side
+
+
+def add_up(job: Job, task: int) -> bytes:
+    """Write the tables that are sums over all tasks, and tell who was waited for most."""
+    layout = open_layout(job.layout)
+    spans = [_span(job, layout, run) for run in range(len(layout.runs))]
+    _write(job, "runs", _runs(layout, spans))
+    _write(job, "occupancy", _occupancy(job, layout))
+    _write(job, "waiting", _waiting(job, layout, spans))
+    _write(job, "repair_matrix", _repair_matrix(Path(job.out, "repairs")))
+    held_back = _held_back(job)
+    _write(job, "held_back", held_back)
+    worst = held_back.sort_by([("waited_ns", "descending"), ("lacked", "descending")]).slice(0, SHOWN)
+    waits = [Ranked(row["waited_ns"] or row["lacked"], row) for row in worst.to_pylist()]
+    return msgspec.msgpack.encode(Part(waits=waits))
+
+
+def _write(job: Job, table: str, rows: pa.Table) -> None:
+    if len(rows):
+        with Unfinished(Path(job.out, table, "part-000000.parquet")) as fresh:
+            pq.write_table(rows, fresh, row_group_size=1 << 16)
+
+
+def _read(folder: Path) -> list[pa.Table]:
+    return [pq.read_table(file, use_threads=False) for file in sorted(folder.glob("*.parquet"))]
+
+
+def _span(job: Job, layout: Layout, run: int) -> tuple[int, int] | None:
+    """The first and the last time that any member of a run tells."""
+    units = range(int(layout.run_bounds[run]), int(layout.run_bounds[run + 1]))
+    spans = [span for unit in units if len(span := job.array(layout, unit, "span"))]
+    return (min(int(span[0]) for span in spans), max(int(span[1]) for span in spans)) if spans else None
+
+
+def _runs(layout: Layout, spans: list[tuple[int, int] | None]) -> pa.Table:
+    rows = np.bincount(layout.unit_run, weights=layout.unit_rows, minlength=len(layout.runs)).astype(np.int64)
+    columns = [
+        layout.runs,
+        np.diff(layout.run_bounds),
+        rows,
+        [span and span[0] for span in spans],
+        [span and span[1] for span in spans],
+    ]
+    return pa.table(columns, schema=TABLES["runs"])
+
+
+def _held_back(job: Job) -> pa.Table:
+    schema = TABLES["held_back"]
+    tables = _read(Path(job.scratch, "waited"))
+    if not tables:
+        return schema.empty_table()
+    grouped = pa.concat_tables(tables).group_by(["run", "member"], use_threads=False)
+    total = grouped.aggregate([("last", "sum"), ("lacked", "sum"), ("waited_ns", "sum"), ("longest_ns", "max")])
+    names = [name.removesuffix("_sum").removesuffix("_max") for name in total.column_names]
+    total = total.rename_columns(names).select(schema.names).cast(schema)
+    return total.sort_by([("run", "ascending"), ("waited_ns", "descending"), ("member", "ascending")])
+
+
+def _occupancy(job: Job, layout: Layout) -> pa.Table:
+    """The buffers of all members of a run together: their mean, and the fullest of them."""
+    schema = TABLES["occupancy"]
+    tables = _read(Path(job.scratch, "occupancy"))
+    if not tables:
+        return schema.empty_table()
+    grouped = pa.concat_tables(tables).group_by(["run", "start_ns", "end_ns"], use_threads=False)
+    total = grouped.aggregate([("mean_sum", "sum"), ("peak_max", "max")])
+    run = pc.index_in(total["run"], pa.array(layout.runs, pa.string())).to_numpy()
+    mean = total["mean_sum_sum"].to_numpy() / np.diff(layout.run_bounds)[run]
+    columns = [total["run"], total["start_ns"], total["end_ns"], mean, total["peak_max_max"]]
+    return pa.table(columns, schema=schema).sort_by([("run", "ascending"), ("start_ns", "ascending")])
+
+
+def _waiting(job: Job, layout: Layout, spans: list[tuple[int, int] | None]) -> pa.Table:
+    """How many messages waited for each member alone, over time; for the members that were waited for most."""
+    sums: dict[int, Array] = {}
+    for task in range(job.tasks):
+        arena = open_arena(f"{job.scratch}/waiting", task)
+        for key in arena.entries:
+            run, part = (int(number) for number in key.split("/"))
+            found = arena.get(run, str(part))
+            assert found is not None
+            sums[run] = found + sums.get(run, 0.0)
+    schema = TABLES["waiting"]
+    tables = [schema.empty_table()]
+    for run, total in sorted(sums.items()):
+        span = spans[run]
+        assert span is not None, "a run in which somebody was waited for has times"
+        edges = waiting_edges(*span)
+        members = layout.unit_member[int(layout.run_bounds[run]) : int(layout.run_bounds[run + 1])]
+        by_member = total.reshape(len(members), -1) / np.diff(edges)
+        most = np.argsort(-by_member.sum(axis=1), kind="stable")
+        shown, others = np.sort(most[:WAITED_FOR_MAX]), most[WAITED_FOR_MAX:]
+        rows: list[tuple[int | None, Array]] = [(int(members[place]), by_member[place]) for place in shown]
+        rows += [(None, by_member[others].sum(axis=0))] if len(others) else []
+        for member, level in rows:
+            size = len(level)
+            columns = [[layout.runs[run]] * size, [member] * size, edges[:-1], edges[1:], level]
+            tables.append(pa.table(columns, schema=schema))
+    return pa.concat_tables(tables)
+
+
+def _repair_matrix(folder: Path) -> pa.Table:
+    """Who repaired whom how often; of a large group, those that did or needed it most."""
+    schema = TABLES["repair_matrix"]
+    tables = _read(folder)
+    if not tables:
+        return schema.empty_table()
+    repairs = pa.concat_tables(tables)
+    target = pc.fill_null(pc.cast(repairs["target"], pa.string()), "everybody")
+    repairer = pc.cast(repairs["repairer"], pa.string())
+    columns = {"run": repairs["run"], "count": repairs["count"]}
+    for name, who in (("repairer", repairer), ("target", target)):
+        columns[name] = pc.if_else(_among_the_largest(repairs["run"], who, repairs["count"]), who, "others")
+    grouped = pa.table(columns).group_by(["run", "repairer", "target"], use_threads=False)
+    total = grouped.aggregate([("count", "sum")]).rename_columns(["run", "repairer", "target", "count"])
+    return total.select(schema.names).cast(schema).sort_by([("run", "ascending"), ("count", "descending")])
+
+
+def _among_the_largest(run: pa.ChunkedArray, who: pa.ChunkedArray, count: pa.ChunkedArray) -> pa.Array:
+    """Whether each row's member has one of its run's largest sums of counts."""
+    grouped = pa.table({"run": run, "who": who, "count": count}).group_by(["run", "who"], use_threads=False)
+    sums = grouped.aggregate([("count", "sum")]).sort_by([("run", "ascending"), ("count_sum", "descending")])
+    name = sums["run"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    place = np.arange(len(name)) - np.searchsorted(name, name)  # runs are in order, so their codes are
+    largest = sums.filter(pa.array(place < REPAIRING_MAX))
+    key = pc.binary_join_element_wise(largest["run"], largest["who"], "\0")
+    return pc.is_in(pc.binary_join_element_wise(run, who, "\0"), value_set=key)
