@@ -1,0 +1,288 @@
+"""The charts of a report: durations, occupancy, a heat map, lines with confidence bands, and a trade-off."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from antiphon.report.figures import COLOURS, drawing, duration, log_time_axis, look, svg, time_unit
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+class Durations(NamedTuple):
+    """A row of the chart of durations: its label, its histogram as (low, high, count), and what is marked on it."""
+
+    label: str
+    buckets: Sequence[tuple[int, int, int]]
+    p50_ns: int
+    p99_ns: int
+
+
+INSTANT_NS: Final = 1_000  # what took less is drawn as taking no time: a logarithmic axis has no 0
+
+
+def durations(rows: Sequence[Durations], label: str) -> str:
+    """Histograms of durations over one logarithmic axis of time, with their medians and 99th percentiles."""
+    edges = _log_edges([bucket for row in rows for bucket in row.buckets])
+    step = edges[1] / edges[0]
+    left = edges[0] / step**4  # where what took no time is drawn
+    with drawing(len(rows), height_in=0.45 + 1.25 * len(rows), sharex=True) as (figure, every):
+        for number, (row, axes) in enumerate(zip(rows, every, strict=True)):
+            seen = look(number)
+            counts, instant = _binned(row.buckets, edges)
+            total = sum(counts) + instant
+            shares = [100 * count / total for count in counts]
+            axes.stairs(shares, edges, fill=True, color=seen.colour, alpha=0.3)
+            axes.stairs(shares, edges, color=seen.colour, linewidth=1.3)
+            top = max([*shares, 1e-9])
+            if instant:
+                share = 100 * instant / total
+                axes.bar(
+                    left, min(share, top), left * (step**2 - 1), align="edge", fill=False, hatch="////",
+                    edgecolor=seen.colour, linewidth=1,
+                )  # fmt: skip
+                axes.annotate(
+                    f"{share:.0f}% at once", (left, min(share, top)), (0, 3), textcoords="offset points", fontsize=9
+                )
+            for value, name, height in ((row.p50_ns, "half within", 1.32), (row.p99_ns, "99% within", 1.12)):
+                at = max(value, left)
+                axes.plot([at, at], [0, top * (height - 0.02)], color=COLOURS["ink"], linewidth=1)
+                axes.annotate(
+                    f"{name} {duration(value)}", (at, top * height), (3, -8), textcoords="offset points", fontsize=9.5
+                )
+            axes.set_title(row.label)
+            axes.set_ylim(0, top * 1.42)
+            axes.set_yticks([])
+            axes.grid(axis="y", visible=False)
+            axes.spines["left"].set_visible(False)
+            axes.set_xlim(left / step, edges[-1] * step)
+            log_time_axis(axes)
+        return svg(figure, label)
+
+
+def _log_edges(buckets: Sequence[tuple[int, int, int]], bins: int = 72) -> list[float]:
+    positive = [bucket for bucket in buckets if bucket[0] >= INSTANT_NS]
+    low = min((bucket[0] for bucket in positive), default=INSTANT_NS)
+    high = max((bucket[1] for bucket in positive), default=10 * INSTANT_NS)
+    ratio = max(high / low, 1.5)
+    return [low * ratio ** (number / bins) for number in range(bins + 1)]
+
+
+def _binned(buckets: Sequence[tuple[int, int, int]], edges: Sequence[float]) -> tuple[list[float], int]:
+    """Counts by bin (a bucket over several bins is shared out evenly on the axis), and of what took no time."""
+    counts, instant = [0.0] * (len(edges) - 1), 0
+    scale = (len(edges) - 1) / math.log(edges[-1] / edges[0])
+    for low, high, count in buckets:
+        if low < INSTANT_NS:
+            instant += count
+            continue
+        start = math.log(low / edges[0]) * scale
+        stop = max(math.log(high / edges[0]) * scale, start + 1e-9)
+        for number in range(int(start), min(len(counts), math.ceil(stop))):
+            counts[number] += count * (min(stop, number + 1) - max(start, number)) / (stop - start)
+    return counts, instant
+
+
+class Level(NamedTuple):
+    """Something that is filled over time: from when, until when, on average over the members, and at the fullest."""
+
+    start_ns: int
+    end_ns: int
+    mean: float
+    peak: float
+
+
+BOUND_SHOWN: Final = 0.4  # a level that stays below this share of its bound is drawn large, with the bound above it
+
+
+def occupancy(levels: Sequence[Level], bound: int | None, label: str) -> str:
+    """How full buffers were over time, on average and the fullest, and the bound that they must not pass."""
+    first = levels[0].start_ns
+    name, size = time_unit(levels[-1].end_ns - first)
+    edges = [(level.start_ns - first) / size for level in levels] + [(levels[-1].end_ns - first) / size]
+    peak = max(max(level.peak for level in levels), 1)
+    with drawing(height_in=3.1) as (figure, [axes]):
+        mean, fullest = look(0), look(1)
+        axes.stairs([level.mean for level in levels], edges, fill=True, color=mean.colour, alpha=0.3)
+        axes.stairs(
+            [level.mean for level in levels], edges, color=mean.colour, linewidth=1.4, label="mean of the members"
+        )
+        axes.stairs(
+            [level.peak for level in levels], edges, color=fullest.colour, linewidth=1.2, linestyle=fullest.dash,
+            label="the fullest member",
+        )  # fmt: skip
+        axes.set_xlim(edges[0], edges[-1])
+        axes.set_ylim(0, peak * 1.25)
+        if bound is not None:
+            if peak >= BOUND_SHOWN * bound:
+                axes.set_ylim(0, max(peak, bound) * 1.15)
+                axes.axhline(bound, color=COLOURS["ink"], linewidth=1.4, linestyle=(0, (1, 1.5)))
+                axes.annotate(
+                    f"bound {bound:,}", (1, bound), (-4, 4), xycoords=("axes fraction", "data"),
+                    textcoords="offset points", ha="right",
+                )  # fmt: skip
+            else:
+                axes.annotate(
+                    f"↑ the bound, {bound:,}, lies far above", (1, 1), (-4, -4), xycoords="axes fraction",
+                    textcoords="offset points", ha="right", va="top",
+                )  # fmt: skip
+        axes.set_ylabel("messages held")
+        axes.set_xlabel(f"time since the start, {name}")
+        axes.legend(loc="upper left", frameon=False, labelcolor=COLOURS["ink"], ncols=2)
+        return svg(figure, label)
+
+
+LEVELS: Final = (0.12, 0.3, 0.5, 0.72, 1.0)  # opacities of a heat map
+
+
+def heat_map(names: Sequence[str], edges_ns: Sequence[int], values: Sequence[Sequence[float]], label: str) -> str:
+    """Members by time, darker where more messages waited for them; one hue, so that only its strength speaks."""
+    first = edges_ns[0]
+    unit, size = time_unit(edges_ns[-1] - first)
+    edges = [(edge - first) / size for edge in edges_ns]
+    top = max((value for row in values for value in row), default=0.0) or 1.0
+    with drawing(height_in=1.35 + 0.24 * len(names)) as (figure, [axes]):
+        for place, row in enumerate(values):
+            for level, opacity in enumerate(LEVELS):
+                bars = _stretches(row, edges, level, top)
+                axes.broken_barh(bars, (place - 0.44, 0.88), facecolor=COLOURS["series-2"], alpha=opacity, linewidth=0)
+        axes.set_ylim(len(names) - 0.4, -0.6)
+        axes.set_yticks(range(len(names)), names)
+        axes.tick_params(axis="y", length=0)
+        axes.set_xlim(edges[0], edges[-1])
+        axes.grid(axis="y", visible=False)
+        axes.set_xlabel(f"time since the start, {unit}")
+        from matplotlib.patches import Patch
+
+        keys = [
+            Patch(facecolor=COLOURS["series-2"], alpha=opacity, label=f"up to {_round_up(top * (level + 1) / 5)}")
+            for level, opacity in enumerate(LEVELS)
+        ]
+        axes.legend(
+            handles=keys, loc="lower left", bbox_to_anchor=(0, 1), ncols=5, frameon=False, fontsize=9,
+            labelcolor=COLOURS["ink"], title="messages waiting for it alone", alignment="left", title_fontsize=9.5,
+            handlelength=1.4, columnspacing=1.2, borderaxespad=0.2,
+        )  # fmt: skip
+        return svg(figure, label)
+
+
+def _round_up(value: float) -> str:
+    return f"{value:.2g}" if value < 10 else f"{math.ceil(value):,}"
+
+
+def _stretches(row: Sequence[float], edges: Sequence[float], level: int, top: float) -> list[tuple[float, float]]:
+    """The stretches (start, length) of a row whose values are of one level; 0 is of none."""
+    found: list[tuple[float, float]] = []
+    for number, value in enumerate(row):
+        if value > 0 and min(len(LEVELS) - 1, int(len(LEVELS) * value / top)) == level:
+            start, stop = edges[number], edges[number + 1]
+            if found and abs(sum(found[-1]) - start) < 1e-12:
+                start = found.pop()[0]
+            found.append((start, stop - start))
+    return found
+
+
+class Band(NamedTuple):
+    """A point of a line with its confidence interval; low = high where there is none."""
+
+    x: float
+    mean: float
+    low: float
+    high: float
+
+
+class Panel(NamedTuple):
+    """One chart of several: its title, and a line for each series that has points in it."""
+
+    title: str
+    lines: dict[str, list[Band]]
+    log: bool = False
+
+
+def panels(charts: Sequence[Panel], series: Sequence[str], x_label: str, label: str, *, columns: int = 2) -> str:
+    """Small charts side by side over one axis, each a line for every series, with its confidence band."""
+    rows = -(-len(charts) // columns)
+    with drawing(rows, columns, height_in=0.5 + 2.7 * rows) as (figure, every):
+        for axes in every[len(charts) :]:
+            axes.set_visible(False)
+        ticks = sorted({point.x for chart in charts for line in chart.lines.values() for point in line})
+        for chart, axes in zip(charts, every, strict=False):
+            for number, name in enumerate(series):
+                points = chart.lines.get(name, [])
+                seen = look(number)
+                at = [point.x for point in points]
+                axes.fill_between(
+                    at, [p.low for p in points], [p.high for p in points], color=seen.colour, alpha=0.2, linewidth=0
+                )
+                axes.plot(
+                    at, [p.mean for p in points], color=seen.colour, linestyle=seen.dash, marker=seen.marker,
+                    markersize=5, linewidth=1.6, label=name,
+                )  # fmt: skip
+            axes.set_title(chart.title)
+            axes.set_xlabel(x_label)
+            if chart.log:
+                axes.set_yscale("log")
+            else:
+                axes.set_ylim(bottom=0)
+            _few_ticks(axes, ticks)
+        handles, labels = every[0].get_legend_handles_labels()
+        figure.legend(
+            handles, labels, loc="outside upper left", ncols=min(4, len(series)), frameon=False,
+            labelcolor=COLOURS["ink"], handlelength=3.5,
+        )  # fmt: skip
+        return svg(figure, label)
+
+
+def _few_ticks(axes: Axes, ticks: Sequence[float]) -> None:
+    """Ticks where the points are, if there are few; a logarithmic axis where they stretch far."""
+    if min(ticks) > 0 and max(ticks) / min(ticks) >= 16:
+        axes.set_xscale("log")
+        axes.minorticks_off()
+    if len(ticks) <= 8:
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+
+
+class Choice(NamedTuple):
+    """A point of the trade-off: how long, how many bytes, how much buffer; `best`: no other is better in all three."""
+
+    name: str
+    series: int
+    time_ns: float
+    size_bytes: float
+    buffer: float
+    best: bool
+
+
+def trade_off(choices: Sequence[Choice], label: str) -> str:
+    """Bytes against time to stable, with the buffer as area; hollow where another choice is better in everything."""
+    from matplotlib.ticker import FuncFormatter
+
+    with drawing(height_in=4.6) as (figure, [axes]):
+        largest = max(choice.buffer for choice in choices) or 1
+        for choice in sorted(choices, key=lambda choice: -choice.buffer):
+            seen = look(choice.series)
+            axes.scatter(
+                [choice.time_ns], [choice.size_bytes], s=60 + 900 * choice.buffer / largest, marker=seen.marker,
+                facecolor=seen.colour if choice.best else "none", alpha=0.75, edgecolor=seen.colour, linewidth=1.6,
+            )  # fmt: skip
+            axes.annotate(
+                choice.name, (choice.time_ns, choice.size_bytes), (9, 7), textcoords="offset points", fontsize=9.5
+            )
+        times, sizes = [choice.time_ns for choice in choices], [choice.size_bytes for choice in choices]
+        log_time_axis(axes)
+        axes.set_xlim(min(times) / 1.5, max(times) * 2)
+        from matplotlib.ticker import LogLocator
+
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        if min(sizes) > 0 and max(sizes) / min(sizes) > 8:
+            axes.set_yscale("log")
+            axes.set_ylim(min(sizes) / 1.6, max(sizes) * 1.8)
+        else:
+            axes.set_ylim(0, max(sizes) * 1.2 or 1)
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+        axes.set_xlabel("time until stable, median: further left is sooner")
+        axes.set_ylabel("bytes besides the messages,\nper message: lower is cheaper")
+        return svg(figure, label)
