@@ -227,6 +227,7 @@ class Group:
         )
         multicast = None if settings.multicast is None else await resolve(settings.multicast, "multicast")
         transport = self._host.carrier(
+            self,
             self._me,
             addresses,
             envelope_,

@@ -58,6 +58,7 @@ class Host(Protocol):
 
     def carrier(
         self,
+        group: Group,
         me: int,
         addresses: Sequence[Address],
         envelope: Envelope,
@@ -93,6 +94,7 @@ class ThisHost:
 
     def carrier(
         self,
+        group: Group,
         me: int,
         addresses: Sequence[Address],
         envelope: Envelope,
