@@ -6,12 +6,12 @@ that the search is short.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import msgspec
 
-from antiphon.protocol.machine import Effect, Instant, Receive
+from antiphon.protocol.machine import Effect, Instant, ReceiveMany
 from antiphon.protocol.membership.flush import Flush, ViewMember
 from antiphon.protocol.membership.messages import Acceptance, State
 from antiphon.protocol.membership.process import Process, Saved
@@ -20,7 +20,6 @@ from antiphon.protocol.ordering.abcast import Abcast
 from antiphon.protocol.ordering.causal_blocks import CausalBlocks
 from antiphon.protocol.ordering.tomp import Tomp
 from antiphon.protocol.ordering.two_phase import Claim, TwoPhase
-from antiphon.protocol.wire import group_of
 from antiphon.sim.network import NetworkOptions
 from antiphon.sim.scenario import Fault, Scenario
 from antiphon.sim.view_schedules import QUICK
@@ -142,11 +141,10 @@ class WithoutBlocking(Process):
 
     member_type = OpenMember
 
-    def _receive(self, datagram: bytes, now: Instant) -> None:
-        if self._flush is not None and self.member is not None and group_of(datagram) == self._members_tag:
-            self._drive(Receive(datagram), now)
-        else:
-            super()._receive(datagram, now)
+    def _receive(self, datagrams: Iterable[bytes], now: Instant) -> bool:
+        if self._flush is not None and self.member is not None:
+            self._drive(ReceiveMany([datagram for datagram in datagrams if self._is_data(datagram)]), now)
+        return super()._receive(datagrams, now)
 
 
 class LeastCommon(Process):
@@ -230,7 +228,7 @@ MUTANTS: dict[str, Mutant] = {
     "without incarnations": Mutant(process=WithoutIncarnations, breaks=("integrity",), hint=23),
     "without a disk": Mutant(process=WithoutDisk, breaks=("one-number",), made=FORGETFUL),
     "without half": Mutant(process=WithoutHalf, breaks=("stuck",), made=HALVED),
-    "installing without the cut": Mutant(process=InstallingWithoutTheCut, breaks=("agreement",), hint=23),
+    "installing without the cut": Mutant(process=InstallingWithoutTheCut, breaks=("agreement",), hint=46),
     "one tag": Mutant(process=OneTag, breaks=("integrity",), hint=214),
     "without fetching": Mutant(process=WithoutFetching, breaks=("agreement",), hint=2),
     "without blocking": Mutant(process=WithoutBlocking, breaks=("agreement",), hint=93),

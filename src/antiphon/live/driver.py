@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from antiphon.protocol.machine import Driven, Effect, Input, Instant, Persist, Receive, Send, Snapshot, Submit, Wake
+from antiphon.protocol.machine import Driven, Effect, Input, Instant, Persist, ReceiveMany, Send, Snapshot, Submit, Wake
 from antiphon.protocol.wire import group_of
 
 if TYPE_CHECKING:
@@ -82,12 +82,13 @@ class Driver:
 
     def received(self, datagrams: list[bytes]) -> None:
         """Take what one wake-up of the transport completed."""
-        now = self._clock()
-        for datagram in datagrams:
-            if self._full() and group_of(datagram) == self._data_tag:
-                self.counts["set-aside"] += 1  # as good as lost: its sender's window closes, and it comes again
-            else:
-                self._handle(Receive(datagram), now)
+        if self._full():
+            wanted = [datagram for datagram in datagrams if group_of(datagram) != self._data_tag]
+            # data is as good as lost: its sender's window closes, and it comes again
+            self.counts["set-aside"] += len(datagrams) - len(wanted)
+            datagrams = wanted
+        if datagrams:
+            self._handle(ReceiveMany(datagrams), self._clock())
         self._end_turn()
 
     def _handle(self, event: Input | Snapshot, now: Instant) -> None:

@@ -9,11 +9,11 @@ from typing import TypeAlias
 import msgspec
 
 from antiphon.protocol.config import Config
-from antiphon.protocol.machine import Effect, Instant, Leave, Receive, Snapshot, Submit, Wake
+from antiphon.protocol.machine import Effect, Input, Instant, Snapshot
 from antiphon.protocol.member import Member, View
 from antiphon.protocol.membership.process import Journal, MembershipOptions, Process
 
-AnyInput: TypeAlias = Submit | Receive | Wake | Leave | Snapshot
+AnyInput: TypeAlias = Input | Snapshot
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):

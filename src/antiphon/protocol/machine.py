@@ -35,6 +35,12 @@ class Receive(msgspec.Struct, frozen=True):
     datagram: bytes
 
 
+class ReceiveMany(msgspec.Struct, frozen=True):
+    """The transport hands over all that one wake-up brought: what follows from it together is sent together."""
+
+    datagrams: list[bytes]
+
+
 class Wake(msgspec.Struct, frozen=True):
     """The deadline has passed (or not: a spurious wake is harmless)."""
 
@@ -43,7 +49,7 @@ class Leave(msgspec.Struct, frozen=True):
     """The application leaves the group."""
 
 
-Input: TypeAlias = Submit | Receive | Wake | Leave
+Input: TypeAlias = Submit | Receive | ReceiveMany | Wake | Leave
 
 
 class Snapshot(msgspec.Struct, frozen=True):

@@ -27,6 +27,7 @@ from antiphon.protocol.machine import (
     Instant,
     Leave,
     Receive,
+    ReceiveMany,
     Send,
     Stable,
     Submit,
@@ -168,6 +169,9 @@ class Member:
         match event:
             case Receive():
                 self._receive(event.datagram, now)
+            case ReceiveMany():
+                for datagram in event.datagrams:
+                    self._receive(datagram, now)
             case Wake():
                 self._wake(now)
             case Submit():
