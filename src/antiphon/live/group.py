@@ -117,7 +117,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             window=self.window,
             queue=2,  # what waits, waits in the application, where bursts still grow
             safe=self.safe,
-            recovery=RecoveryOptions(nack_delay_ns=10 * MILLISECOND, nack_retry_ns=40 * MILLISECOND),
+            recovery=RecoveryOptions(
+                nack_delay_ns=10 * MILLISECOND,
+                nack_retry_ns=40 * MILLISECOND,
+                nack_retry_ns_max=40 * MILLISECOND,  # what is lost twice holds up all that follows
+                heartbeat_ns_max=100 * MILLISECOND,
+            ),
         )
 
     def check(self) -> None:
