@@ -72,7 +72,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     stability_options: dict[str, Any] = {}
     safe: bool = False  # deliver only what is stable
     views: bool = True  # False: the members never change, and all of them are waited for
-    membership: MembershipOptions = MembershipOptions()
+    membership: MembershipOptions = MembershipOptions(heartbeat_ns=50 * MILLISECOND)  # one in ten suffices
     slow: Literal["block", "drop"] = "block"  # a member that holds all back: wait for it, or go on without it
     state: Path | None = None  # where the little that must survive a crash is kept
     snapshot: Callable[[], bytes] | None = None  # gives the application's state, for those who join
