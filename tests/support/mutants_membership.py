@@ -11,7 +11,9 @@ from typing import Any
 
 import msgspec
 
+from antiphon.protocol.config import Config
 from antiphon.protocol.machine import Effect, Instant, ReceiveMany
+from antiphon.protocol.membership.agreement import Agreement
 from antiphon.protocol.membership.flush import Flush, ViewMember
 from antiphon.protocol.membership.messages import Acceptance, State
 from antiphon.protocol.membership.process import Process, Saved
@@ -39,26 +41,44 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
 # Agreement on the next view
 
 
+class Obedient(Agreement):
+    """Follows whoever asked last."""
+
+    def promise(self, ballot: Ballot, now: Instant) -> bool:
+        self.promised = min(self.promised, ballot)
+        return super().promise(ballot, now)
+
+
 class WithoutBallots(Process):
     """Follows whoever asked last."""
 
-    def _promise(self, ballot: Ballot, now: Instant) -> bool:
-        self._promised = min(self._promised, ballot)
-        return super()._promise(ballot, now)
+    agreement_type = Obedient
+
+
+class AnyoneDecides(Agreement):
+    """Goes on with whoever is within reach."""
+
+    def is_quorum(self, names: Collection[int]) -> bool:
+        return bool(names)
 
 
 class WithoutQuorum(Process):
     """Goes on with whoever is within reach."""
 
-    def _is_quorum(self, names: Collection[int]) -> bool:
-        return bool(names)
+    agreement_type = AnyoneDecides
+
+
+class ProposingAfresh(Agreement):
+    """Proposes afresh although something may have been decided."""
+
+    def bound(self, states: Mapping[int, State]) -> Acceptance | None:
+        return None
 
 
 class ForgettingTheAccepted(Process):
     """Proposes afresh although something may have been decided."""
 
-    def _bound(self, states: dict[int, State]) -> Acceptance | None:
-        return None
+    agreement_type = ProposingAfresh
 
 
 class WithoutIncarnations(Process):
@@ -66,7 +86,7 @@ class WithoutIncarnations(Process):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.id = process(self.name, 1)
+        self.id = self._peers.me = process(self.name, 1)
         self._journal = self._open_journal(self.id)
 
     def _begin_next_life(self, now: Instant) -> None:
@@ -84,11 +104,17 @@ class WithoutDisk(Process):
         super().__init__(name, names, *others, saved)
 
 
+class MoreThanHalf(Agreement):
+    """Asks for more than half even of two."""
+
+    def is_quorum(self, names: Collection[int]) -> bool:
+        return 2 * sum(name in names for name in self.view.names) > len(self.view.members)
+
+
 class WithoutHalf(Process):
     """Asks for more than half even of two."""
 
-    def _is_quorum(self, names: Collection[int]) -> bool:
-        return 2 * sum(name in names for name in self.view.names) > len(self.view.members)
+    agreement_type = MoreThanHalf
 
 
 class InstallingWithoutTheCut(Process):
@@ -147,13 +173,19 @@ class WithoutBlocking(Process):
         return super()._receive(datagrams, now)
 
 
+class CutAtTheLeast(Agreement):
+    """Cuts where everyone is, instead of where anyone is."""
+
+    def cut(self, config: Config, held: Mapping[int, State]) -> Cut:
+        cut = super().cut(config, held)
+        reach = [min(state.reach[rank] for state in held.values()) for rank in range(len(cut.reach))] if held else []
+        return msgspec.structs.replace(cut, reach=tuple(reach) or cut.reach)
+
+
 class LeastCommon(Process):
     """Cuts where everyone is, instead of where anyone is."""
 
-    def _cut(self, held: dict[int, State]) -> Cut:
-        cut = super()._cut(held)
-        reach = [min(state.reach[rank] for state in held.values()) for rank in range(len(cut.reach))] if held else []
-        return msgspec.structs.replace(cut, reach=tuple(reach) or cut.reach)
+    agreement_type = CutAtTheLeast
 
 
 # Orderings that end a view wrongly

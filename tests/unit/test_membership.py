@@ -15,6 +15,7 @@ import pytest
 from antiphon.errors import UsageError
 from antiphon.protocol.config import Config
 from antiphon.protocol.machine import MILLISECOND, SECOND, Deliver, Drop, Effect, Install, Instant, Notice, Wake
+from antiphon.protocol.membership.agreement import Agreement
 from antiphon.protocol.membership.messages import (
     Accept,
     Acceptance,
@@ -39,6 +40,7 @@ from antiphon.protocol.membership.views import (
     Change,
     Cut,
     GroupView,
+    ViewId,
     before_the_first,
     incarnation_of,
     name_of,
@@ -108,7 +110,7 @@ def test_long_messages_come_in_pieces_and_lost_ones_are_made_good_by_sending_all
     assert first_try == []
     (message,) = [message for datagram in datagrams[:2] for message in other.read(datagram)[1]]
     assert message == long_message()
-    assert post.write(4, Alive(1, "member")) == other.write(4, Alive(1, "member"))
+    assert post.write(4, Alive((1, (1, 0)), "member")) == other.write(4, Alive((1, (1, 0)), "member"))
 
 
 def test_pieces_that_do_not_fit_together_are_garbage() -> None:
@@ -128,7 +130,7 @@ def test_unfinished_texts_are_few() -> None:
 
 
 def test_silence_is_suspected_a_later_life_ends_the_earlier_one_and_time_can_be_given() -> None:
-    peers = Peers([1, 2], 100, now=0)
+    peers = Peers(0, [1, 2], 100, now=0)
     assert not peers.suspected(1, 100)
     assert peers.suspected(1, 101)
     assert peers.heard(1, 90)
@@ -199,7 +201,7 @@ def test_what_is_promised_is_persisted_before_it_is_said() -> None:
     again = alone(saved=saved)
     assert again.id == process(2, 2)
     again.handle(Wake(), 0)
-    assert again._promised == (4, 0)
+    assert again._agreement.promised == (4, 0)
 
 
 def test_a_joiner_that_offered_itself_and_was_passed_over_comes_back_under_a_new_incarnation() -> None:
@@ -212,30 +214,32 @@ def test_a_joiner_that_offered_itself_and_was_passed_over_comes_back_under_a_new
     assert one.id == process(2, 2)  # view 2 may have listed the earlier one
 
 
+ONE = GroupView(1, (1, 0), (0, 1, 2), (0, 0, 0), 0)
+
+
 def state(accepted: Acceptance | None, reach: tuple[int, ...] = (0, 0, 0)) -> State:
-    return State((9, 0), 1, "member" if reach else "joiner", accepted, reach, 0, b"")
+    return State((9, 0), ONE.id, "member" if reach else "joiner", accepted, reach, 0, b"")
 
 
 def change(ballot: tuple[int, int]) -> Acceptance:
-    return Acceptance(ballot, Change(1, GroupView(2, ballot, (0, 1), (0, 0), 2), Cut((0, 0, 0), (0, 0, 0))))
+    return Acceptance(ballot, Change(ONE.id, GroupView(2, ballot, (0, 1), (0, 0), 2), Cut((0, 0, 0), (0, 0, 0))))
 
 
 def test_what_was_accepted_with_the_highest_ballot_binds() -> None:
-    one = alone()
+    agreement = Agreement(ONE, NO_BALLOT, None, 0)
     older, newer = change((3, 1)), change((5, 0))
-    assert one._bound({0: state(older), 1: state(newer), 2: state(None)}) == newer
-    assert one._bound({0: state(None)}) is None
+    assert agreement.bound({0: state(older), 1: state(newer), 2: state(None)}) == newer
+    assert agreement.bound({0: state(None)}) is None
 
 
 def test_an_acceptance_without_its_messages_binds_only_if_there_is_no_quorum_without_it() -> None:
-    one = alone()
-    one.view = GroupView(1, (1, 0), (0, 1, 2), (0, 0, 0), 0)
+    agreement = Agreement(ONE, NO_BALLOT, None, 0)
     lost = change((5, 2))
     amnesiac = state(lost, reach=())
-    assert set(one._states_that_bind({0: state(None), 1: state(None), 10_002: amnesiac})) == {0, 1}
-    assert set(one._states_that_bind({1: state(None), 10_002: amnesiac})) == {1, 10_002}
+    assert set(agreement.states_that_bind({0: state(None), 1: state(None), 10_002: amnesiac})) == {0, 1}
+    assert set(agreement.states_that_bind({1: state(None), 10_002: amnesiac})) == {1, 10_002}
     holder = state(lost)
-    assert set(one._states_that_bind({0: state(None), 1: holder, 10_002: amnesiac})) == {0, 1, 10_002}
+    assert set(agreement.states_that_bind({0: state(None), 1: holder, 10_002: amnesiac})) == {0, 1, 10_002}
 
 
 @pytest.mark.parametrize("key", ["heartbeat_ns", "retry_ns", "piece_bytes"])
@@ -438,10 +442,11 @@ def test_what_was_fetched_is_passed_on_but_only_the_cut_is_delivered() -> None:
     assert receiver._flush is not None
     have, reach = receiver._flush.reach[0], sender._flush.reach[0]
     assert have < reach
-    for fill in sender._flush.fills(Fetch(1, [(0, have, reach)])):
+    fetch = Fetch(sender.view.id, [(0, have, reach)])
+    for fill in sender._flush.fills(fetch):
         assert receiver._flush.take(fill)
         assert not receiver._flush.take(fill)
-    assert receiver._flush.fills(Fetch(1, [(0, have, reach)])) == sender._flush.fills(Fetch(1, [(0, have, reach)]))
+    assert receiver._flush.fills(fetch) == sender._flush.fills(fetch)
     lower = Cut((have + 1, receiver._flush.reach[1]), (0, 1))
     effects = receiver._flush.finish(lower, SECOND)
     assert [effect.seq for effect in effects if isinstance(effect, Deliver)] == [have + 1]
@@ -455,7 +460,7 @@ def test_a_fill_for_nobody_is_garbage() -> None:
     one._block()
     assert one._flush is not None
     with pytest.raises(Malformed):
-        one._flush.take(Fill(1, 7, 0, 1, []))
+        one._flush.take(Fill(one.view.id, 7, 0, 1, []))
 
 
 def test_a_calm_change_costs_what_is_documented() -> None:
@@ -467,7 +472,7 @@ def test_a_calm_change_costs_what_is_documented() -> None:
         if group_of(datagram) == reader.group and now > 400 * MILLISECOND:
             messages = reader.read(datagram)[1]
             # each member tells the joiner, once it hears it, of the view that there is
-            known = [message for message in messages if isinstance(message, Commit) and message.change.old == 0]
+            known = [message for message in messages if isinstance(message, Commit) and message.change.old[0] == 0]
             counted.update(message.kind for message in messages if message not in known)
         return False
 
@@ -504,24 +509,27 @@ def nonsense(rng: random.Random) -> Message:
         new = view()
         reach = some(4)
         return Change(
-            max(1, new.number) - 1, msgspec.structs.replace(new, number=max(1, new.number)), Cut(reach, reach)
+            (max(1, new.number) - 1, (1, 0)), msgspec.structs.replace(new, number=max(1, new.number)), Cut(reach, reach)
         )
+
+    def view_id() -> ViewId:
+        return rng.choice((ONE.id, (rng.randrange(5), (rng.randrange(4), rng.randrange(4)))))
 
     ballot = (rng.randrange(6), rng.choice((0, 1, 10_001)))
     accepted = Acceptance(ballot, a_change()) if rng.random() < 0.5 else None
     return rng.choice(
         (
-            Alive(rng.randrange(5), rng.choice(("member", "joiner", "leaver"))),
+            Alive(view_id(), rng.choice(("member", "joiner", "leaver"))),
             Prepare(ballot, view()),
-            State(ballot, rng.randrange(3), "member", accepted, some(), rng.randrange(3), b""),
-            Refusal(ballot, rng.randrange(3), ballot),
+            State(ballot, view_id(), "member", accepted, some(), rng.randrange(3), b""),
+            Refusal(ballot, view_id(), ballot),
             Accept(ballot, a_change()),
-            Accepted(ballot, rng.randrange(3)),
+            Accepted(ballot, view_id()),
             Newer(view()),
-            Fetch(rng.randrange(3), [(rng.randrange(9), rng.randrange(9), rng.randrange(9))]),
-            Fill(rng.randrange(3), rng.randrange(5), rng.randrange(3), rng.randrange(5), []),
-            SnapshotRequest(rng.randrange(3)),
-            SnapshotReply(rng.randrange(3), b"x"),
+            Fetch(view_id(), [(rng.randrange(9), rng.randrange(9), rng.randrange(9))]),
+            Fill(view_id(), rng.randrange(5), rng.randrange(3), rng.randrange(5), []),
+            SnapshotRequest(view_id()),
+            SnapshotReply(view_id(), b"x"),
         )
     )
 

@@ -7,14 +7,14 @@ sets, the greatest prefix per sender, is closed too: that is the cut. Whoever go
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import cast
 
 from antiphon.protocol.config import Config, ordering_type
-from antiphon.protocol.machine import Effect, Instant, Submit
+from antiphon.protocol.machine import Duration, Effect, Instant, Submit
 from antiphon.protocol.member import Member
 from antiphon.protocol.membership.messages import Fetch, Fill, State
-from antiphon.protocol.membership.views import Cut, GroupView
+from antiphon.protocol.membership.views import Change, Cut, GroupView, name_of
 from antiphon.protocol.parts import Keeper, Out, Reliable, Watcher
 from antiphon.protocol.wire import Malformed
 
@@ -86,6 +86,8 @@ class Flush:
         self.claim = member.ordering.claim()
         self._fetched: list[list[tuple[int, bytes]]] = [[] for _ in view.members]
         self._upto = list(self.reach)
+        self.fetch_at: Instant | None = None  # when to ask again for what is missing
+        self.fetching_since: Instant | None = None
 
     def lacking(self, cut: Cut) -> list[tuple[int, int, int]]:
         """List what is missing of a cut, as ranges of a rank's numbers (above, up to)."""
@@ -96,6 +98,25 @@ class Flush:
             for rank, (have, reach) in enumerate(zip(self._upto, cut.reach, strict=True))
             if have < reach
         ]
+
+    def fetches(self, change: Change, retry_ns: Duration, now: Instant) -> Iterator[tuple[tuple[int, ...], Fetch]]:
+        """Ask for what is missing of a cut: first those who said that they hold it, by name, then everyone."""
+        ranges, first = self.lacking(change.cut), self.fetch_at is None
+        if self.fetching_since is None:
+            self.fetching_since = now
+        self.fetch_at = now + retry_ns
+        if not first:  # the holder may be gone, but others may have fetched it too
+            yield tuple(dict.fromkeys((*self.view.names, *change.new.names))), Fetch(change.old, ranges)
+            return
+        for holder in sorted({change.cut.holders[rank] for rank, _, _ in ranges}):
+            yield (
+                (name_of(holder),),
+                Fetch(change.old, [part for part in ranges if change.cut.holders[part[0]] == holder]),
+            )
+
+    def fetched(self) -> None:
+        """Stop asking: nothing is missing."""
+        self.fetch_at = self.fetching_since = None
 
     def take(self, fill: Fill) -> bool:
         """Take what was fetched, if it is the next of its sender; say whether it was."""
@@ -155,8 +176,3 @@ def cut_of(view: GroupView, config: Config, states: Mapping[int, State]) -> Cut:
         {rank: state.order for rank, state in ranks.items()}, safe=config.safe
     )
     return Cut(tuple(reach), tuple(holders), order)
-
-
-def states_of_members(view: GroupView, states: Iterable[tuple[int, State]]) -> dict[int, State]:
-    """Pick the answers of those who were in the view and still know what they held in it."""
-    return {sender: state for sender, state in states if sender in view.members and state.reach}

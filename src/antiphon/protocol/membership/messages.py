@@ -11,7 +11,7 @@ from zlib import crc32
 
 import msgspec
 
-from antiphon.protocol.membership.views import Ballot, Change, Counters, GroupView
+from antiphon.protocol.membership.views import Ballot, Change, Counters, GroupView, ViewId
 from antiphon.protocol.wire import Codec, Counter, Header, Malformed, Pdu, Rank, Timestamp, group_tag
 
 PIECES_MAX: Final = 4_096
@@ -35,7 +35,7 @@ class Alive(Pdu, tag=101):
     """A sign of life to everyone: the newest view that its sender knows, and what it is in it or wants to be."""
 
     kind: ClassVar[str] = "alive"
-    view: Counter
+    view: ViewId
     standing: Standing
 
 
@@ -59,7 +59,7 @@ class State(Pdu, tag=103):
 
     kind: ClassVar[str] = "state"
     ballot: Ballot
-    view: Counter
+    view: ViewId
     standing: Standing
     accepted: Acceptance | None
     reach: Counters  # per rank, up to where its PDUs are held together with all that they depend on; empty: no member
@@ -72,7 +72,7 @@ class Refusal(Pdu, tag=104):
 
     kind: ClassVar[str] = "refusal"
     ballot: Ballot
-    view: Counter
+    view: ViewId
     promised: Ballot
 
 
@@ -89,7 +89,7 @@ class Accepted(Pdu, tag=106):
 
     kind: ClassVar[str] = "accepted"
     ballot: Ballot
-    view: Counter
+    view: ViewId
 
 
 class Commit(Pdu, tag=107):
@@ -110,7 +110,7 @@ class Fetch(Pdu, tag=109):
     """Please send what this old view's members sent: of each rank what lies above one number, up to another."""
 
     kind: ClassVar[str] = "fetch"
-    view: Counter
+    view: ViewId
     ranges: Annotated[list[tuple[Rank, Timestamp, Timestamp]], msgspec.Meta(min_length=1, max_length=RANGES_MAX)]
 
 
@@ -118,7 +118,7 @@ class Fill(Pdu, tag=110):
     """All that a rank sent above one number, up to another."""
 
     kind: ClassVar[str] = "fill"
-    view: Counter
+    view: ViewId
     rank: Rank
     above: Timestamp
     upto: Timestamp
@@ -129,14 +129,14 @@ class SnapshotRequest(Pdu, tag=111):
     """A joiner asks for the application's state at the beginning of a view."""
 
     kind: ClassVar[str] = "snapshot-request"
-    view: Counter
+    view: ViewId
 
 
 class SnapshotReply(Pdu, tag=112):
     """The application's state at the beginning of a view."""
 
     kind: ClassVar[str] = "snapshot"
-    view: Counter
+    view: ViewId
     state: bytes
 
 

@@ -1,14 +1,14 @@
-"""Who is alive, as far as one process can tell: the failure detector."""
+"""Who is alive and what everyone wants to be, as far as one process can tell: the failure detector."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 
 from antiphon.protocol.machine import Duration, Instant
 from antiphon.protocol.membership.messages import Standing
-from antiphon.protocol.membership.views import name_of
+from antiphon.protocol.membership.views import NO_VIEW, GroupView, ViewId, name_of
 
 
 class Peer(msgspec.Struct):
@@ -16,27 +16,31 @@ class Peer(msgspec.Struct):
 
     heard_at: Instant
     process: int | None = None  # its latest life, if it was ever heard
-    view: int = 0  # the newest view that it knows
+    view: ViewId = NO_VIEW  # the newest view that it knows
     standing: Standing = "joiner"
 
 
 class Peers:
-    """Every other name that this process knows of; one that is silent for too long is suspected."""
+    """Every other name that this process knows of, and itself; one that is silent for too long is suspected."""
 
-    def __init__(self, names: Iterable[int], suspect_ns: Duration, now: Instant) -> None:
+    def __init__(self, me: int, names: Iterable[int], suspect_ns: Duration, now: Instant) -> None:
+        self.me = me  # in its present life
+        self.standing: Standing = "joiner"  # what this process is in the newest view, or wants to be
         self._suspect_ns = suspect_ns
-        self.by_name = {name: Peer(now) for name in names}  # not suspected before it had time to speak
+        self.by_name: dict[int, Peer] = {}
+        self.meet(names, now)
 
     def meet(self, names: Iterable[int], now: Instant) -> None:
-        """Get to know names; new ones have time to speak."""
+        """Get to know names; new ones have time to speak before they are suspected."""
         for name in names:
-            self.by_name.setdefault(name, Peer(now))
+            if name != name_of(self.me):
+                self.by_name.setdefault(name, Peer(now))
 
     def heard(self, process: int, now: Instant) -> bool:
         """Note a sign of life; say whether it comes from its name's latest life and not from an earlier one."""
         peer = self.by_name.setdefault(name_of(process), Peer(now))
         if peer.process is None or process > peer.process:
-            peer.process, peer.view, peer.standing = process, 0, "joiner"
+            peer.process, peer.view, peer.standing = process, NO_VIEW, "joiner"
         if process == peer.process:
             peer.heard_at = max(peer.heard_at, now)
         return process == peer.process
@@ -46,11 +50,70 @@ class Peers:
         for peer in self.by_name.values():
             peer.heard_at = now
 
+    # Who is alive
+
     def suspected(self, name: int, now: Instant) -> bool:
         """Say whether a name has been silent for too long."""
         return now - self.by_name[name].heard_at > self._suspect_ns
 
+    def living(self, now: Instant) -> set[int]:
+        """Name all that are not suspected, this process among them."""
+        return {name for name in self.by_name if not self.suspected(name, now)} | {name_of(self.me)}
+
     def lives(self, process: int, now: Instant) -> bool:
         """Say whether a process may be alive: its name is not silent and has had no later life."""
+        if name_of(process) == name_of(self.me):
+            return process == self.me
         peer = self.by_name[name_of(process)]
         return peer.process in (None, process) and not self.suspected(name_of(process), now)
+
+    def knows(self, process: int, view: ViewId) -> bool:
+        """Say whether another process said that it knows a view, or a newer one."""
+        peer = self.by_name.get(name_of(process))
+        return peer is not None and peer.process == process and peer.view >= view
+
+    # Who wants what
+
+    def joiners(self, view: GroupView, now: Instant) -> list[int]:
+        """List who is alive and wants to join a view, by name; this process too if it does."""
+        joiners = [
+            peer.process
+            for name, peer in self.by_name.items()
+            if peer.process is not None
+            and peer.standing == "joiner"
+            and not self.suspected(name, now)
+            and not view.lists(peer.process)
+        ]
+        if self.standing == "joiner":
+            joiners.append(self.me)
+        return sorted(joiners, key=name_of)
+
+    def leavers(self) -> set[int]:
+        """Give those who leave, this process too if it does."""
+        leavers = {peer.process for peer in self.by_name.values() if peer.standing == "leaver"}
+        return {other for other in leavers if other is not None} | ({self.me} if self.standing == "leaver" else set())
+
+    def coming(self, view: GroupView, now: Instant) -> set[int]:
+        """Name those of a view that were never heard and may be about to speak."""
+        unheard = (name for name, peer in self.by_name.items() if peer.process is None)
+        return {name for name in unheard if name in view.names and not self.suspected(name, now)}
+
+    def candidates(self, view: GroupView, unwanted: Collection[int], now: Instant) -> list[int]:
+        """List the names that may propose what follows a view, in order: living members, or those who join if none.
+
+        Before the first view, a founder that was not heard yet may be about to.
+        """
+        away = self.leavers().union(unwanted)
+        members = [
+            name_of(member)
+            for member in view.members
+            if view.number > 0 and self.lives(member, now) and member not in away
+        ]
+        return members or sorted(self.coming(view, now).union(map(name_of, self.joiners(view, now))))
+
+    def change_due(self, view: GroupView, unwanted: Collection[int], now: Instant) -> bool:
+        """Say whether a view is no longer what it should be."""
+        if self.joiners(view, now):
+            return True
+        away = self.leavers().union(unwanted)
+        return any(member in away or not self.lives(member, now) for member in view.members)

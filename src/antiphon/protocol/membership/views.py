@@ -24,7 +24,10 @@ Ballot: TypeAlias = tuple[Counter, ProcessId]  # (round, who proposes)
 Processes: TypeAlias = Annotated[tuple[ProcessId, ...], msgspec.Meta(max_length=MEMBERS_MAX)]
 Counters: TypeAlias = Annotated[tuple[Timestamp, ...], msgspec.Meta(max_length=MEMBERS_MAX)]
 
+ViewId: TypeAlias = tuple[Counter, Ballot]  # a view's number, and the ballot that decided it
+
 NO_BALLOT: Final[Ballot] = (0, 0)
+NO_VIEW: Final[ViewId] = (0, NO_BALLOT)
 
 
 def process(name: int, incarnation: int) -> int:
@@ -60,6 +63,11 @@ class GroupView(msgspec.Struct, frozen=True, array_like=True):
             raise ValueError("a view with nobody, or with one name twice")
 
     @property
+    def id(self) -> ViewId:
+        """What tells this view from every other; greater ones are newer."""
+        return self.number, self.ballot
+
+    @property
     def names(self) -> tuple[int, ...]:
         """The members' names, in order."""
         return tuple(map(name_of, self.members))
@@ -71,7 +79,7 @@ class GroupView(msgspec.Struct, frozen=True, array_like=True):
     @property
     def tag(self) -> int:
         """Four bytes that tell the datagrams of this view from those of any other."""
-        return crc32(repr((self.number, self.ballot)).encode())
+        return crc32(repr(self.id).encode())
 
     def is_quorum(self, names: Collection[int]) -> bool:
         """Say whether these decide for the view: more than half of it, or half with its first member.
@@ -105,10 +113,10 @@ class Cut(msgspec.Struct, frozen=True, array_like=True):
 class Change(msgspec.Struct, frozen=True, array_like=True):
     """A decision: the view that follows another, and the cut between them."""
 
-    old: Counter
+    old: ViewId
     new: GroupView
     cut: Cut
 
     def __post_init__(self) -> None:
-        if self.new.number != self.old + 1:
+        if self.new.number != self.old[0] + 1:
             raise ValueError("views follow one another by number")

@@ -1,0 +1,214 @@
+"""Agreement on what follows a view: consensus in two phases among the view's names.
+
+A ballot is a promise to follow no lower one (phase one, in which everyone tells what it holds) and then a vote for one
+change (phase two). What may have been decided already is proposed again, unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+from antiphon.protocol.config import Config
+from antiphon.protocol.machine import Duration, Instant
+from antiphon.protocol.membership.flush import Flush, cut_of
+from antiphon.protocol.membership.messages import (
+    Accept,
+    Acceptance,
+    Accepted,
+    Message,
+    Prepare,
+    Refusal,
+    Standing,
+    State,
+)
+from antiphon.protocol.membership.views import NO_BALLOT, Ballot, Change, Cut, GroupView, name_of
+
+
+class Round:
+    """A ballot of one's own."""
+
+    def __init__(self, ballot: Ballot, targets: Iterable[int], now: Instant) -> None:
+        self.ballot, self.targets, self.since, self.retry_at = ballot, tuple(targets), now, now
+        self.states: dict[int, State] = {}
+        self.change: Change | None = None  # what is proposed, once enough have answered
+        self.votes: set[int] = set()  # names
+
+    @property
+    def answered(self) -> set[int]:
+        """The names that have told their state."""
+        return set(map(name_of, self.states))
+
+
+class Agreement:
+    """What one name has promised, accepted and proposed about the view that follows another."""
+
+    def __init__(self, view: GroupView, promised: Ballot, accepted: Acceptance | None, now: Instant) -> None:
+        self.view, self.promised, self.accepted = view, promised, accepted
+        self.round: Round | None = None
+        self.accepting: Accept | None = None  # to be accepted once the cut is held
+        self.decided: Change | None = None  # to be carried out once the cut is held
+        self.progress_at = now
+        self._highest_round = promised[0]  # heard of
+
+    def follow(self, view: GroupView, now: Instant) -> None:
+        """Turn to what follows another view; what was promised concerned the one before."""
+        if view.id != self.view.id:
+            self.view, self.promised, self.accepted = view, NO_BALLOT, None
+        self.round = self.accepting = self.decided = None
+        self.progress_at = now
+
+    def is_quorum(self, names: Collection[int]) -> bool:
+        """Say whether these names decide what follows the view."""
+        return self.view.is_quorum(names)
+
+    def heard_of(self, ballot: Ballot) -> None:
+        """Take note of another's ballot, so that one's own next one is higher."""
+        self._highest_round = max(self._highest_round, ballot[0])
+
+    # As one who answers
+
+    def promise(self, ballot: Ballot, now: Instant) -> bool:
+        """Follow no lower ballot; say whether that could be promised."""
+        if ballot < self.promised:
+            return False
+        if ballot > self.promised:
+            self.promised, self.progress_at = ballot, now
+            if self.round is not None and self.round.ballot < ballot:
+                self.round = None
+        return True
+
+    def state(self, ballot: Ballot, standing: Standing, flush: Flush | None) -> State:
+        """Tell what was accepted, and what a member holds of the view."""
+        if flush is None:
+            return State(ballot, self.view.id, standing, self.accepted, (), 0, b"")
+        return State(ballot, self.view.id, standing, self.accepted, flush.reach, flush.member.sent, flush.claim)
+
+    def refusal(self, ballot: Ballot) -> Refusal:
+        """Say that a higher ballot was promised."""
+        return Refusal(ballot, self.view.id, self.promised)
+
+    def accept(self) -> Accepted | None:
+        """Accept what was to be accepted, whose cut is held now, unless a higher ballot was promised since."""
+        accept, self.accepting = self.accepting, None
+        if accept is None or accept.ballot < self.promised:
+            return None
+        if self.accepted is None or self.accepted.ballot != accept.ballot:
+            self.accepted = Acceptance(accept.ballot, accept.change)
+        return Accepted(accept.ballot, accept.change.old)
+
+    # As one who proposes
+
+    def propose(self, me: int, targets: Iterable[int], now: Instant) -> None:
+        """Begin a ballot of one's own."""
+        self._highest_round += 1
+        self.round = Round((self._highest_round, me), targets, now)
+        self.progress_at = now
+
+    def questions(self, own: int, flush: Flush | None) -> Iterator[tuple[set[int], Message]]:
+        """Say what was not answered yet, and who should."""
+        current = self.round
+        assert current is not None
+        if current.change is None:
+            yield set(current.targets) - current.answered, Prepare(current.ballot, self.view)
+        else:
+            # who proposes holds the cut before anyone who has lost its messages may vote for it
+            holds = flush is None or own in current.votes
+            others = set(self.view.names) - current.votes if holds else {own}
+            yield others, Accept(current.ballot, current.change)
+
+    def take_state(self, sender: int, state: State) -> bool:
+        """Note an answer; say whether it belongs to the ballot."""
+        current = self.round
+        if current is None or current.ballot != state.ballot or current.change is not None:
+            return False
+        if state.view != self.view.id or len(state.reach) not in (0, len(self.view.members)):
+            return False
+        current.states[sender] = state
+        return True
+
+    def take_refusal(self, refusal: Refusal, now: Instant) -> None:
+        """Give one's ballot up if it was refused."""
+        self.heard_of(refusal.promised)
+        if self.round is not None and self.round.ballot == refusal.ballot:
+            self.round, self.progress_at = None, now
+
+    def may_choose(self, living: Collection[int], grace_ns: Duration, now: Instant) -> bool:
+        """Say whether enough have answered, and the living had time to."""
+        current = self.round
+        if current is None or current.change is not None or not self.is_quorum(current.answered):
+            return False
+        silent = any(name in living and name not in current.answered for name in current.targets)
+        return not silent or now >= current.since + grace_ns
+
+    def take_vote(self, sender: int, accepted: Accepted) -> bool:
+        """Count a vote; say whether it belongs to the ballot."""
+        current = self.round
+        if current is None or current.change is None or current.ballot != accepted.ballot:
+            return False
+        current.votes.add(name_of(sender))
+        return True
+
+    def decision(self) -> Change | None:
+        """Give the change that one's own ballot has decided."""
+        current = self.round
+        if current is None or current.change is None or not self.is_quorum(current.votes):
+            return None
+        return current.change
+
+    # What to propose
+
+    def choose(self, config: Config, unwanted: Collection[int], fits: Callable[[int], bool]) -> Change | None:
+        """Take what may have been decided already; else whoever answered, and all that they hold."""
+        current = self.round
+        assert current is not None
+        states = self.states_that_bind(current.states)
+        bound = self.bound(states)
+        if bound is not None:
+            return bound.change
+        latest = {name_of(other): other for other in sorted(states)}  # of each name the last life
+        alive = [other for other in latest.values() if states[other].standing != "leaver" and other not in unwanted]
+        held = {member: states[member] for member in self.view.members if member in states and states[member].reach}
+        elders = [member for member in held if member in alive]
+        joiners = self.admitted(elders, [other for other in alive if not states[other].reach])
+        while joiners and not fits(len(elders) + len(joiners)):
+            joiners.pop()
+        if not elders and not joiners:
+            return None
+        before = dict(zip(self.view.members, self.view.sent_before, strict=True))
+        new = GroupView(
+            self.view.number + 1,
+            current.ballot,
+            (*elders, *joiners),
+            (*(before[member] + held[member].sent for member in elders), *(0 for _ in joiners)),
+            len(elders),
+        )
+        return Change(self.view.id, new, self.cut(config, held))
+
+    def admitted(self, elders: Collection[int], joiners: Iterable[int]) -> list[int]:
+        """Take joiners by name, at most as many as stay: if they all die at once, the others are still a quorum."""
+        by_name = sorted(joiners, key=name_of)
+        return by_name[: len(elders)] if elders else by_name
+
+    def cut(self, config: Config, held: Mapping[int, State]) -> Cut:
+        """Find what all that go on deliver of the view."""
+        return cut_of(self.view, config, held)
+
+    def bound(self, states: Mapping[int, State]) -> Acceptance | None:
+        """Find the change that may have been decided already: the one accepted with the highest ballot."""
+        accepted = (state.accepted for state in states.values() if state.accepted is not None)
+        return max(accepted, key=lambda acceptance: acceptance.ballot, default=None)
+
+    def states_that_bind(self, states: dict[int, State]) -> dict[int, State]:
+        """Leave out, if the others are still a quorum, those who accepted a change and then lost its messages.
+
+        A quorum that knows of no such change proves that it was not decided. To propose it again could block for ever
+        those who would have to hold its cut.
+        """
+        members = [state for state in states.values() if state.reach]
+        latest = self.bound(states)
+        if latest is None or not members:
+            return states
+        if any(state.accepted == latest for state in members):
+            return states  # it holds the whole cut
+        others = {other: state for other, state in states.items() if state.accepted != latest}
+        return self.states_that_bind(others) if self.is_quorum(set(map(name_of, others))) else states

@@ -1,0 +1,32 @@
+"""What can be chosen about a group's views."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from antiphon.errors import UsageError
+from antiphon.protocol.machine import MILLISECOND, SECOND, Duration
+
+
+class MembershipOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Times, and what to do with those who are too slow."""
+
+    heartbeat_ns: Duration = 100 * MILLISECOND
+    suspect_ns: Duration = 500 * MILLISECOND  # a name that is silent for longer is taken for dead
+    retry_ns: Duration = 50 * MILLISECOND  # what was not answered is said again
+    grace_ns: Duration = 200 * MILLISECOND  # how long the living may take to answer; at least 3 round trips
+    patience_ns: Duration = 400 * MILLISECOND  # a change that takes longer is taken over, by the next in rank
+    slow: Literal["block", "drop"] = "block"  # a member that holds all back: wait for it, or go on without it
+    slow_ns: Duration = SECOND  # without anything becoming stable, until that is so
+    transfer: bool = False  # whether joiners are given an older member's application state
+    piece_bytes: int = 1_200  # what is longer goes in pieces
+
+    def check(self) -> None:
+        """Raise a `UsageError` that names the key, unless these can work."""
+        for key, value in msgspec.structs.asdict(self).items():
+            if isinstance(value, int) and not isinstance(value, bool) and value < 1:
+                raise UsageError(f"membership.{key}: must be at least 1, not {value}")
+        if self.suspect_ns < 2 * self.heartbeat_ns:
+            raise UsageError("membership.suspect_ns: give at least two heartbeats, or the living are suspected")
