@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ async def main() -> None:
     with Path(out).open("a", buffering=1) as file:
 
         def say(**about: Any) -> None:
-            file.write(json.dumps(about) + "\n")
+            file.write(json.dumps({"at": time.monotonic_ns(), **about}) + "\n")
 
         async def wait_for_stability(receipt: antiphon.Receipt, text: str) -> None:
             try:
@@ -57,10 +59,12 @@ async def main() -> None:
                     case antiphon.Notice():
                         say(notice=event.what)
 
-        key = bytes.fromhex(settings.pop("key"))
+        key, loss = bytes.fromhex(settings.pop("key")), settings.pop("loss", 0.0)
+        say(joining=os.getpid())
         async with antiphon.join(
             "faults", bind=own, peers=peers, key=key, trace=Path(trace), state=Path(state), **settings
         ) as group:
+            group.transport.lose = lambda _: random.random() < loss
             tasks = [asyncio.create_task(send(group)), asyncio.create_task(listen(group))]
             finished = asyncio.create_task(done.wait())
             await asyncio.wait({*tasks, finished}, return_when=asyncio.FIRST_COMPLETED)
