@@ -33,6 +33,7 @@ types: setup ## strict types
 	@$(BIN)/mypy
 
 unit: setup ## all tests but those that want the machine to themselves
+	@scripts/browser.sh
 	@$(BIN)/pytest -n 2 --dist worksteal -m "not faults"
 
 faults: setup ## kill, stop and cut off live processes

@@ -18,9 +18,11 @@ COMMANDS: dict[str, str] = {
     "check": "check a trace against the eight guarantees, with a witness for each violation",
     "measure": "measure a trace: latency, buffers, traffic, repairs, and who held stability back",
     "sweep": "simulate, check and measure a grid of scenarios, one Spark task a cell",
+    "report": "turn a checked and measured trace, or a sweep, into one HTML file that opens anywhere",
     "watch": "give rolling verdicts on a directory into which members are still writing",
     "reproduce": "reproduce a paper's tables and figures, ours beside the published ones",
     "advise": "find the protocol and parameters for a group, by simulating the candidates",
+    "dashboard": "serve a live page of a running group: members, views, lags, buffers, rates, alarms",
     "join": "take part in a live group: lines in, ordered lines out",
 }
 

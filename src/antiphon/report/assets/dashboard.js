@@ -1,0 +1,115 @@
+// Draws what the server pushes; every text goes in as text, never as markup.
+(() => {
+  const by = (id) => document.getElementById(id);
+  const MARKS = { live: "●", silent: "◌", gone: "✕", never: "–", unpublished: "○" };
+  const LEVELS = { live: "good", silent: "bad", gone: "bad", never: "muted", unpublished: "muted" };
+  const WORDS = { silent: "silent", gone: "gone", never: "not there yet", unpublished: "publishes nothing" };
+
+  const node = (tag, text, className) => {
+    const made = document.createElement(tag);
+    if (text !== undefined) made.textContent = text;
+    if (className) made.className = className;
+    return made;
+  };
+  const clock = (at) => {
+    const time = node("time", new Date(at * 1000).toLocaleTimeString());
+    time.dateTime = new Date(at * 1000).toISOString();
+    return time;
+  };
+  const count = (value) => (value === undefined || value === null ? "" : Math.round(value).toLocaleString("en"));
+  const bytes = (value) => {
+    if (value === undefined || value === null) return "";
+    if (value < 10000) return count(value) + " B";
+    return value < 1e7 ? count(value / 1000) + " kB" : count(value / 1e6) + " MB";
+  };
+
+  function spark(history) {
+    const space = "http" + "://www.w3.org/2000/svg";
+    const svg = document.createElementNS(space, "svg"), path = document.createElementNS(space, "path");
+    svg.setAttribute("class", "spark");
+    svg.setAttribute("viewBox", `0 0 ${history.length - 1} 10`);
+    svg.setAttribute("preserveAspectRatio", "none");
+    svg.setAttribute("role", "img");
+    const top = Math.max(...history, 1);
+    svg.setAttribute("aria-label", `between ${count(Math.min(...history))} and ${count(Math.max(...history))} a second`);
+    path.setAttribute("d", "M" + history.map((value, at) => `${at} ${9.5 - (9 * value) / top}`).join("L"));
+    svg.append(path);
+    return svg;
+  }
+
+  function row(member) {
+    const made = node("tr");
+    made.dataset.state = member.state;
+    made.dataset.member = member.member;
+    const name = node("th", member.member);
+    name.scope = "row";
+    const state = node("td", member.state === "live" ? member.standing : WORDS[member.state], "state " + LEVELS[member.state]);
+    if (member.state === "gone" && member.has_left) { state.textContent = "has left"; state.className = "state muted"; }
+    else if (member.state === "gone" && !member.in_view) state.textContent = "gone, out of the view";
+    else if (member.state === "live" && member.standing !== "active") state.className = "state warn";
+    state.dataset.mark = MARKS[member.state];
+    if (member.holds_back_s) state.append(node("span", ` · holds stability back for ${member.holds_back_s} s`, "warn"));
+    const lag = member.unheard ? "not heard" : count(member.lag);
+    made.append(name, state);
+    for (const text of [count(member.view), lag, count(member.held), bytes(member.waiting_bytes), bytes(member.inbox_bytes),
+      count(member.sent_per_s), count(member.delivered_per_s)]) made.append(node("td", text, "number"));
+    const last = node("td");
+    if (member.history) last.append(spark(member.history));
+    made.append(last);
+    return made;
+  }
+
+  function entry(at, text, className) {
+    const made = node("li");
+    if (at !== null) made.append(clock(at));
+    made.append(node("span", text, className));
+    return made;
+  }
+
+  const change = (view) => {
+    const parts = [`view ${view.view}: ${view.members.length} members`];
+    if (view.joined.length) parts.push("joined " + view.joined.join(", "));
+    if (view.left.length) parts.push("without " + view.left.join(", "));
+    return parts.join("; ");
+  };
+
+  function watch(found) {
+    by("watch").hidden = !found;
+    if (!found) return;
+    by("watch-summary").textContent = found.events === null
+      ? `antiphon watch has written nothing to ${found.checkpoint} yet.`
+      : `${count(found.events)} events judged, ${count(found.events_per_s)} a second; ${count(found.count)} alarms.`;
+    by("guarantees").replaceChildren(...Object.entries(found.guarantees).map(([name, verdict]) => {
+      const card = node("div", undefined, "panel");
+      const bad = verdict.violations > 0, idle = verdict.examined === 0;
+      card.append(node("b", name), node("span", bad ? `✕ ${count(verdict.violations)} violations` : idle ? "– nothing to examine yet"
+        : `✓ holds so far (${count(verdict.examined)})`, bad ? "bad" : idle ? "muted" : "good"));
+      return card;
+    }));
+    by("alarms").replaceChildren(...found.alarms.map((alarm) => entry(null, `${alarm.guarantee}, run ${alarm.run}: ${alarm.why}`, "bad")));
+  }
+
+  function draw(state) {
+    by("group").textContent = state.group || "(no member yet)";
+    document.title = (state.headline.level === "bad" ? "✕ " : "") + "Antiphon: " + (state.group || "a live group");
+    const headline = by("headline");
+    if (headline.textContent !== state.headline.text) headline.textContent = state.headline.text; // read aloud on change only
+    headline.dataset.level = state.headline.level;
+    document.querySelector("#members tbody").replaceChildren(...state.members.map(row));
+    by("views").replaceChildren(...state.views.map((view) => entry(view.at, change(view))));
+    by("news").replaceChildren(...state.news.map((news) => entry(news.at, news.text, news.level)));
+    watch(state.watch);
+  }
+
+  let last = null;
+  const source = new EventSource("events");
+  source.onmessage = (event) => {
+    last = new Date();
+    by("connection").hidden = true;
+    draw(JSON.parse(event.data));
+  };
+  source.onerror = () => {
+    by("connection").hidden = false;
+    by("connection").textContent = "The dashboard's server does not answer; what you see is of " + (last ? last.toLocaleTimeString() : "nothing") + ".";
+  };
+})();

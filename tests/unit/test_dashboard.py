@@ -1,0 +1,229 @@
+"""What the dashboard knows: who is there, who is gone, who holds the others back, and what watch found."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+pytest.importorskip("aiohttp")
+
+from antiphon.cli import main
+from antiphon.live.events import Status
+from antiphon.live.publish import Publisher
+from antiphon.report.dashboard import Board, Follower, Watched, application
+
+A, B, C = "127.0.0.1:7001", "127.0.0.1:7002", "127.0.0.1:7003"
+STATUS = Status(
+    group="orders",
+    me=A,
+    standing="active",
+    view=1,
+    members=(A, B, C),
+    lag={B: 0, C: 0},
+    slowest=None,
+    sent=0,
+    delivered=0,
+    held=0,
+    waiting_bytes=0,
+    inbox_bytes=0,
+    burst_bytes=55_000,
+    counts={},
+)
+
+
+class Told:
+    """A board and a clock in the test's hand."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, count: int, watched: Watched | None = None) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr("antiphon.report.dashboard.time.time", lambda: self.now)
+        self.followers = [Follower(f"127.0.0.1:{7101 + number}") for number in range(count)]
+        self.board = Board(self.followers, watched)
+
+    def hear(self, number: int, **changes: object) -> None:
+        follower = self.followers[number]
+        follower.heard_at, follower.connected = self.now, True
+        status = msgspec.structs.replace(STATUS, me=(A, B, C)[number])
+        self.board.heard(follower, msgspec.structs.replace(status, **changes))
+
+    def lose(self, number: int) -> None:
+        self.followers[number].connected = False
+        self.board.lost(self.followers[number])
+
+    def row(self, member: str) -> dict[str, object]:
+        return next(row for row in self.board.show()["members"] if row["member"] == member)
+
+
+def test_a_healthy_group_is_called_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told(monkeypatch, 3)
+    for number in range(3):
+        told.hear(number)
+    shown = told.board.show()
+    assert shown["headline"] == {"level": "good", "text": "3 members, view 1: everyone is heard from."}
+    assert [row["state"] for row in shown["members"]] == ["live"] * 3
+    assert [view["joined"] for view in shown["views"]] == [[A, B, C]]
+
+
+def test_one_member_shows_the_others_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told(monkeypatch, 1)
+    told.hear(0, lag={B: 4, C: None})
+    assert told.row(B)["state"] == "unpublished"
+    assert told.row(B)["lag"] == 4
+    assert told.row(C)["unheard"] is True
+
+
+def test_who_is_gone_who_left_and_who_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told(monkeypatch, 3)
+    for number in range(3):
+        told.hear(number)
+    told.lose(1)
+    assert told.row(B)["state"] == "gone"
+    assert told.board.show()["headline"] == {"level": "bad", "text": f"3 members, view 1: no news from {B}."}
+    told.hear(1, standing="leaving")
+    told.lose(1)
+    assert told.board.show()["headline"]["level"] == "good"
+    assert told.board.show()["news"][0]["text"] == f"{B} has left"
+    told.now += 2
+    told.hear(0)
+    told.board.tick()
+    assert told.row(C)["state"] == "silent"
+    told.hear(2)
+    told.board.tick()
+    assert told.board.show()["news"][0]["text"] == f"{C} speaks again"
+
+
+def test_a_view_without_a_member_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told(monkeypatch, 3)
+    for number in range(3):
+        told.hear(number)
+    for number in (0, 2):
+        told.hear(number, view=2, members=(A, C))
+    views = told.board.show()["views"]
+    assert [(view["view"], view["left"]) for view in views] == [(2, [B]), (1, [])]
+    assert told.row(B)["in_view"] is False
+
+
+def test_rates_are_of_the_last_second_and_never_negative(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told(monkeypatch, 1)
+    told.hear(0, sent=10, delivered=100)
+    told.board.tick()
+    told.now += 1
+    told.hear(0, sent=60, delivered=400)
+    told.board.tick()
+    assert (told.row(A)["sent_per_s"], told.row(A)["delivered_per_s"]) == (50, 300)
+    told.now += 1
+    told.hear(0, sent=0, delivered=0)  # started again
+    told.board.tick()
+    assert told.row(A)["delivered_per_s"] == 0
+
+
+def test_whoever_stays_the_slowest_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told(monkeypatch, 3)
+    for second in range(4):
+        told.now += 1
+        told.hear(0, slowest=C)
+        told.hear(1, slowest=C if second else A)
+        told.hear(2, slowest=None)
+        told.board.tick()
+    assert told.row(C)["holds_back_s"] == 4
+    assert told.row(A)["holds_back_s"] == 0
+    assert told.board.show()["headline"] == {
+        "level": "warn",
+        "text": f"3 members, view 1: {C} holds stability back.",
+    }
+
+
+def test_a_stalled_member_says_why_nothing_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told(monkeypatch, 3)
+    told.hear(0, standing="stalled")
+    assert "stopped delivering" in told.board.show()["headline"]["text"]
+
+
+def test_what_watch_found_is_shown_up_to_its_last_commit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for folder in ("commits", "alarms"):
+        (tmp_path / folder).mkdir()
+    watched = Watched(tmp_path)
+    assert not watched.read()
+    alarm = {"batch": 0, "run": "r", "guarantee": "fifo", "member": 1, "step": 2, "sender": 3, "seq": 4, "why": "late"}
+    pq.write_table(pa.Table.from_pylist([alarm]), tmp_path / "alarms" / "0000000000-000000.parquet")
+    pq.write_table(pa.Table.from_pylist([alarm]), tmp_path / "alarms" / "0000000001-000000.parquet")
+    finding = {"examined": 5, "violations": 1}
+    commit = {"batch": 0, "events": 9, "alarms": 1, "events_per_s": 3.2, "findings": {"fifo": finding}}
+    (tmp_path / "commits" / "0000000000.json").write_bytes(msgspec.json.encode(commit))
+    assert watched.read()
+    assert not watched.read()
+    assert [shown["why"] for shown in watched.show()["alarms"]] == ["late"]
+    told = Told(monkeypatch, 1, watched)
+    told.hear(0)
+    assert told.board.show()["headline"]["text"].endswith("watch found 1 violations.")
+
+
+def test_a_published_status_arrives_and_its_end_is_noticed() -> None:
+    async def follow() -> tuple[Status | None, str]:
+        publisher = await Publisher.start("127.0.0.1:7199", lambda: STATUS)
+        follower = Follower("127.0.0.1:7199")
+        board = Board([follower])
+        task = asyncio.create_task(follower.follow(board))
+        async with asyncio.timeout(5):
+            while follower.status is None:
+                await asyncio.sleep(0.01)
+            publisher.close()
+            while follower.connected:
+                await asyncio.sleep(0.01)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        return follower.status, board.show()["news"][0]["text"]
+
+    assert asyncio.run(follow()) == (STATUS, f"{A} is gone: its status ended without a word")
+
+
+def test_something_that_is_no_member_does_no_harm() -> None:
+    async def follow() -> str:
+        async def speak(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            writer.close()
+
+        server = await asyncio.start_server(speak, "127.0.0.1", 7198)
+        follower = Follower("127.0.0.1:7198")
+        task = asyncio.create_task(follower.follow(Board([follower])))
+        await asyncio.sleep(0.2)
+        assert not task.done()
+        task.cancel()
+        server.close()
+        return follower.state(0.0)
+
+    assert asyncio.run(follow()) == "never"
+
+
+def test_another_sites_name_is_refused() -> None:
+    from aiohttp.test_utils import TestClient, TestServer
+
+    async def ask(host: str) -> int:
+        async with TestClient(TestServer(application(Board([]), frozenset({"127.0.0.1"})))) as client:
+            return (await client.get("/state", headers={"Host": host})).status
+
+    assert asyncio.run(ask("127.0.0.1:8765")) == 200
+    assert asyncio.run(ask("evil.example:8765")) == 403
+
+
+@pytest.mark.parametrize(
+    ("arguments", "culprit"),
+    [
+        ([], "nothing to show"),
+        (["--member", "nonsense"], "--member: 'nonsense' is no address"),
+        (["--watch", "not-there"], "--watch: not-there is no folder"),
+        (["--member", "127.0.0.1:7101", "--listen", "here"], "--listen: 'here' is no address"),
+    ],
+)
+def test_bad_input_is_one_line(arguments: list[str], culprit: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["dashboard", *arguments]) == 2
+    said = capsys.readouterr().err
+    assert culprit in said
+    assert said.count("\n") == 1
