@@ -7,12 +7,13 @@ from typing import Final
 
 from antiphon.report.diagram_layout import Layout, lay_out
 from antiphon.report.diagram_svg import draw, legend_entries
-from antiphon.report.page import asset, escape
+from antiphon.report.page import asset, escape, page
 from antiphon.trace.event import Event
 
 DIAGRAM_STYLE: Final = asset("diagram.css") + asset("diagram-frame.css")
 DIAGRAM_SCRIPT: Final = asset("diagram.js")
 
+HINT: Final = "Point at an event for its details; click a message to follow its causal past and future."
 _BUTTONS: Final = (("out", "−", "Zoom out"), ("in", "+", "Zoom in"), ("whole", "Whole", "Show the whole width"))
 
 
@@ -44,10 +45,11 @@ def figure(layout: Layout, title: str, *, before: bool = True, after: bool = Tru
     )
     return f"""<figure class="diagram" data-before="{int(before)}" data-after="{int(after)}">
 <figcaption>{escape(title)}</figcaption>
-<div class="tools" hidden>{buttons}<button type="button" data-zoom="clear">Show all messages</button>
-<span class="hint">Click a message to follow it; Ctrl and wheel, + and − zoom; drag, arrow keys pan</span></div>
+<div class="tools" hidden>{buttons}<button type="button" data-zoom="clear" disabled>Show all messages</button>
+<span class="hint">Zoom: Ctrl and wheel, + and −. Pan: drag, scroll, arrow keys. Enter: from event to event.</span>
+</div>
 <div class="pan">{draw(layout, title)}</div>
-<p class="told" aria-live="polite"></p>
+<p class="told" aria-live="polite">{HINT}</p>
 <div class="legend">{keys}</div>
 </figure>"""
 
@@ -56,6 +58,13 @@ def standalone(layout: Layout, title: str) -> str:
     """A whole SVG file, for a document: light and dark by the reader's setting, light in print."""
     style = asset("diagram-theme.css") + asset("diagram.css")
     return draw(layout, title, style=style) + "\n"
+
+
+def page_of(drawn: str, title: str, notes: Sequence[str]) -> str:
+    """A whole HTML file with one diagram, as wide as the window."""
+    told = "".join(f"<li>{escape(note)}</li>" for note in notes)
+    style = DIAGRAM_STYLE + "main, .bar { max-width: none; }"
+    return page(title, f"<h1>{escape(title)}</h1>\n{drawn}\n<ul>{told}</ul>", script=DIAGRAM_SCRIPT, style=style)
 
 
 def _event(row: Mapping[str, object]) -> Event:

@@ -19,14 +19,17 @@ import msgspec
 
 from antiphon.report.diagram_links import Elsewhere, Link, Message, find_links, message_of, repair_targets
 from antiphon.trace.event import Event
+from antiphon.trace.schema import EVENTS
 
 MARK_GAP: Final = 16.0  # between marks on a line
+BURST_GAP: Final = 12.5  # between those of one moment
 SMALL_GAP: Final = 9.0  # between the small marks below it
 ARROW_MIN: Final = 30.0  # how far to the right an arrow goes at least
 ARROW_USUAL: Final = 76.0  # how far the median one goes, along a clock
 SILENCE_MAX: Final = 130.0  # a longer silence is cut short
 TOP: Final = 34.0
 LEFT: Final = 84.0  # room for the members' names
+START: Final = LEFT + 8  # of the first marks
 RIGHT: Final = 30.0
 AXIS: Final = 34.0
 FONT: Final = 11.0
@@ -103,6 +106,7 @@ class Layout(msgspec.Struct):
     ticks: list[Tick]
     axis: Literal["clock", "logical"]
     focus: Message | None
+    told: set[Message]  # the focus and the messages of marked events
     width: float
     height: float
 
@@ -120,6 +124,7 @@ def lay_out(
     focus: Message | None = None,
     marked: Collection[tuple[int, int]] = (),
     elsewhere: Elsewhere | None = None,
+    context: Sequence[Event] = (),
     also_members: Iterable[int] = (),
 ) -> Layout:
     """Put events of one run in their places; `also_members` get a line even if nothing happens at them."""
@@ -136,9 +141,9 @@ def lay_out(
     for mark in marks:
         mark.y = lane_y[mark.lane] + (13.0 if mark.kind in _SMALL else 0.0)
     clocks_agree = clocks_agree and all(event.time_ns is not None for event in events)
-    links = find_links(events, clocks_agree=clocks_agree, elsewhere=elsewhere)
+    links = find_links(events, clocks_agree=clocks_agree, elsewhere=elsewhere, context=context)
     if clocks_agree and not _times_agree(marks, links):
-        clocks_agree, links = False, find_links(events, clocks_agree=False, elsewhere=elsewhere)
+        clocks_agree, links = False, find_links(events, clocks_agree=False, elsewhere=elsewhere, context=context)
     order, broken = _order(marks, links)
     _join(marks)
     sources = _sources(links, broken)
@@ -157,12 +162,15 @@ def lay_out(
         ticks=ticks,
         axis="clock" if clocks_agree else "logical",
         focus=focus,
+        told={one for mark in marks if (one := mark.message) is not None and (mark.marked or one == focus)},
         width=max([width, *(label.box.right + 8 for label in labels)]),
         height=TOP + spacing * len(members) + (AXIS if ticks else 8.0),
     )
 
 
 def _kind(event: Event) -> str:
+    if event.event not in EVENTS:
+        return "control"
     return "repair" if repair_targets(event) is not None else event.event
 
 
@@ -243,12 +251,20 @@ def _join(marks: Sequence[Mark]) -> None:
         )
 
 
+def _gap(mark: Mark, time: int | None) -> float:
+    """How far a mark stays from one of that time before it."""
+    if mark.kind in _SMALL:
+        return SMALL_GAP
+    return BURST_GAP if time is not None and time == mark.event.time_ns else MARK_GAP
+
+
 class _Line:
     """How far one member's line is filled."""
 
     def __init__(self) -> None:
         self.last: dict[bool, float] = {}  # small marks or not -> the last one's place
-        self.reached = LEFT
+        self.time: int | None = None  # of the last mark
+        self.reached = START
 
     def next(self, mark: Mark) -> float:
         """The leftmost place for the next mark."""
@@ -257,11 +273,13 @@ class _Line:
             return self.reached
         if mark.joined:
             return self.last[small]
-        return max(self.reached, self.last[small] + (SMALL_GAP if small else MARK_GAP))
+        return max(self.reached, self.last[small] + _gap(mark, self.time))
 
     def put(self, mark: Mark, x: float) -> None:
+        """Put the next mark in its place."""
         mark.x = x
         self.last[mark.kind in _SMALL] = x
+        self.time = mark.event.time_ns
         self.reached = max(self.reached, x)
 
 
@@ -278,20 +296,20 @@ def _by_happened_before(marks: Sequence[Mark], order: Sequence[int], sources: di
 def _move_right(marks: Sequence[Mark], order: Sequence[int], sources: dict[int, list[int]]) -> None:
     """Move each mark, with those drawn over it, as far towards its effects as what follows on its line allows."""
     limits = [float("inf")] * len(marks)
-    following: dict[tuple[int, bool], float] = {}
+    following: dict[tuple[int, bool], Mark] = {}
     for place in reversed(order):
         mark = marks[place]
         if mark.joined:  # goes with the one below it, and is neither sent nor received from elsewhere
             continue
         small = mark.kind in _SMALL
-        limit = min(
-            limits[place],
-            following.get((mark.lane, small), float("inf")) - (SMALL_GAP if small else MARK_GAP),
-            following.get((mark.lane, not small), float("inf")),
-        )
+        limit = limits[place]
+        if (after := following.get((mark.lane, small))) is not None:
+            limit = min(limit, after.x - _gap(after, mark.event.time_ns))
+        if (after := following.get((mark.lane, not small))) is not None:
+            limit = min(limit, after.x)
         if limit < float("inf"):
             mark.x = max(mark.x, limit)
-        following[mark.lane, small] = mark.x
+        following[mark.lane, small] = mark
         for joined in itertools.takewhile(lambda one: one.joined, itertools.islice(marks, place + 1, None)):
             joined.x = mark.x
         for source in sources.get(place, ()):
@@ -311,7 +329,7 @@ def _along_the_clock(
     places: list[float] = []
     cut: list[tuple[float, int]] = []
     for number, time in enumerate(times):
-        here = LEFT
+        here = START
         if number:
             wanted = (time - times[number - 1]) * scale
             here = places[-1] + min(wanted, SILENCE_MAX)
@@ -320,8 +338,8 @@ def _along_the_clock(
         inside: dict[int, _Line] = defaultdict(_Line)
         for place in instants[time]:  # what this moment needs to the left of it
             mark = marks[place]
-            offset = inside[mark.lane].next(mark) - LEFT
-            inside[mark.lane].put(mark, LEFT + offset)
+            inside[mark.lane].put(mark, inside[mark.lane].next(mark))
+            offset = mark.x - START
             line = lines[mark.lane]
             earlier = [marks[source].x for source in sources.get(place, ()) if marks[source].event.time_ns != time]
             here = max([here, line.next(mark) - offset, *(x + ARROW_MIN - offset for x in earlier)])
@@ -414,7 +432,7 @@ def place_labels(marks: Sequence[Mark], focus: Message | None, spacing: float) -
             continue
         for x, y in _positions(mark, text, spacing):
             box = text_box(text, x, y)
-            if not taken.any(box):
+            if box.left > LEFT - 18 and not taken.any(box):
                 taken.add(box)
                 labels.append(Label(text, x, y, _label_kind(mark, focus), place))
                 break
@@ -445,15 +463,12 @@ def _around(mark: Mark) -> Box:
 
 
 def _label_kind(mark: Mark, focus: Message | None) -> str:
-    return "focus" if mark.marked or (focus is not None and mark.message == focus) else mark.kind
+    told = focus is not None and mark.message == focus and mark.kind in ("send", "deliver", "repair", "discard")
+    return "focus" if mark.marked or told else mark.kind
 
 
 def _rank(mark: Mark, focus: Message | None) -> int:
     kind = _label_kind(mark, focus)
-    if kind == "focus" and not mark.marked and mark.kind not in ("send", "deliver", "repair", "discard"):
-        kind = mark.kind
-    if mark.joined and not mark.marked:
-        return len(_LABEL_ORDER)
     return _LABEL_ORDER.index(kind) if kind in _LABEL_ORDER else len(_LABEL_ORDER)
 
 

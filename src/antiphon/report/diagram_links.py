@@ -49,13 +49,24 @@ def repair_targets(event: Event) -> frozenset[int] | Literal["all"] | None:
     return "all" if found[1] == "all" else frozenset(int(word) for word in re.findall(r"[0-9]+", found[1]))
 
 
-def find_links(events: Sequence[Event], *, clocks_agree: bool, elsewhere: Elsewhere | None = None) -> list[Link]:
-    """Link what each member received to what was sent; `elsewhere` tells of what lies outside of these events."""
-    return _Linking(events, clocks_agree, elsewhere).links()
+def find_links(
+    events: Sequence[Event],
+    *,
+    clocks_agree: bool,
+    elsewhere: Elsewhere | None = None,
+    context: Sequence[Event] = (),
+) -> list[Link]:
+    """Link what each member received to what was sent.
+
+    `elsewhere` tells of receipts outside of these events, `context` has the run's views.
+    """
+    return _Linking(events, clocks_agree, elsewhere, context).links()
 
 
 class _Linking:
-    def __init__(self, events: Sequence[Event], clocks_agree: bool, elsewhere: Elsewhere | None) -> None:
+    def __init__(
+        self, events: Sequence[Event], clocks_agree: bool, elsewhere: Elsewhere | None, context: Sequence[Event]
+    ) -> None:
         self.events, self.clocks_agree, self.elsewhere = events, clocks_agree, elsewhere
         self.members = sorted({event.member for event in events})
         self.sends: dict[Message, int] = {}
@@ -64,16 +75,17 @@ class _Linking:
         self.arrivals: dict[tuple[int, Message], int] = {}
         self.known: set[tuple[int, Message]] = set()  # delivered or held here although no receipt is among the events
         self.views: dict[tuple[int | None, int], Sequence[int]] = {}  # (who installed it or None, number) -> members
+        for event in (*context, *events):
+            if event.event == "view" and event.members:
+                self.views[event.member, event.view] = self.views[None, event.view] = event.members
         self._collect()
-        self.fastest_ns = self._fastest()
+        self.flight_ns_min = self._fastest() // 2  # others may have been faster than those that are seen
 
     def _collect(self) -> None:
         # a log without receipts (another system's) is read as if a message came when it was delivered
         receipts = any(event.event == "receive" and event.member != event.sender for event in self.events)
         arriving = "receive" if receipts else "deliver"
         for place, event in enumerate(self.events):
-            if event.event == "view" and event.members:
-                self.views[event.member, event.view] = self.views[None, event.view] = event.members
             message = message_of(event)
             if message is None:
                 continue
@@ -141,7 +153,7 @@ class _Linking:
         if event.member == member or targets is None or not (targets == "all" or member in targets):
             return False
         if self.clocks_agree:
-            return self._time(repair) + self.fastest_ns <= self._time(arrival)
+            return self._time(repair) + self.flight_ns_min <= self._time(arrival)
         # without a common clock: one that was meant for this member, or that did not come as a second copy
         message = message_of(event)
         assert message is not None

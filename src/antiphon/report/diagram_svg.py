@@ -53,7 +53,7 @@ def draw(layout: Layout, title: str, *, style: str = "") -> str:
         f"<title>{quoted(title)}</title>\n<style>\n{style}</style>" if alone else "",
         *_ground(layout),
         '<g class="links">',
-        *(_link(layout, number, link) for number, link in enumerate(layout.links)),
+        *(_link(layout, number, link) for number, link in enumerate(layout.links) if _is_drawn(layout, link)),
         "</g>",
         *_frontier(layout),
         '<g class="marks">',
@@ -128,6 +128,8 @@ def _ground(layout: Layout) -> Iterator[str]:
             yield f'<text x="{tick.x:.1f}" y="{bottom + 15:.1f}">{tick.text}</text>'
         else:
             yield f'<path class="cut" d="M{tick.x - 4:.1f} {bottom + 6:.1f}l4-8m1 8l4-8"/>'
+    if layout.ticks and layout.focus is not None:
+        yield f'<text class="caption" x="8" y="{bottom + 15:.1f}">since {_name(layout.focus)}</text>'
     yield "</g>"
     yield '<g class="lines" aria-hidden="true">'
     for lane, y in enumerate(layout.lane_y):
@@ -145,6 +147,11 @@ def _names(layout: Layout) -> Iterator[str]:
         yield f'<text class="s{lane % 8 + 1}" x="{LEFT - 30:.0f}" y="{y + 4:.1f}">{member}</text>'
     yield '<text class="caption" x="8" y="16">member</text>'
     yield "</g>"
+
+
+def _is_drawn(layout: Layout, link: Link) -> bool:
+    """Whether a link is worth an arrow: what comes after the window only of the messages that it is about."""
+    return link.fate not in ("later", "unseen") or link.message in layout.told
 
 
 def _link(layout: Layout, number: int, link: Link) -> str:
@@ -263,7 +270,7 @@ def legend_entries(layout: Layout) -> list[tuple[str, str]]:
     ]
     if ("deliver", "receive") in joined:
         entries.insert(min(3, len(entries)), (f'<g class="event key">{_RECEIVED_AND_DELIVERED}</g>', "both at once"))
-    fates = {link.fate for link in layout.links}
+    fates = {link.fate for link in layout.links if _is_drawn(layout, link)}
     for fate, meaning in _FATES.items():
         if fate in fates and fate != "arrived":
             whole = fate in ("repaired", "again", "earlier")

@@ -45,6 +45,7 @@
       if (!lanes.has(member)) lanes.set(member, []);
       lanes.get(member).push({ element, event, message });
     }
+    const hint = told.textContent, clear = figure.querySelector("[data-zoom=clear]");
     let zoom = 1, chosen = null;
 
     // Zoom and pan: the drawing is scaled inside a box that scrolls, so that every way to scroll works.
@@ -101,6 +102,7 @@
     // Past and future
     function followMessage(message) {
       chosen = message;
+      clear.disabled = message === null;
       const found = message === null ? null : follow(lanes, message);
       svg.classList.toggle("following", message !== null);
       for (const element of svg.querySelectorAll("[data-message]")) {
@@ -114,7 +116,7 @@
       tellFollowed();
     }
     function tellFollowed() {
-      if (chosen === null) { told.textContent = ""; return; }
+      if (chosen === null) { told.textContent = hint; return; }
       const { past, future, sent } = follow(lanes, chosen);
       const list = (messages) => messages.size === 0 ? "none" : messages.size > 24 ? String(messages.size) : [...messages].join(", ");
       const cut = [];

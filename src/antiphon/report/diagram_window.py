@@ -1,0 +1,491 @@
+"""The part of a trace that a diagram shows, found by streaming over the columns that it takes.
+
+Memory is bounded by a batch of rows and by the number of members: what is kept are the rows about the one message, each
+member's bounds, and the rows of the window, of which there are never many.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from antiphon.errors import UsageError
+from antiphon.pipeline.layout import (
+    CONTROL,
+    DELIVER,
+    DISCARD,
+    NO_EVENT,
+    NULL_TIME,
+    RECEIVE,
+    SEND,
+    SKELETON_EVENTS,
+    STABLE,
+    Array,
+    as_numpy,
+)
+from antiphon.pipeline.reading import (
+    TRACE_SCHEMA,
+    Mapping,
+    find_files,
+    format_of,
+    open_parquet_input,
+    read_batches,
+    run_file,
+)
+from antiphon.report.diagram_links import Message, message_of
+from antiphon.trace.event import Event
+
+BATCH_ROWS: Final = 1 << 17
+EVENTS_MOST: Final = 500  # drawn by default
+MEMBERS_MOST: Final = 24
+WHOLE_MOST: Final = 20_000  # drawn if the whole run is asked for
+STEPS_AROUND: Final = 8  # of each event of the message, where the clock does not say
+_NAMED: Final = 12  # runs or senders that an error names
+_NUMBERS: Final = ("member", "step", "time_ns", "event", "sender", "seq")
+_FIRST_LOOK: Final = ("run", *_NUMBERS, "view", "members")
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What to show: around a message or one event, of which run and members, how much."""
+
+    around: Message | None = None
+    around_step: tuple[int, int] | None = None  # member, step
+    run: str | None = None
+    members: tuple[int, ...] | None = None
+    margin_ns: int | None = None  # before the first and after the last event of the message, where clocks agree
+    margin_steps: int | None = None  # the same in steps of each member
+    whole: bool = False  # the whole run
+    most: int = EVENTS_MOST
+
+
+class Window(msgspec.Struct):
+    """The events to show, and what must be known of the rest."""
+
+    run: str
+    focus: Message | None
+    events: list[Event]
+    members: list[int]
+    members_all: int
+    clocks_agree: bool
+    context: list[Event]  # views, crashes, leaves and ends of the whole run
+    elsewhere: dict[tuple[int, Message], str]
+    before: bool  # the run goes on outside
+    after: bool
+    thinned: bool  # not everything between the first and the last event is shown
+
+
+class _Bounds(msgspec.Struct):
+    """What is known of a member's log."""
+
+    first: int
+    last: int
+    rows: int
+
+
+def read_window(trace: str, request: Request, mapping: Mapping | None = None) -> Window:
+    """Find the window in a trace: a file or a directory, Parquet, CSV or JSON lines."""
+    return _Reader(trace, request, mapping or Mapping()).read()
+
+
+class _Rows:
+    """Some rows as numpy columns, and the file and table that they came from."""
+
+    def __init__(self, file: str, table: pa.Table) -> None:
+        self.file, self.table = file, table
+        self.column: dict[str, Array] = {
+            name: as_numpy(table[name], name) for name in table.column_names if name in _NUMBERS
+        }
+
+    def where(self, mask: Array) -> list[Event]:
+        """The rows that a mask wants, as events."""
+        mask = mask & (self.column["event"] != NO_EVENT)
+        if not mask.any():
+            return []
+        return [
+            Event(**{name: value for name, value in row.items() if value is not None})
+            for row in self.table.filter(pa.array(mask)).to_pylist()
+            if None not in (row["run"], row["member"], row["step"])
+        ]
+
+
+class _Found(msgspec.Struct):
+    """What one pass found in each run."""
+
+    anchors: dict[str, list[Event]] = msgspec.field(default_factory=lambda: defaultdict(list))
+    bounds: dict[str, dict[int, _Bounds]] = msgspec.field(default_factory=lambda: defaultdict(dict))
+    context: dict[str, list[Event]] = msgspec.field(default_factory=lambda: defaultdict(list))
+    folders: dict[str, set[str]] = msgspec.field(default_factory=lambda: defaultdict(set))
+
+
+class _Reader:
+    def __init__(self, trace: str, request: Request, mapping: Mapping) -> None:
+        self.trace, self.request, self.mapping = trace, request, mapping
+        self.files = find_files(trace)
+
+    # Passes over the trace
+
+    def _rows(self, columns: Sequence[str], run: str | None) -> Iterator[_Rows]:
+        for file in self.files:
+            for table in self._tables(file, columns):
+                chosen = table if run is None else table.filter(_is(table["run"], run))
+                if chosen.num_rows:
+                    yield _Rows(file, chosen)
+
+    def _tables(self, file: str, columns: Sequence[str]) -> Iterator[pa.Table]:
+        if (format_of(Path(file)) or "parquet") == "parquet" and not self.mapping.renames:
+            source = open_parquet_input(file, self.mapping)
+            present = [name for name in columns if name in source.schema_arrow.names]
+            if all(_as_promised(source.schema_arrow.field(name).type, name) for name in present):
+                for batch in source.iter_batches(BATCH_ROWS, columns=present, use_threads=False):
+                    yield _completed(pa.Table.from_batches([batch]), columns)
+                return
+        for read in read_batches(file, None, self.mapping):
+            for start in range(0, read.good.num_rows, BATCH_ROWS):
+                yield _completed(read.good.slice(start, BATCH_ROWS), columns)
+
+    # Finding
+
+    def read(self) -> Window:
+        request = self.request
+        found = self._look(request.around)
+        run = self._chosen_run(found)
+        anchors = found.anchors[run]
+        focus = request.around or _message(anchors[0])
+        if focus is not None and request.around is None:  # an event of a message: show the message with it
+            anchors = [*anchors, *self._look(focus).anchors[run]]
+        bounds = found.bounds[run]
+        clocks_agree = self._clocks_agree(found.folders[run]) and all(one.time_ns is not None for one in anchors)
+        members = self._members(anchors, bounds, focus)
+        events, thinned = self._window(run, anchors, members, bounds, clocks_agree)
+        spans = {member: _steps(events, member) for member in members}
+        return Window(
+            run=run,
+            focus=focus,
+            events=events,
+            members=members,
+            members_all=len(bounds),
+            clocks_agree=clocks_agree,
+            context=found.context[run],
+            elsewhere=self._elsewhere(run, events, members),
+            before=any(steps and steps[0] > bounds[member].first for member, steps in spans.items()),
+            after=any(steps and steps[-1] < bounds[member].last for member, steps in spans.items()),
+            thinned=thinned,
+        )
+
+    def _look(self, around: Message | None) -> _Found:
+        """One pass: the rows about the message or at the step, every member's bounds, and what shapes the runs."""
+        found = _Found()
+        stable: dict[tuple[str, int], Event] = {}
+        for rows in self._rows(_FIRST_LOOK, self.request.run):
+            for run in _widen(found.bounds, rows.table):
+                found.folders[run].add(str(Path(rows.file).parent))
+            for event in rows.where(self._at_the_step(rows) if around is None else _about(rows, around)):
+                found.anchors[event.run].append(event)
+            for event in rows.where(_earliest_stable(rows, around)):
+                known = stable.get((event.run, event.member))
+                if known is None or event.step < known.step:
+                    stable[event.run, event.member] = event
+            for event in rows.where(np.isin(rows.column["event"], SKELETON_EVENTS)):
+                found.context[event.run].append(event)
+        for (run, _), event in stable.items():
+            if run in found.anchors:
+                found.anchors[run].append(event)
+        return found
+
+    def _at_the_step(self, rows: _Rows) -> Array:
+        assert self.request.around_step is not None
+        member, step = self.request.around_step
+        mask: Array = (rows.column["member"] == member) & (rows.column["step"] == step)
+        return mask
+
+    def _chosen_run(self, found: _Found) -> str:
+        if not found.bounds:
+            wanted = "" if self.request.run is None else f"no run {self.request.run!r}; "
+            raise UsageError(f"{self.trace}: {wanted}it holds {_some(self._runs()) or 'no event that can be read'}")
+        runs = sorted(found.anchors)
+        if len(runs) > 1:
+            raise UsageError(f"{self.trace}: {len(runs)} runs have it; name one with --run: {_some(runs)}")
+        if not runs:
+            raise UsageError(self._what_is_there(sorted(found.bounds)))
+        return runs[0]
+
+    def _runs(self) -> list[str]:
+        return sorted(
+            {str(run) for rows in self._rows(("run", "event"), None) for run in rows.table["run"].unique().to_pylist()}
+        )
+
+    def _what_is_there(self, runs: list[str]) -> str:
+        """Say that the message or step is not there, and what is."""
+        where = f"run {runs[0]!r}" if len(runs) == 1 else f"any of the {len(runs)} runs"
+        if self.request.around_step is not None:
+            member, step = self.request.around_step
+            ranges: dict[int, tuple[int, int]] = {}
+            for rows in self._rows(("run", "member", "step", "event"), self.request.run):
+                _ranges(ranges, rows.column["member"], rows.column["step"])
+            there = (
+                f"its steps go from {ranges[member][0]} to {ranges[member][1]}"
+                if member in ranges
+                else f"the members are {_some(sorted(ranges))}"
+            )
+            return f"{self.trace}: member {member} has no step {step} in {where}; {there}"
+        assert self.request.around is not None
+        sender, seq = self.request.around
+        ranges = {}
+        for rows in self._rows(("run", "member", "event", "seq"), self.request.run):
+            sends = rows.column["event"] == SEND
+            _ranges(ranges, rows.column["member"][sends], rows.column["seq"][sends])
+        if sender in ranges:
+            there = f"member {sender} sent {sender}:{ranges[sender][0]} to {sender}:{ranges[sender][1]}"
+        elif ranges:
+            there = "messages were sent by " + _some(
+                [f"{one} ({one}:{low} to {one}:{high})" for one, (low, high) in sorted(ranges.items())]
+            )
+        else:
+            there = "nothing is sent there"
+        return f"{self.trace}: no message {sender}:{seq} in {where}; {there}"
+
+    def _clocks_agree(self, folders: set[str]) -> bool:
+        root = Path(self.trace).absolute()
+        said = [run_file(folder, str(root if root.is_dir() else root.parent)) for folder in folders]
+        return all(one is not None and one[1] for one in said)
+
+    def _members(self, anchors: Sequence[Event], bounds: dict[int, _Bounds], focus: Message | None) -> list[int]:
+        """The members to draw: all, or those named, or, of many, the sender and those to whom the message came last."""
+        if self.request.members is not None:
+            unknown = [member for member in self.request.members if member not in bounds]
+            if unknown:
+                raise UsageError(f"--members: there is no member {unknown[0]}; the members are {_some(sorted(bounds))}")
+            return sorted(set(self.request.members))
+        if len(bounds) <= MEMBERS_MOST:
+            return sorted(bounds)
+        first = {focus[0]} if focus is not None else {anchors[0].member}
+        first |= {event.member for event in anchors if event.event in ("send", "control")}
+        came: dict[int, tuple[int, int]] = {}
+        for event in anchors:
+            if event.event in ("receive", "deliver"):
+                came[event.member] = (0, event.time_ns or event.step)
+        late = sorted((one for one in bounds if one not in first), key=lambda one: came.get(one, (1, 0)), reverse=True)
+        return sorted([*sorted(first & set(bounds)), *late][:MEMBERS_MOST])
+
+    # The window
+
+    def _window(
+        self, run: str, anchors: Sequence[Event], members: list[int], bounds: dict[int, _Bounds], clocks_agree: bool
+    ) -> tuple[list[Event], bool]:
+        request = self.request
+        if request.whole:
+            total = sum(bounds[member].rows for member in members)
+            if total > WHOLE_MOST:
+                raise UsageError(f"--window all: the run has {total:,} events, too many to draw; leave it out")
+            return self._collect(
+                run, {member: [(bounds[member].first, bounds[member].last)] for member in members}
+            ), False
+        if request.margin_ns is not None and not clocks_agree:
+            raise UsageError("--window: the members of this run share no clock; give a number of steps, not a time")
+        if clocks_agree and request.margin_steps is None:
+            for span in self._spans_of_time(anchors):
+                if self._count(run, members, span) <= request.most:
+                    return self._collect(run, {}, span, members), False
+        around = STEPS_AROUND if request.margin_steps is None else request.margin_steps
+        spans = self._spans_of_steps(run, anchors, members, clocks_agree, around)
+        if sum(high - low + 1 for low, high in spans.values()) <= request.most:
+            return self._collect(run, {member: [span] for member, span in spans.items()}), False
+        return self._collect(run, self._near(anchors, spans, around)), True
+
+    def _spans_of_time(self, anchors: Sequence[Event]) -> Iterator[tuple[int, int]]:
+        """From the first event of the message to its last, or if that is too much, to the last before it is stable."""
+        for chosen in (anchors, [event for event in anchors if event.event != "stable"]):
+            times = [event.time_ns or 0 for event in chosen]
+            span = max(times) - min(times)
+            margin = span // 5 if self.request.margin_ns is None else self.request.margin_ns
+            if span or margin:
+                yield min(times) - margin, max(times) + margin
+
+    def _spans_of_steps(
+        self, run: str, anchors: Sequence[Event], members: Sequence[int], clocks_agree: bool, around: int
+    ) -> dict[int, tuple[int, int]]:
+        """Each member's steps from its first event of the message to its last.
+
+        For a member that has none: the steps of that time or, without a common clock, those in which it handled the
+        messages that the others handled then.
+        """
+        spans = {}
+        for member in members:
+            steps = [event.step for event in anchors if event.member == member]
+            if steps:
+                spans[member] = (min(steps) - around, max(steps) + around)
+        missing = [member for member in members if member not in spans]
+        if not missing:
+            return spans
+        then = self._collect(run, {member: [(low, low + 2 * around)] for member, (low, _) in spans.items()})
+        times = [event.time_ns or 0 for event in (*anchors, *then)]
+        handled = {message for event in then if event.event != "stable" and (message := _message(event)) is not None}
+        ranges: dict[int, tuple[int, int]] = {}
+        for rows in self._rows(("run", *_NUMBERS), run):
+            mask = np.isin(rows.column["member"], missing)
+            mask &= _during(rows, (min(times), max(times))) if clocks_agree else _among(rows, handled)
+            _ranges(ranges, rows.column["member"][mask], rows.column["step"][mask])
+        return {**spans, **ranges}
+
+    def _near(
+        self, anchors: Sequence[Event], spans: dict[int, tuple[int, int]], around: int
+    ) -> dict[int, list[tuple[int, int]]]:
+        """Only the neighbourhood of each event of the message, as wide as the limit on events allows."""
+        centres: dict[int, list[int]] = {member: [] for member in spans}
+        for event in anchors:
+            if event.member in centres:
+                centres[event.member].append(event.step)
+        for member, (low, high) in spans.items():
+            centres[member] = centres[member] or [(low + high) // 2]
+        count = sum(len(steps) for steps in centres.values())
+        around = max(1, min(around, (self.request.most // count - 1) // 2))
+        return {member: [(step - around, step + around) for step in steps] for member, steps in centres.items()}
+
+    def _count(self, run: str, members: Sequence[int], span: tuple[int, int]) -> int:
+        return sum(
+            int((_during(rows, span) & np.isin(rows.column["member"], members)).sum())
+            for rows in self._rows(("run", "member", "time_ns", "event"), run)
+        )
+
+    def _collect(
+        self,
+        run: str,
+        steps: dict[int, list[tuple[int, int]]],
+        span: tuple[int, int] | None = None,
+        members: Sequence[int] = (),
+    ) -> list[Event]:
+        """The rows in a span of time, or in spans of each member's steps, by (member, step), no step twice."""
+        collected: dict[tuple[int, int], Event] = {}
+        for rows in self._rows(TRACE_SCHEMA.names, run):
+            column = rows.column
+            if span is not None:
+                mask = _during(rows, span) & np.isin(column["member"], members)
+            else:
+                mask = np.zeros(len(column["step"]), bool)
+                for member in np.unique(column["member"]).tolist():
+                    for low, high in steps.get(member, ()):
+                        mask |= (column["member"] == member) & (column["step"] >= low) & (column["step"] <= high)
+            for event in rows.where(mask):
+                collected.setdefault((event.member, event.step), event)
+        return [collected[key] for key in sorted(collected)]
+
+    def _elsewhere(self, run: str, events: Sequence[Event], members: Sequence[int]) -> dict[tuple[int, Message], str]:
+        """Which messages that are sent in the window come to which members outside of it."""
+        sent = {message for event in events if event.event == "send" and (message := _message(event)) is not None}
+        there = {(e.member, e.sender, e.seq) for e in events if e.event in ("receive", "deliver", "discard")}
+        found: dict[tuple[int, Message], str] = {}
+        if not sent:
+            return found
+        for rows in self._rows(("run", "member", "event", "sender", "seq"), run):
+            column = rows.column
+            mask = np.isin(column["event"], (RECEIVE, DELIVER, DISCARD)) & np.isin(column["member"], members)
+            mask &= _among(rows, sent)
+            keys = zip(*(column[name][mask].tolist() for name in ("member", "sender", "seq")), strict=True)
+            for member, sender, seq in keys:
+                if (member, sender, seq) not in there:
+                    found[member, (sender, seq)] = "later"
+        return found
+
+
+def _is(column: pa.ChunkedArray, text: str) -> Any:
+    import pyarrow.compute as pc
+
+    return pc.fill_null(
+        pc.equal(column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column, text), False
+    )
+
+
+def _as_promised(found: pa.DataType, name: str) -> bool:
+    if pa.types.is_dictionary(found):
+        found = found.value_type
+    return bool(found == TRACE_SCHEMA.field(name).type)
+
+
+def _completed(table: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """The columns asked for, null where the file lacks one."""
+    return pa.table(
+        {
+            name: table[name] if name in table.column_names else pa.nulls(table.num_rows, TRACE_SCHEMA.field(name).type)
+            for name in columns
+        }
+    )
+
+
+def _widen(bounds: dict[str, dict[int, _Bounds]], table: pa.Table) -> set[str]:
+    """Widen the members' bounds by some rows; which runs these are of."""
+    grouped = table.select(["run", "member", "step"]).group_by(["run", "member"], use_threads=False)
+    runs = set()
+    for row in grouped.aggregate([("step", "min"), ("step", "max"), ("step", "count")]).to_pylist():
+        if None not in (row["run"], row["member"], row["step_min"]):
+            known = bounds[row["run"]].setdefault(row["member"], _Bounds(row["step_min"], row["step_max"], 0))
+            known.first, known.last = min(known.first, row["step_min"]), max(known.last, row["step_max"])
+            known.rows += row["step_count"]
+            runs.add(row["run"])
+    return runs
+
+
+def _about(rows: _Rows, message: Message) -> Array:
+    column = rows.column
+    mask: Array = np.isin(column["event"], (SEND, RECEIVE, DELIVER, DISCARD, CONTROL))
+    mask &= (column["sender"] == message[0]) & (column["seq"] == message[1])
+    return mask
+
+
+def _earliest_stable(rows: _Rows, message: Message | None) -> Array:
+    """Of each member in a batch, the first mark that covers the message: of many, one is kept."""
+    column = rows.column
+    mask = np.zeros(len(column["step"]), bool)
+    if message is None:
+        return mask
+    covers = (column["event"] == STABLE) & (column["sender"] == message[0]) & (column["seq"] >= message[1])
+    places = np.flatnonzero(covers)
+    if len(places):
+        order = places[np.lexsort((column["step"][places], column["member"][places]))]
+        mask[order[np.concatenate(([True], np.diff(column["member"][order]) != 0))]] = True
+    return mask
+
+
+def _message(event: Event) -> Message | None:
+    return message_of(event) if event.event != "stable" else None
+
+
+def _ranges(ranges: dict[int, tuple[int, int]], keys: Array, values: Array) -> None:
+    """Widen the range of each key by its values."""
+    for key in np.unique(keys).tolist():
+        mine = values[keys == key]
+        low, high = ranges.get(key, (int(mine[0]), int(mine[0])))
+        ranges[key] = (min(low, int(mine.min())), max(high, int(mine.max())))
+
+
+def _during(rows: _Rows, span: tuple[int, int]) -> Array:
+    time = rows.column["time_ns"]
+    mask: Array = (time != NULL_TIME) & (time >= span[0]) & (time <= span[1])
+    return mask
+
+
+def _among(rows: _Rows, messages: set[Message]) -> Array:
+    """Which rows are about one of these messages."""
+    column = rows.column
+    mask = np.zeros(len(column["seq"]), bool)
+    by_sender: dict[int, list[int]] = defaultdict(list)
+    for sender, seq in messages:
+        by_sender[sender].append(seq)
+    for sender, numbers in by_sender.items():
+        mask |= (column["sender"] == sender) & np.isin(column["seq"], numbers)
+    return mask
+
+
+def _steps(events: Sequence[Event], member: int) -> list[int]:
+    return [event.step for event in events if event.member == member]
+
+
+def _some(names: Sequence[object]) -> str:
+    """A list, shortened where it is long."""
+    shown = ", ".join(str(name) for name in names[:_NAMED])
+    return shown + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
