@@ -1,0 +1,436 @@
+"""An asyncio loop in virtual time: one heap of callbacks, whose clock jumps to whatever comes next.
+
+Everything that runs is one action of the simulator's kernel, so that callbacks, timers and datagrams share one order.
+Nothing real happens: input, output and threads are refused with a word on what to do instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import os
+import random
+import sys
+import threading
+import time
+import weakref
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, TypeVarTuple, Unpack
+
+from antiphon.live.driver import Driver
+from antiphon.live.group import Group
+from antiphon.protocol.machine import SECOND, Duration, Instant
+from antiphon.sim.kernel import Kernel
+from antiphon.testing.errors import NotSimulated, Stuck
+from antiphon.testing.host import SimulatedCarrier
+from antiphon.testing.process import Life, present_life
+from antiphon.testing.refusals import NothingReal
+
+if TYPE_CHECKING:
+    from antiphon.live.host import Host
+
+EPOCH_S: Final = 1_000_000_000  # what time.time() says when virtual time begins: 2001-09-09
+_SLICE_NS: Final = SECOND // 4
+_CALLBACKS_AT_ONE_INSTANT_MAX: Final = 200_000
+
+_T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
+
+
+class _Future(asyncio.Future[Any]):
+    """A future that hashes by its number, so that sets of futures have the same order in every run."""
+
+    def __init__(self, number: int, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop=loop)
+        self._number = number
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class _Task(asyncio.Task[Any]):
+    """The same for a task; it knows its life."""
+
+    def __init__(self, number: int, life: Life | None, coro: Coroutine[Any, Any, Any], **options: Any) -> None:
+        self._number, self.life = number, life  # first: asyncio hashes the task while it is being made
+        super().__init__(coro, **options)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class _Timer(asyncio.TimerHandle):
+    """A timer that is counted as long as it is pending, if it is the application's."""
+
+    __slots__ = ("counts",)
+    counts: bool
+
+
+class VirtualLoop(NothingReal):
+    """Runs an application's asyncio code in virtual time."""
+
+    def __init__(
+        self, kernel: Kernel, seed: int, *, limit_ns: Duration, patience_ns: Duration, inline_threads: bool
+    ) -> None:
+        self.kernel = kernel
+        self.antiphon_host: Host
+        self._limit_ns, self._patience_ns, self._inline_threads = limit_ns, patience_ns, inline_threads
+        self._randomness = random.Random(f"{seed}/application").getstate()
+        self._urandom = random.Random(f"{seed}/urandom")
+        self._numbers = 0
+        self._tasks: weakref.WeakValueDictionary[int, _Task] = weakref.WeakValueDictionary()  # by number
+        self._generators: weakref.WeakSet[AsyncGenerator[Any, Any]] = weakref.WeakSet()
+        self._stopping = self._running = self._closed = False
+        self._timers = 0  # of the application, not of the protocols, which beat for ever
+        self._busy_at: Instant = 0  # when the application last did something
+        self._instant: Instant = -1
+        self._at_this_instant = 0
+        self._handler: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None = None
+        self.errors: list[BaseException] = []  # of callbacks and of tasks that nobody asked
+        self.explain: Callable[[], str] = str  # who waits for what
+
+    # Running
+
+    def run_until_complete(self, future: Any) -> Any:
+        """Run until a future or coroutine is done, and give its result."""
+        task = asyncio.ensure_future(future, loop=self)
+        task.add_done_callback(self._end)
+        try:
+            self.run_forever()
+        except BaseException:
+            if task.done() and not task.cancelled():
+                task.exception()  # the error that ended the run is the one that counts
+            raise
+        finally:
+            task.remove_done_callback(self._end)
+        return task.result()
+
+    def _end(self, _: asyncio.Future[Any]) -> None:
+        self.stop()
+
+    def run_forever(self) -> None:
+        """Run until `stop`, or until nothing can happen any more."""
+        with self._in_charge():
+            self._stopping = False
+            while not self._stopping:
+                until = self.kernel.now + _SLICE_NS
+                self.kernel.run(until)
+                if self.errors:
+                    raise self.errors.pop(0)
+                if not self._stopping:
+                    self._see_whether_anything_happens(until)
+
+    def run_for(self, duration_ns: Duration, done: Callable[[], bool]) -> bool:
+        """Run for some time, or until something is the case, which is looked at now and then; say whether it is."""
+        end = self.kernel.now + duration_ns
+        with self._in_charge():
+            while not done() and self.kernel.now < end and not self.errors:
+                until = self.kernel.now + _SLICE_NS
+                self.kernel.run(until)
+                if self.kernel.now < until:
+                    break  # nothing is left to happen
+        return done()
+
+    def _see_whether_anything_happens(self, until: Instant) -> None:
+        now = self.kernel.now
+        if now < until or (not self._timers and now - self._busy_at >= self._patience_ns):
+            raise Stuck(f"nothing is left to happen, and {self.explain()}")
+        if now >= self._limit_ns:
+            raise Stuck(f"still running after {now / SECOND:g} s of virtual time (its limit), and {self.explain()}")
+
+    @contextmanager
+    def _in_charge(self) -> Iterator[None]:
+        """Be the running loop of this thread, and make its clock and its chance virtual."""
+        if self._closed:
+            raise RuntimeError("this loop is closed")
+        asyncio._set_running_loop(self)
+        hooks = sys.get_asyncgen_hooks()
+        sys.set_asyncgen_hooks(firstiter=self._generators.add, finalizer=self._finalize)
+        outside = random.getstate()
+        random.setstate(self._randomness)
+        self._running = True
+        try:
+            with _replaced(time, self._clocks()), _replaced(os, {"urandom": self._urandom.randbytes}):
+                yield
+        finally:
+            self._running = False
+            self._randomness = random.getstate()
+            random.setstate(outside)
+            sys.set_asyncgen_hooks(*hooks)
+            asyncio._set_running_loop(None)
+
+    def _clocks(self) -> dict[str, Callable[..., Any]]:
+        """Give what stands for the functions of `time`."""
+        kernel = self.kernel
+
+        def sleep(seconds: float) -> NoReturn:
+            raise NotSimulated(f"time.sleep({seconds}) would stop the loop; write await asyncio.sleep({seconds})")
+
+        return {
+            "time": lambda: EPOCH_S + kernel.now / SECOND,
+            "time_ns": lambda: EPOCH_S * SECOND + kernel.now,
+            "monotonic": self.time,
+            "monotonic_ns": lambda: kernel.now,
+            "perf_counter": self.time,
+            "perf_counter_ns": lambda: kernel.now,
+            "sleep": sleep,
+        }
+
+    def stop(self) -> None:
+        """Stop after the callback that is running."""
+        self._stopping = True
+        self.kernel.stop()
+
+    def is_running(self) -> bool:
+        """Whether it runs now."""
+        return self._running
+
+    def is_closed(self) -> bool:
+        """Whether it will never run again."""
+        return self._closed
+
+    def close(self) -> None:
+        """Never run again; what crashed processes were about to do ends without a sound."""
+        self._closed = True
+        for task in [task for task in self._tasks.values() if not task.done()]:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]  # as asyncio itself says it
+            with suppress(BaseException):  # nobody is there to hear it
+                task.get_coro().close()
+
+    # Callbacks
+
+    def time(self) -> float:
+        """Read the virtual clock, in seconds since the beginning."""
+        return self.kernel.now / SECOND
+
+    def call_soon(
+        self, callback: Callable[[Unpack[_Ts]], object], *args: *_Ts, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        """Call after what is due already."""
+        handle = asyncio.Handle(callback, args, self, context)
+        self._schedule(self.kernel.now, handle, callback, context)
+        return handle
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[Unpack[_Ts]], object], *args: *_Ts, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        """Call after what is due already; there are no other threads."""
+        if not self._running:
+            raise NotSimulated("call_soon_threadsafe: a thread outside talks to a loop in virtual time; let it not")
+        return self.call_soon(callback, *args, context=context)
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[Unpack[_Ts]], object],
+        *args: *_Ts,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Call some virtual seconds from now."""
+        return self._call_at(self.kernel.now + max(0, round(delay * SECOND)), callback, args, context)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[Unpack[_Ts]], object],
+        *args: *_Ts,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Call at a virtual time."""
+        return self._call_at(max(self.kernel.now, round(when * SECOND)), callback, args, context)
+
+    def _call_at(
+        self,
+        instant: Instant,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: contextvars.Context | None,
+    ) -> asyncio.TimerHandle:
+        handle = _Timer(instant / SECOND, callback, args, self, context)
+        handle.counts = not isinstance(getattr(callback, "__self__", None), Driver | Group)
+        self._timers += handle.counts
+        self._schedule(instant, handle, callback, context)
+        return handle
+
+    def _schedule(
+        self,
+        instant: Instant,
+        handle: asyncio.Handle,
+        callback: Callable[..., object],
+        context: contextvars.Context | None,
+    ) -> None:
+        target = getattr(callback, "__self__", None)
+        if isinstance(target, Driver) and isinstance(target.transport, SimulatedCarrier):
+            life: Life | None = target.transport.life
+        else:
+            life = present_life.get() if context is None else context.get(present_life)
+        self.kernel.at(instant, self._run, (handle, life, isinstance(target, Driver | Group)))
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        self._forget(handle)
+
+    def _forget(self, handle: asyncio.Handle) -> None:
+        if isinstance(handle, _Timer) and handle.counts:
+            handle.counts = False
+            self._timers -= 1
+
+    def _run(self, scheduled: tuple[asyncio.Handle, Life | None, bool]) -> None:
+        handle, life, of_protocol = scheduled
+        if handle.cancelled():
+            return
+        self._forget(handle)
+        if life is not None and life.stops(lambda: self._run(scheduled)):
+            return
+        self._count_callback()
+        if not of_protocol:
+            self._busy_at = self.kernel.now
+        handle._run()
+
+    def _count_callback(self) -> None:
+        if self.kernel.now != self._instant:
+            self._instant, self._at_this_instant = self.kernel.now, 0
+        self._at_this_instant += 1
+        if self._at_this_instant > _CALLBACKS_AT_ONE_INSTANT_MAX:
+            raise Stuck(f"the clock stands still: something spins without ever waiting, and {self.explain()}")
+
+    # Tasks
+
+    def _next_number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """Make a future."""
+        return _Future(self._next_number(), self)
+
+    def create_task(
+        self,
+        coro: Any,
+        *,
+        name: str | None = None,
+        context: contextvars.Context | None = None,
+        **options: Any,
+    ) -> asyncio.Task[Any]:
+        """Make a task, of the life that makes it."""
+        number = self._next_number()
+        life = present_life.get() if context is None else context.get(present_life)
+        task = _Task(number, life, coro, loop=self, name=name or f"Task-{number}", context=context, **options)
+        self._tasks[number] = task
+        return task
+
+    def pending(self, life: Life | None = None) -> list[asyncio.Task[Any]]:
+        """Give the tasks that are not done, in the order of their making: a life's own, or all that can go on."""
+        return [
+            task
+            for task in self._tasks.values()
+            if not task.done() and (task.life is life if life is not None else not (task.life and task.life.crashed))
+        ]
+
+    def set_task_factory(self, factory: Any) -> None:
+        """Refuse: tasks of this loop are numbered."""
+        raise NotSimulated("set_task_factory: the simulated loop makes its own tasks; set it only outside simulations")
+
+    def get_task_factory(self) -> None:
+        """There is none."""
+
+    def _finalize(self, generator: AsyncGenerator[Any, Any]) -> None:
+        self._generators.discard(generator)
+        if self._running:
+            self.call_soon(self.create_task, generator.aclose())
+
+    async def shutdown_asyncgens(self) -> None:
+        """Close the generators that were begun and not finished."""
+        generators = list(self._generators)
+        self._generators.clear()
+        await asyncio.gather(*(generator.aclose() for generator in generators), return_exceptions=True)
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """There is none."""
+
+    # What goes wrong
+
+    def get_debug(self) -> bool:
+        """Debugging is off: it would look at real time."""
+        return False
+
+    def set_debug(self, enabled: bool) -> None:
+        """Take no notice."""
+
+    def set_exception_handler(
+        self, handler: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None
+    ) -> None:
+        """Let the application see to errors of its callbacks."""
+        self._handler = handler
+
+    def get_exception_handler(self) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None:
+        """Give the application's handler."""
+        return self._handler
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        """End the run with the error of a callback, or of a task that nobody asked how it went."""
+        error = context.get("exception")
+        if error is not None and ("task" in context or "handle" in context or isinstance(context.get("future"), _Task)):
+            error.add_note(f"antiphon.testing: {context['message']}")
+            self.fail(error)
+
+    def fail(self, error: BaseException) -> None:
+        """End the run with an error, as soon as the present callback is over."""
+        self.errors.append(error)
+        self.kernel.stop()
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Tell the application's handler, or end the run."""
+        if self._handler is None:
+            self.default_exception_handler(context)
+        else:
+            self._handler(self, context)
+
+    # What is real
+
+    async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> list[Any]:
+        """Take every name for an address: a simulated host is called what it is called."""
+        name = "127.0.0.1" if host == "localhost" else host
+        return [(0, 0, 0, "", (name, port))]
+
+    def run_in_executor(self, executor: Any, func: Callable[[Unpack[_Ts]], _T], *args: *_Ts) -> asyncio.Future[_T]:
+        """Refuse, or run the function here and now, if that was asked for."""
+        if not self._inline_threads:
+            raise NotSimulated(
+                f"{getattr(func, '__qualname__', func)} in a thread: threads run in real time, so no seed could decide "
+                f"the outcome; say inline_threads=True to have such functions run in place"
+            )
+        future = self.create_future()
+
+        def run() -> None:
+            if not future.cancelled():
+                try:
+                    future.set_result(func(*args))
+                except Exception as error:
+                    future.set_exception(error)
+
+        self.call_soon(run)
+        return future
+
+
+@contextmanager
+def _replaced(module: ModuleType, functions: dict[str, Callable[..., Any]]) -> Iterator[None]:
+    """Let this thread see other functions of a module for a while; all other threads see the real ones."""
+    real = {name: getattr(module, name) for name in functions}
+    for name, function in functions.items():
+        setattr(module, name, _in_this_thread(function, real[name]))
+    try:
+        yield
+    finally:
+        for name, function in real.items():
+            setattr(module, name, function)
+
+
+def _in_this_thread(virtual: Callable[..., Any], real: Callable[..., Any]) -> Callable[..., Any]:
+    thread = threading.get_ident()
+
+    def chosen(*args: Any) -> Any:
+        return virtual(*args) if threading.get_ident() == thread else real(*args)
+
+    return chosen

@@ -1,0 +1,151 @@
+"""The pytest plugin: `@pytest.mark.antiphon(seeds=50, loss=0.1)` runs a test in that many simulated worlds.
+
+    @pytest.mark.antiphon(seeds=50, loss=0.1, faults=2)
+    async def test_replicas_agree(world): ...
+
+pytest imports this file wherever Antiphon is installed, so that it imports nothing else before a test is marked.
+"""
+
+from __future__ import annotations
+
+import inspect
+import shlex
+import tempfile
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+if TYPE_CHECKING:
+    from antiphon.testing.world import World
+
+_MARK = "antiphon(seeds=10, **world): run the test in simulated worlds, one a seed; see antiphon.testing.World"
+_SEEDS = 10
+_failed: pytest.StashKey[set[str]] = pytest.StashKey()
+_world: pytest.StashKey[World] = pytest.StashKey()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Offer the flags."""
+    group = parser.getgroup("antiphon", "simulated groups (antiphon.testing)")
+    group.addoption("--antiphon-seed", type=int, metavar="N", help="run marked tests with this seed only")
+    group.addoption("--antiphon-seeds", type=int, metavar="COUNT", help="run marked tests with so many seeds")
+    group.addoption("--antiphon-out", metavar="DIR", help="where traces and diagrams of failures are written")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the mark."""
+    config.addinivalue_line("markers", _MARK)
+    config.stash[_failed] = set()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Make a test of every seed."""
+    mark = metafunc.definition.get_closest_marker("antiphon")
+    if mark is None:
+        return
+    if "antiphon_seed" not in metafunc.fixturenames:
+        metafunc.fixturenames.append("antiphon_seed")
+    seeds = _seeds(metafunc.config, mark)
+    metafunc.parametrize("antiphon_seed", seeds, ids=[f"seed={seed}" for seed in seeds], indirect=True)
+
+
+def _seeds(config: pytest.Config, mark: pytest.Mark) -> Sequence[int]:
+    only, count = config.getoption("--antiphon-seed"), config.getoption("--antiphon-seeds")
+    if only is not None:
+        return [only]
+    seeds = mark.kwargs.get("seeds", _SEEDS) if count is None else count
+    return range(seeds) if isinstance(seeds, int) else list(seeds)
+
+
+@pytest.fixture
+def antiphon_seed(request: pytest.FixtureRequest) -> int:
+    """The seed of the simulated world."""
+    return int(getattr(request, "param", 0))
+
+
+@pytest.fixture
+def world(request: pytest.FixtureRequest, antiphon_seed: int) -> World:
+    """The simulated world of a test that is marked with `antiphon`."""
+    return _make(request.node, antiphon_seed)
+
+
+def _make(item: pytest.Item, seed: int) -> World:
+    from antiphon.testing.world import World
+
+    mark = item.get_closest_marker("antiphon")
+    options = {} if mark is None else {key: value for key, value in mark.kwargs.items() if key != "seeds"}
+    made = item.stash[_world] = World(seed, **options)
+    return made
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip the other seeds of a test after the first that fails: they would tell the same story again."""
+    if item.get_closest_marker("antiphon") is not None and _without_seed(item) in item.config.stash[_failed]:
+        pytest.skip("another seed failed already")
+
+
+def _without_seed(item: pytest.Item) -> str:
+    seed = item.callspec.params["antiphon_seed"] if hasattr(item, "callspec") else 0
+    return item.nodeid.replace(f"seed={seed}", "seed")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a marked test in its world, and check what the groups promise."""
+    if pyfuncitem.get_closest_marker("antiphon") is None:
+        return None
+    function = pyfuncitem.obj
+    if not inspect.iscoroutinefunction(function):
+        wrapped = inspect.unwrap(function)  # another plugin for asynchronous tests may have got hold of it
+        function = wrapped if inspect.iscoroutinefunction(wrapped) else function
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    made = pyfuncitem.stash.get(_world, None) or _make(
+        pyfuncitem, cast(int, pyfuncitem.callspec.params["antiphon_seed"])
+    )
+    with made:
+        if inspect.iscoroutinefunction(function):
+            made.run(function(**arguments))
+        else:
+            function(**arguments)
+    return True
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
+    """Say how to run the seed that failed again, and show what led to it."""
+    report = (yield).get_result()
+    made = item.stash.get(_world, None)
+    if made is not None and report.failed and call.when == "call" and call.excinfo is not None:
+        item.config.stash[_failed].add(_without_seed(item))
+        report.sections.append((f"antiphon: seed {made.seed}", _account(item, made, call.excinfo.value)))
+
+
+def _account(item: pytest.Item, made: World, error: BaseException) -> str:
+    from antiphon.testing.story import tell, write
+
+    here, there = item.config.invocation_params.dir, item.path
+    where = there.relative_to(here) if there.is_relative_to(here) else there
+    test = f"{where}::{item.nodeid.partition('::')[2]}"
+    story = tell(made, error)
+    lines = [f"to run it again: pytest {shlex.quote(test)} --antiphon-seed {made.seed}"]
+    try:
+        lines += write(made, story, _folder(item, made.seed))
+    except OSError as failure:
+        lines.append(f"its traces could not be written: {failure}; choose another place with --antiphon-out")
+    return "\n".join(lines if story is None else [*lines, "", story.title, "", story.text()])
+
+
+def _folder(item: pytest.Item, seed: int) -> Path:
+    """Find a place that lasts: where the flag says, else in pytest's cache."""
+    out = item.config.getoption("--antiphon-out")
+    cache: Any = getattr(item.config, "cache", None)
+    if out is not None:
+        base = Path(out)
+    elif cache is not None:
+        base = Path(cache.mkdir("antiphon"))
+    else:
+        base = Path(tempfile.mkdtemp(prefix="antiphon-"))
+    name = "".join(letter if letter.isalnum() else "-" for letter in item.name.partition("[")[0])
+    return base / f"{item.path.stem}-{name}-{seed}"

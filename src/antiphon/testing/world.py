@@ -1,0 +1,425 @@
+"""A simulated world: an application's own asyncio code, groups and all, under a seed, faults and virtual time.
+
+    async def main(world):
+        async with antiphon.join("orders", bind="a:1", peers=["b:1"]) as group: ...
+
+    testing.run(main, seed=7, loss=0.1)
+
+Inside, `antiphon.join` gives the very groups that run live; only their host is simulated. The same seed gives the same
+run, to the byte. At the end the traces of all members are checked against what the groups promise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import random
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypedDict, TypeVar, Unpack
+
+from antiphon.errors import UsageError
+from antiphon.live.group import Group
+from antiphon.protocol.machine import SECOND, Duration
+from antiphon.sim.distributions import duration
+from antiphon.sim.kernel import Kernel
+from antiphon.sim.network import NetworkOptions
+from antiphon.testing.faults import Faults, draw
+from antiphon.testing.host import SimulatedHost
+from antiphon.testing.loop import VirtualLoop
+from antiphon.testing.process import Life, Process, present_life
+from antiphon.testing.trace import Run, Traces, is_settled
+from antiphon.testing.waiting import explain
+from antiphon.trace.event import Event
+
+_SETTLING_NS: Duration = 10 * SECOND  # what is under way when the application ends may take so long
+
+_T = TypeVar("_T")
+
+
+class Options(TypedDict, total=False):
+    """The keywords of a world; what each means, and what it is if not given, stands in `World`."""
+
+    latency: str
+    loss: float
+    duplicate: float
+    reorder: float
+    bandwidth: int
+    skew: str
+    faults: int | Faults
+    limit: str
+    patience: str
+    inline_threads: bool
+
+
+class Fault:
+    """Links that are cut from when it is made until it is healed."""
+
+    def __init__(self, world: World, what: str, parts: Callable[[Collection[str], Collection[str]], bool]) -> None:
+        self._world, self.what, self.parts = world, what, parts
+
+    def heal(self) -> None:
+        """Mend the links, unless another fault cuts them too."""
+        with suppress(ValueError):  # healed already
+            self._world.cuts.remove(self)
+
+
+class World:
+    """Everything that a simulated run consists of; made by `simulated` and by `run`."""
+
+    def __init__(
+        self,
+        seed: int = 0,
+        *,
+        latency: str = "uniform 1ms 5ms",
+        loss: float = 0.0,
+        duplicate: float = 0.0,  # share of datagrams doubled
+        reorder: float = 0.0,  # share of datagrams held back for up to 20 ms
+        bandwidth: int = 0,  # bits per second of each link; 0: unlimited
+        skew: str = "0",  # how far the members' clocks are off, at most
+        faults: int | Faults = 0,  # how many are drawn by chance
+        limit: str = "10min",  # virtual time after which a run is given up
+        patience: str = "30s",  # virtual time without a step of the application after which it is stuck
+        inline_threads: bool = False,  # run what the application gives to threads in place, instead of refusing it
+    ) -> None:
+        self.seed = seed
+        network = NetworkOptions(latency=latency, loss=loss, duplicate=duplicate, reorder=reorder, bandwidth=bandwidth)
+        self._faults = Faults(count=faults) if isinstance(faults, int) else faults
+        self._faults.check()
+        skew_ns = duration(skew, "skew")
+        self.clocks_agree = skew_ns == 0
+        self._kernel = Kernel()
+        self._traces = Traces(lambda: self._kernel.now)
+        self._host = SimulatedHost(self._kernel, seed, network, skew_ns, self._traces)
+        self.loop = VirtualLoop(
+            self._kernel,
+            seed,
+            limit_ns=duration(limit, "limit"),
+            patience_ns=duration(patience, "patience"),
+            inline_threads=inline_threads,
+        )
+        self.loop.antiphon_host, self.loop.explain = self._host, self._explain
+        self._host.is_cut, self._host.failed = self._is_cut, self.loop.fail
+        self._processes: dict[str, Process] = {}
+        self.cuts: list[Fault] = []
+        self._known: set[str] = set()
+        self._named: set[str] = set()  # in faults
+        self._closed = False
+        self._faults_over = draw(self, self._faults, random.Random(f"{seed}/faults"))
+
+    def __repr__(self) -> str:
+        return f"<simulated world of seed {self.seed} at {self.now:g} s>"
+
+    # Running
+
+    def run(self, main: Callable[..., Coroutine[Any, Any, _T]] | Coroutine[Any, Any, _T]) -> _T:
+        """Run a coroutine, or a function that gives one, to its end in virtual time; it may take the world."""
+        if callable(main):
+            main = main(self) if _takes_an_argument(main) else main()
+        try:
+            result: _T = self.loop.run_until_complete(main)
+        except BaseException as error:
+            error.add_note(f"antiphon.testing: seed {self.seed}, at {self.now:g} s of virtual time")
+            raise
+        return result
+
+    def __enter__(self) -> World:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            with suppress(Exception):  # the first error is the one that counts
+                self._end()
+
+    def close(self) -> None:
+        """End what still runs, let what is under way arrive, and check that every promise was kept."""
+        if self._closed:
+            return
+        try:
+            self._end()
+            if self.loop.errors:
+                raise self.loop.errors[0]
+            if wrong := self._named - self._known - self._host.owners.keys():
+                raise UsageError(
+                    f"a fault names {min(wrong)!r}, which never joined; known are {', '.join(self._all())}"
+                )
+            for run in self._traces.runs.values():
+                run.check(global_clock=self.clocks_agree)
+        except Exception as error:
+            error.add_note(f"antiphon.testing: seed {self.seed}, after {self.now:g} s of virtual time")
+            raise
+
+    def _end(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            for name in list(self._lives()):
+                self.resume(name)
+            tasks = self.loop.pending()
+            for task in tasks:
+                task.cancel()
+            self.loop.run_until_complete(self._ended(tasks))
+            self.loop.run_for(_SETTLING_NS, self._is_settled)
+            self._traces.end()
+        finally:
+            self.loop.close()
+
+    async def _ended(self, tasks: Sequence[asyncio.Task[Any]]) -> None:
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.loop.shutdown_asyncgens()
+
+    def _is_settled(self) -> bool:
+        present: dict[str, list[Group]] = {}
+        for group, run in self._traces.groups():
+            present.setdefault(run.name, []).append(group)
+        return all(map(is_settled, present.values()))
+
+    # What there is to know
+
+    @property
+    def now(self) -> float:
+        """Virtual seconds since the beginning."""
+        return self._kernel.now / SECOND
+
+    @property
+    def names(self) -> list[str]:
+        """Who takes part in a group now: names of processes, and addresses of groups joined outside any."""
+        return list(dict.fromkeys(carrier.life.name for carrier in self._host.carriers.values()))
+
+    @property
+    def runs(self) -> dict[str, Run]:
+        """The traces by group."""
+        return self._traces.runs
+
+    @property
+    def events(self) -> list[Event]:
+        """The rows of all traces."""
+        return [event for run in self.runs.values() for event in run.events]
+
+    @property
+    def digest(self) -> str:
+        """A fingerprint of all that happened: equal seeds give equal ones."""
+        return " ".join(run.digest for run in self.runs.values())
+
+    @property
+    def network_counts(self) -> dict[str, int]:
+        """What the network carried, lost, doubled."""
+        return self._host.network_counts
+
+    def write_trace(self, folder: Path) -> None:
+        """Write the traces for `antiphon check`, each group's in a folder of its own if there are several."""
+        self._traces.write(folder, self.seed, global_clock=self.clocks_agree)
+
+    def addresses(self, count: int) -> list[str]:
+        """Give addresses for members: 10.0.0.1:7000 and so on. Any host:port will do, `alice:1` too."""
+        addresses = [f"10.0.0.{number}:7000" for number in range(1, count + 1)]
+        self._known.update(addresses)
+        return addresses
+
+    def _all(self) -> list[str]:
+        return sorted({*self._processes, *self._host.owners, *self._known})
+
+    # Processes
+
+    def spawn(self, name: str, function: Callable[..., Coroutine[Any, Any, Any]], *args: Any) -> Process:
+        """Start a process under a name: a function that can be crashed, paused and started again as a whole."""
+        if name in self._processes:
+            raise UsageError(f"spawn: there is a process {name!r} already; restart it, or give another name")
+        process = Process(name, lambda: function(*args), self.loop.create_future())
+        self._processes[name] = process
+        self._known.add(name)
+        self._begin(process)
+        return process
+
+    def _begin(self, process: Process) -> None:
+        process.life = Life(process.name)
+        context = contextvars.copy_context()
+        context.run(present_life.set, process.life)
+        process.task = self.loop.create_task(context.run(process.begin), name=process.name, context=context)
+        process.task.add_done_callback(lambda task: self._ended_by_itself(process, task))
+
+    def _ended_by_itself(self, process: Process, task: asyncio.Task[Any]) -> None:
+        process.ended(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not process.life.crashed:
+            error.add_note(f"antiphon.testing: in process {process.name}")
+            self.loop.fail(error)
+
+    def crash(self, name: str) -> None:
+        """Stop a process dead: nothing of it runs any more, what it wrote to disk remains.
+
+        A group that was joined outside any process stops alone; its application sees it closed.
+        """
+        life = self._life(name)
+        life.crashed = True
+        life.dead = self.loop.pending(life)
+        for carrier in list(life.carriers.values()):
+            carrier.close()
+            with suppress(StopIteration):  # nothing in it waits
+                carrier.group.stop().send(None)
+
+    def restart(self, name: str) -> None:
+        """Start a process anew, after it crashed or ended."""
+        process = self._processes.get(name)
+        if process is None:
+            raise UsageError(f"restart: {name!r} is no process that was started with spawn")
+        if process.running:
+            raise UsageError(f"restart: {name!r} is running; crash it first")
+        self._begin(process)
+
+    def can_restart(self, name: str) -> bool:
+        """Say whether a name is that of a process that runs, and can be made to crash and come back."""
+        return name in self._processes and self._processes[name].running
+
+    def pause(self, name: str) -> None:
+        """Let a process stand still, with all that comes for it waiting, until `resume`."""
+        self._life(name).paused = True
+
+    def resume(self, name: str) -> None:
+        """Let a process go on; one that crashed meanwhile is left alone."""
+        life = self._lives().get(name)
+        if life is not None and life.paused:
+            for action in life.resume():
+                self.loop.call_soon(action)
+
+    def _lives(self) -> dict[str, Life]:
+        lives = {carrier.life.name: carrier.life for carrier in self._host.carriers.values()}
+        return lives | {name: process.life for name, process in self._processes.items() if process.running}
+
+    def _life(self, name: str) -> Life:
+        lives = self._lives()
+        life = lives.get(name) or lives.get(self._host.owners.get(name, ""))
+        if life is None:
+            raise UsageError(f"{name!r} is not running; running are {', '.join(lives) or 'none'}")
+        return life
+
+    # The network
+
+    @property
+    def loss(self) -> float:
+        """The share of datagrams that are lost."""
+        return self._host.options.loss
+
+    @loss.setter
+    def loss(self, share: float) -> None:
+        self._host.change(loss=share)
+
+    @property
+    def latency(self) -> str:
+        """How long datagrams travel."""
+        return self._host.options.latency
+
+    @latency.setter
+    def latency(self, distribution: str) -> None:
+        self._host.change(latency=distribution)
+
+    @property
+    def duplicate(self) -> float:
+        """The share of datagrams that are doubled."""
+        return self._host.options.duplicate
+
+    @duplicate.setter
+    def duplicate(self, share: float) -> None:
+        self._host.change(duplicate=share)
+
+    @property
+    def reorder(self) -> float:
+        """The share of datagrams that are held back."""
+        return self._host.options.reorder
+
+    @reorder.setter
+    def reorder(self, share: float) -> None:
+        self._host.change(reorder=share)
+
+    def partition(self, *groups: Sequence[str]) -> Fault:
+        """Part the network: who is in different groups, or who is in one and who in none, cannot hear each other."""
+        sides = [_names(group) for group in groups]
+        if sum(map(len, sides)) > len(set().union(*sides)):
+            raise UsageError("partition: a member is in two groups")
+
+        def side(names: Collection[str]) -> int:
+            return next((index for index, group in enumerate(sides) if not group.isdisjoint(names)), -1)
+
+        what = " | ".join(", ".join(sorted(group)) for group in sides)
+        return self._cut(f"partition {what}", set().union(*sides), lambda source, target: side(source) != side(target))
+
+    def cut(self, source: Sequence[str], target: Sequence[str]) -> Fault:
+        """Cut the links from some to others, in this direction only."""
+        ends = _names(source), _names(target)
+        what = f"cut from {', '.join(sorted(ends[0]))} to {', '.join(sorted(ends[1]))}"
+        return self._cut(
+            what, ends[0] | ends[1], lambda one, other: not ends[0].isdisjoint(one) and not ends[1].isdisjoint(other)
+        )
+
+    def _cut(self, what: str, names: set[str], parts: Callable[[Collection[str], Collection[str]], bool]) -> Fault:
+        self._named |= names
+        fault = Fault(self, f"{what} since {self.now:g} s", parts)
+        self.cuts.append(fault)
+        return fault
+
+    def _is_cut(self, source: str, target: str) -> bool:
+        if not self.cuts:
+            return False
+        owners = self._host.owners
+        one, other = (source, owners.get(source, source)), (target, owners.get(target, target))
+        return any(fault.parts(one, other) for fault in self.cuts)
+
+    def heal(self) -> None:
+        """Mend all links."""
+        self.cuts.clear()
+
+    # Scripts
+
+    def at(self, when: float | str, action: Callable[..., object], *args: Any) -> None:
+        """Do something at a virtual time: seconds, or a duration such as `250ms`."""
+        at_ns = duration(when, "at") if isinstance(when, str) else round(when * SECOND)
+        self.at_ns(at_ns, lambda: action(*args))
+
+    def at_ns(self, at_ns: Duration, action: Callable[[], object]) -> None:
+        """Do something at a virtual nanosecond, or now, if that is past."""
+        self.loop.call_at(at_ns / SECOND, action, context=_OUTSIDE)
+
+    async def quiet(self) -> None:
+        """Wait until the faults that were drawn by chance are over."""
+        await asyncio.sleep(max(0, self._faults_over - self._kernel.now) / SECOND)
+
+    def _explain(self) -> str:
+        statuses = [group.status() for group, _ in self._traces.groups()]
+        faults = [fault.what for fault in self.cuts]
+        faults += [f"{name} is paused" for name, life in self._lives().items() if life.paused]
+        faults += [f"{name} crashed" for name, process in self._processes.items() if process.life.crashed]
+        return explain(self.loop.pending(), statuses, faults, self._kernel.now)
+
+
+_OUTSIDE = contextvars.Context()  # of any process
+
+
+def _names(group: Sequence[str]) -> set[str]:
+    return {group} if isinstance(group, str) else set(group)
+
+
+def _takes_an_argument(main: Callable[..., Any]) -> bool:
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(main).parameters.values()
+    return any(one.kind in kinds and one.default is inspect.Parameter.empty for one in parameters)
+
+
+def simulated(seed: int = 0, **options: Unpack[Options]) -> World:
+    """Make a world, to be used with `with`: at its end every promise is checked."""
+    return World(seed, **options)
+
+
+def run(
+    main: Callable[..., Coroutine[Any, Any, _T]] | Coroutine[Any, Any, _T], *, seed: int = 0, **options: Unpack[Options]
+) -> _T:
+    """Run an application's coroutine in a world of its own, check what the groups promise, and give its result."""
+    with World(seed, **options) as world:
+        return world.run(main)

@@ -1,0 +1,469 @@
+"""Applications run in simulated worlds: virtual time, one run a seed, faults, checks, and clear words when stuck."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import antiphon
+from antiphon import testing
+from antiphon.errors import UsageError
+from antiphon.protocol.membership.views import incarnation_of
+from antiphon.testing import World
+from antiphon.trace.reader import read
+
+
+async def joined(world: World, count: int = 3, **settings: Any) -> list[antiphon.Group]:
+    """Join members outside of any process."""
+    addresses = world.addresses(count)
+    groups = [
+        antiphon.join("test", bind=own, peers=[peer for peer in addresses if peer != own], **settings)
+        for own in addresses
+    ]
+    await asyncio.gather(*(group.__aenter__() for group in groups))
+    return groups
+
+
+async def collect(group: antiphon.Group, count: int) -> list[bytes]:
+    taken: list[bytes] = []
+    async for event in group:
+        if isinstance(event, antiphon.Message):
+            taken.append(event.payload)
+            if len(taken) == count:
+                break
+    return taken
+
+
+async def chatter(world: World, **settings: Any) -> str:
+    """Let three members send in bursts and at random, and see that all deliver the same."""
+    groups = await joined(world, **settings)
+
+    async def send(index: int) -> None:
+        receipts = []
+        for number in range(10):
+            receipts.append(await groups[index].send(b"%d:%d" % (index, number)))
+            await asyncio.sleep(random.random() / 50)
+        await asyncio.gather(*(receipt.stable() for receipt in receipts))
+
+    *streams, _, _, _ = await asyncio.gather(*(collect(group, 30) for group in groups), *map(send, range(3)))
+    assert sorted(streams[0]) == sorted(streams[1]) == sorted(streams[2])
+    return world.digest
+
+
+# Virtual time and one run a seed
+
+
+def test_time_passes_without_passing() -> None:
+    async def main() -> tuple[float, float, float]:
+        began = time.time(), time.monotonic(), asyncio.get_running_loop().time()
+        await asyncio.sleep(3600)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(60):
+                await asyncio.Event().wait()
+        return tuple(
+            now - then
+            for now, then in zip((time.time(), time.monotonic(), asyncio.get_running_loop().time()), began, strict=True)
+        )
+
+    real = time.monotonic()
+    assert testing.run(main(), limit="2000min") == (3660, 3660, 3660)
+    assert time.monotonic() - real < 30
+    assert abs(time.time() - 1_000_000_000) > 1_000_000, "the real clock is back"
+
+
+@pytest.mark.parametrize("ordering", ["total", "causal", "fifo", "co"])
+def test_a_seed_decides_the_trace(ordering: str) -> None:
+    one, again, other = (
+        testing.run(lambda world: chatter(world, ordering=ordering), seed=seed, loss=0.1) for seed in (7, 7, 8)
+    )
+    assert one == again != other
+
+
+PROGRAM = """
+import asyncio, random, sys, uuid
+import antiphon
+from antiphon import testing
+
+async def main(world):
+    addresses = world.addresses(3)
+    groups = [antiphon.join("g", bind=a, peers=[b for b in addresses if b != a]) for a in addresses]
+    tasks = {asyncio.create_task(group.__aenter__()) for group in groups}
+    while tasks:  # a set: its order must not depend on where things lie in memory
+        done, tasks = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        await next(iter(done)).result().send(str(uuid.uuid4()).encode() + b"%d" % random.randrange(10**6))
+    await asyncio.sleep(1)
+    print(world.digest, uuid.uuid4(), random.random())
+
+testing.run(main, seed=3, loss=0.2, duplicate=0.1, reorder=0.1, skew="5ms", faults=2)
+"""
+
+
+def test_a_seed_decides_the_trace_in_every_process() -> None:
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(outputs) == 1
+
+
+def test_chance_is_the_seeds_and_comes_back_after() -> None:
+    async def main() -> tuple[float, bytes, uuid.UUID]:
+        return random.random(), os.urandom(4), uuid.uuid4()
+
+    random.seed(5)
+    expected = random.random()
+    random.seed(5)
+    assert testing.run(main(), seed=1) == testing.run(main(), seed=1) != testing.run(main(), seed=2)
+    assert random.random() == expected
+    assert os.urandom(8) != os.urandom(8)
+
+
+# Groups and their faults
+
+
+@pytest.mark.parametrize("views", [True, False], ids=["views", "fixed"])
+@pytest.mark.parametrize("ordering", ["fifo", "causal-blocks", "co", "abcast", "tomp"])
+def test_every_ordering_runs_sealed_under_loss(ordering: str, views: bool) -> None:
+    for seed in range(2):
+        testing.run(
+            lambda world: chatter(world, ordering=ordering, views=views, key=b"k" * 16),
+            seed=seed,
+            loss=0.1,
+            duplicate=0.1,
+            reorder=0.1,
+            skew="5ms",
+        )
+
+
+def test_members_without_the_key_are_not_heard() -> None:
+    async def main(world: World) -> None:
+        a, b = world.addresses(2)
+        own = antiphon.join("test", bind=a, peers=[b], views=False, key=b"k" * 16)
+        other = antiphon.join("test", bind=b, peers=[a], views=False)
+        async with own:
+            async with other:
+                await other.send(b"let me in")
+                await asyncio.sleep(0.2)
+            assert own.status().counts["refused-unsealed"] > 0
+
+    testing.run(main)
+
+
+def test_a_partition_stalls_the_minority_until_it_heals() -> None:
+    async def main(world: World) -> None:
+        groups = await joined(world)
+        fault = world.partition([groups[0].status().me])
+        await asyncio.sleep(2)
+        assert [group.status().standing for group in groups] == ["stalled", "active", "active"]
+        assert groups[1].status().members == tuple(world.addresses(3)[1:])
+        fault.heal()
+        fault.heal()  # once is enough, twice does no harm
+        await asyncio.sleep(2)
+        assert all(len(group.status().members) == 3 for group in groups)
+
+    testing.run(main, seed=1)
+
+
+def test_a_cut_is_one_way_and_loss_can_change() -> None:
+    async def main(world: World) -> None:
+        one, other = await joined(world, 2, views=False)
+        world.cut([one.status().me], [other.status().me])
+        receipt = await one.send(b"x")
+        await asyncio.sleep(1)
+        assert not receipt.is_stable
+        assert other.status().counts.get("packets-received", 0) == 0
+        world.heal()
+        world.loss, world.latency, world.duplicate, world.reorder = 0.5, "fixed 2ms", 0.1, 0.1
+        assert (world.loss, world.latency, world.duplicate, world.reorder) == (0.5, "fixed 2ms", 0.1, 0.1)
+        await receipt.stable()
+        assert world.network_counts["lost"] > 0
+
+    testing.run(main)
+
+
+async def replica(address: str, peers: list[str], seen: list[tuple[str, ...]]) -> None:
+    try:
+        async with antiphon.join("test", bind=address, peers=peers) as group:
+            async for event in group:
+                match event:
+                    case antiphon.ViewChange(members=members):
+                        seen.append(members)
+    finally:
+        seen.append(("finally",))
+
+
+def spawned(world: World, count: int = 3) -> dict[str, list[tuple[str, ...]]]:
+    addresses = world.addresses(count)
+    views: dict[str, list[tuple[str, ...]]] = {address: [] for address in addresses}
+    for own in addresses:
+        world.spawn(own, replica, own, [peer for peer in addresses if peer != own], views[own])
+    return views
+
+
+def test_a_crashed_process_runs_no_more_and_can_be_started_again() -> None:
+    async def main(world: World) -> None:
+        views = spawned(world)
+        first, second, third = views
+        await asyncio.sleep(1)
+        world.crash(first)
+        seen = len(views[first])
+        await asyncio.sleep(2)
+        assert len(views[first]) == seen, "not even its finally runs"
+        assert views[second][-1] == (second, third)
+        assert first not in world.names
+        world.restart(first)
+        await asyncio.sleep(2)
+        assert views[first][-1] == views[second][-1] == (second, third, first)
+        with pytest.raises(UsageError, match="running; crash it first"):
+            world.restart(first)
+
+    testing.run(main, seed=2)
+
+
+def test_a_paused_process_stands_still_and_goes_on() -> None:
+    async def main(world: World) -> None:
+        steps: list[float] = []
+
+        async def steady() -> str:
+            while len(steps) < 10:
+                await asyncio.sleep(0.1)
+                steps.append(world.now)
+            return "done"
+
+        process = world.spawn("steady", steady)
+        world.at("250ms", world.pause, "steady")
+        world.at(5.0, world.resume, "steady")
+        assert await process == "done"
+        assert steps[1] < 0.25 < 5.0 <= steps[2]
+
+    testing.run(main)
+
+
+def test_a_paused_member_is_left_out_and_joins_again() -> None:
+    async def main(world: World) -> None:
+        groups = await joined(world)
+        world.pause(world.names[0])
+        await asyncio.sleep(2)
+        assert len(groups[1].status().members) == 2
+        world.resume(world.names[0])
+        await asyncio.sleep(2)
+        assert len(groups[0].status().members) == len(groups[1].status().members) == 3
+
+    testing.run(main, seed=3)
+
+
+def test_a_group_outside_any_process_crashes_alone() -> None:
+    async def main(world: World) -> None:
+        groups = await joined(world)
+        receipt = await groups[0].send(b"x")
+        world.crash(world.names[0])
+        with pytest.raises(antiphon.Unknown):
+            await receipt.stable()
+        with pytest.raises(antiphon.GroupClosed):
+            await groups[0].send(b"y")
+        await asyncio.sleep(1)
+        assert len(groups[1].status().members) == 2
+
+    testing.run(main)
+
+
+def test_state_is_transferred_and_disks_outlive_crashes() -> None:
+    async def store(own: str, peers: list[str], data: list[bytes]) -> None:
+        def restore(state: bytes) -> None:
+            data[:] = state.split(b",")
+
+        async with antiphon.join(
+            "test", bind=own, peers=peers, snapshot=lambda: b",".join(data), restore=restore
+        ) as group:
+            await group.send(own.encode())
+            async for event in group:
+                match event:
+                    case antiphon.Message(payload=payload):
+                        data.append(payload)
+
+    async def main(world: World) -> None:
+        addresses = world.addresses(3)
+        stores: dict[str, list[bytes]] = {own: [] for own in addresses}
+        for own in addresses:
+            world.spawn(own, store, own, [peer for peer in addresses if peer != own], stores[own])
+        await asyncio.sleep(1)
+        world.crash(addresses[0])
+        await asyncio.sleep(1)
+        stores[addresses[0]].clear()
+        world.restart(addresses[0])
+        await asyncio.sleep(1)
+        assert stores[addresses[0]] == stores[addresses[1]] == stores[addresses[2]]
+        assert len(stores[addresses[0]]) == 4
+
+    with testing.simulated(seed=4, loss=0.05) as world:
+        world.run(main)
+    assert {incarnation_of(event.member) for event in world.events} == {1, 2}, (
+        "the second life knows that it is the second"
+    )
+
+
+# Guarantees
+
+
+def test_faults_by_chance_keep_every_promise() -> None:
+    async def main(world: World) -> None:
+        spawned(world)
+        await world.quiet()
+        await asyncio.sleep(3)
+        assert len(world.names) == 3
+
+    kinds = set()
+    for seed in range(6):
+        with testing.simulated(seed, loss=0.05, faults=testing.Faults(count=4, within="1s")) as world:
+            world.run(main)
+        kinds |= {event.event for event in world.events}
+    assert {"view", "crash"} <= kinds
+
+
+def test_traces_can_be_written_and_read(tmp_path: Path) -> None:
+    with testing.simulated(5, loss=0.1) as world:
+        world.run(lambda world: chatter(world, ordering="causal"))
+    world.write_trace(tmp_path / "trace")
+    trace = read(tmp_path / "trace")
+    assert len(trace.events) == len(world.events) > 100
+    assert {"causal", "agreement", "view-synchrony"} <= set(trace.promised or ())
+
+
+# What cannot go on, and what is not simulated
+
+
+def stuck(main: Coroutine[Any, Any, Any] | Any, **options: Any) -> str:
+    with pytest.raises(testing.Stuck) as caught:
+        testing.run(main, **options)
+    return str(caught.value)
+
+
+def test_who_waits_for_what_is_said() -> None:
+    async def consumer(queue: asyncio.Queue[int]) -> None:
+        await queue.get()
+
+    async def main() -> None:
+        await consumer(asyncio.Queue())
+
+    said = stuck(main())
+    assert "nothing is left to happen" in said
+    assert "in consumer: await queue.get(), in Queue.get" in said
+
+
+def test_a_group_that_waits_for_ever_is_described() -> None:
+    async def main(world: World) -> None:
+        groups = await joined(world, 3)
+        world.partition(world.addresses(3)[:1], world.addresses(3)[1:2])
+        await asyncio.sleep(2)
+        receipt = await groups[0].send(b"x")
+        await receipt.stable()
+
+    said = stuck(main)
+    assert "await receipt.stable()" in said
+    assert "10.0.0.1:7000: stalled" in said
+    assert "fault: partition 10.0.0.1:7000 | 10.0.0.2:7000" in said
+
+
+def test_endless_polling_and_spinning_are_ended() -> None:
+    async def poll() -> None:
+        while True:
+            await asyncio.sleep(0.5)
+
+    async def spin() -> None:
+        while True:
+            await asyncio.sleep(0)
+
+    assert "still running after 60" in stuck(poll(), limit="1min")
+    assert "the clock stands still" in stuck(spin())
+
+
+@pytest.mark.parametrize(
+    ("act", "said"),
+    [
+        (lambda: asyncio.open_connection("example.org", 80), "create_connection: a simulated loop has no input"),
+        (lambda: asyncio.start_server(print, "127.0.0.1", 0), "create_server"),
+        (lambda: asyncio.create_subprocess_exec("true"), "subprocess_exec"),
+        (lambda: asyncio.to_thread(print), "threads run in real time"),
+        (lambda: asyncio.sleep(time.sleep(1) or 0), r"time.sleep\(1\) would stop the loop"),
+    ],
+    ids=["connection", "server", "subprocess", "thread", "sleep"],
+)
+def test_what_is_real_is_refused(act: Any, said: str) -> None:
+    async def main() -> None:
+        await act()
+
+    with pytest.raises(testing.NotSimulated, match=said):
+        testing.run(main())
+
+
+def test_threads_may_be_run_in_place() -> None:
+    async def main() -> int:
+        with pytest.raises(ZeroDivisionError):
+            await asyncio.to_thread(lambda: 1 // 0)
+        return await asyncio.to_thread(sum, [1, 2])
+
+    assert testing.run(main(), inline_threads=True) == 3
+
+
+def test_errors_are_not_lost() -> None:
+    async def fails() -> None:
+        raise ValueError("in a process")
+
+    async def forgotten() -> None:
+        task = asyncio.create_task(fails())
+        await asyncio.sleep(1)
+        assert task.done()
+
+    async def callback() -> None:
+        asyncio.get_running_loop().call_later(1, lambda: 1 // 0)
+        await asyncio.sleep(2)
+
+    async def process(world: World) -> None:
+        world.spawn("p", fails)
+        await asyncio.sleep(1)
+
+    for main, kind in ((forgotten, ValueError), (callback, ZeroDivisionError), (process, ValueError)):
+        with pytest.raises(kind) as caught:
+            testing.run(main, seed=9)
+        assert any("seed 9" in note for note in caught.value.__notes__)
+
+
+def test_wrong_names_are_named() -> None:
+    async def crash(world: World) -> None:
+        await joined(world)
+        world.crash("nobody:1")
+
+    async def partition(world: World) -> None:
+        groups = await joined(world)
+        world.partition(["nobody:1"])
+        await groups[0].leave()
+
+    async def twice(world: World) -> None:
+        await joined(world)
+        await joined(world)
+
+    for main, said in (
+        (crash, "'nobody:1' is not running"),
+        (partition, "names 'nobody:1', which never joined"),
+        (twice, "is in use"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            testing.run(main)
+    with pytest.raises(UsageError, match=r"faults\.kinds: unknown 'flood'"):
+        testing.simulated(faults=testing.Faults(kinds=("flood",)))
