@@ -14,8 +14,8 @@ from time import process_time_ns
 
 import msgspec
 
-from antiphon.errors import UsageError
 from antiphon.papers.claims import Claim, Progress, Reproduction, Table
+from antiphon.papers.drawing import pyplot, save
 from antiphon.protocol.machine import SECOND, Deliver, Duration, Instant, Stable, Submit
 from antiphon.protocol.ordering.co import Co, CoOptions
 from antiphon.protocol.ordering.co.losses import Losses
@@ -55,13 +55,14 @@ TABLE_1 = {
 
 
 class Example:
-    """The three entities of Figure 7; PDUs are known by their letters."""
+    """The entities of a figure, three in Figure 7; PDUs are known by their letters."""
 
-    def __init__(self, kind: type[Co] = Co) -> None:
-        self.parts = [kind(Place(rank, 3, random.Random(rank)), CoOptions()) for rank in range(3)]
+    def __init__(self, kind: type[Co] = Co, size: int = 3) -> None:
+        self.parts = [kind(Place(rank, size, random.Random(rank)), CoOptions()) for rank in range(size)]
         self.pdus: dict[str, tuple[int, CoData]] = {}
-        self.pre_acknowledged = [""] * 3  # in the order in which PRL took them, delivered or not
-        self.delivered = [""] * 3
+        self.accepted = [""] * size
+        self.pre_acknowledged = [""] * size  # in the order in which PRL took them, delivered or not
+        self.delivered = [""] * size
 
     def send(self, letter: str, rank: int) -> None:
         """Let an entity broadcast a PDU."""
@@ -82,9 +83,11 @@ class Example:
 
     def ack(self, letter: str) -> tuple[int, ...]:
         """Give a PDU's ACK."""
-        return tuple(unpack_vector(self.pdus[letter][1].ack, 3))
+        return tuple(unpack_vector(self.pdus[letter][1].ack, len(self.parts)))
 
     def _note(self, rank: int, step: Step) -> None:
+        letters = {(source, pdu.number): letter for letter, (source, pdu) in self.pdus.items()}  # every PDU has data
+        self.accepted[rank] += "".join(letters[up.sender, up.seq] for up in step.up if isinstance(up, Received))
         delivered = "".join(up.payload.decode() for up in step.up if isinstance(up, Deliver))
         self.delivered[rank] += delivered
         if any(isinstance(up, Stable) for up in step.up):
@@ -115,6 +118,78 @@ def example_to_the_end(kind: type[Co] = Co) -> Example:
     return example
 
 
+# Figures 2, 3 and 6: small clusters, played by hand
+
+
+def figure_2() -> str:
+    """E_j sends g and p, E_h sends q after both; E_k receives g, q, p: in which order does it accept them?"""
+    cluster = Example()
+    cluster.send("g", 0)
+    cluster.send("p", 0)
+    cluster.give("gp", 1)
+    cluster.send("q", 1)
+    cluster.give("gqp", 2)
+    return cluster.accepted[2]
+
+
+def figure_3() -> tuple[str, str]:
+    """On acceptance of which PDU is a pre-acknowledged in E3, and of which acknowledged in E4?"""
+    cluster = Example(size=4)
+    cluster.send("a", 0)
+    for rank in (1, 2, 3):
+        cluster.give("a", rank)
+    for rank, letter in enumerate("bcde"):
+        cluster.send(letter, rank)
+    pre_acknowledged = ""
+    for letter in "bce":  # d is its own
+        cluster.give(letter, 2)
+        if not pre_acknowledged and cluster.pre_acknowledged[2]:
+            pre_acknowledged = letter
+    for rank in (0, 1, 3):
+        cluster.give("bcde", rank)
+    for rank, letter in enumerate("1234"):  # the paper's g_1 to g_4; it calls g_3 f
+        cluster.send(letter, rank)
+    acknowledged = ""
+    for letter in "123":
+        cluster.give(letter, 3)
+        if not acknowledged and "a" in cluster.delivered[3]:
+            acknowledged = f"g{letter}"
+    return pre_acknowledged, acknowledged
+
+
+def figure_6(condition: int) -> tuple[int, int]:
+    """E_i lacks g, the fourth PDU of E_j: give ACK_j and LSEQ of the RET that follows from failure condition 1 or 2."""
+    cluster = Example()
+    for letter in "abcgp":
+        cluster.send(letter, 0)
+    cluster.give("abc", 2)
+    if condition == 1:
+        cluster.give("p", 2)
+    else:
+        cluster.give("abcg", 1)
+        cluster.send("q", 1)
+        cluster.give("q", 2)
+    part = cluster.parts[2]
+    rets: list[CoRet] = []
+    while not rets and (deadline := part.deadline) is not None:
+        rets = [out.pdu for out in part.wake(deadline).down if isinstance(out, Out) and isinstance(out.pdu, CoRet)]
+    (ret,) = rets
+    ((_, end),) = ret.gaps
+    return unpack_vector(ret.ack, 3)[0], end
+
+
+def _figure_claims() -> list[Claim]:
+    held = "q is held until p has come"
+    rets = "; ".join(f"{ack} and {end}" for ack, end in map(figure_6, (1, 2)))
+    return [
+        _same("E_k, which receives g, q, p, keeps causality", "Figure 2", "gpq", figure_2(), held),
+        _same("a is pre-acknowledged in E3 on acceptance of e, and acknowledged in E4 with the last g_i", "Figure 3",
+              "e and g3", " and ".join(figure_3()), "E4 has sent g4 itself, and receives g1, g2, g3 in this order"),
+        _same("ACK_j and LSEQ of the RET, failure conditions (1) and (2)", "Figure 6", "4 and 5; 4 and 5", rets,
+              "after a grace, and 5 itself is not sent again"),
+    ]  # fmt: skip
+
+
 def _example_claims() -> tuple[list[Claim], Table]:
     after_d, after_h, end = example_until("d"), example_until("h"), example_to_the_end()
     rows = [
@@ -136,16 +211,16 @@ def _example_claims() -> tuple[list[Claim], Table]:
         _same("SEQ and ACK of the eight PDUs", "Table 1", _vectors(TABLE_1), _vectors({
             letter: (end.pdus[letter][1].number, end.ack(letter)) for letter in TABLE_1
         }), "sequence numbers alone give them"),
-        _same("REQ and AL on acceptance of d", "Example 4.1",
+        _same("REQ and AL on acceptance of d", "Figure 7, Example 4.1",
               "REQ <3,2,2> AL [2 3 2 | 1 1 1 | 1 2 1]", state_d, "at E1, before it sends e"),
-        _same("REQ and AL on acceptance of h", "Example 4.1",
+        _same("REQ and AL on acceptance of h", "Figure 7, Example 4.1",
               "REQ <5,3,3> AL [4 4 5 | 2 2 3 | 2 2 2]", state_h, "at E1"),
-        _same("order in which PRL takes the pre-acknowledged PDUs", "Example 4.1", "acbde",
+        _same("order in which PRL takes the pre-acknowledged PDUs", "Figure 7, Example 4.1", "acbde",
               after_h.pre_acknowledged[0],
               "a is acknowledged, hence delivered, before h comes, as our actions are prompt"),
-        _same("PAL when h is pre-acknowledged", "Example 4.2", "[4 4 5 | 2 2 3 | 2 2 2]",
+        _same("PAL when h is pre-acknowledged", "Figure 7, Example 4.2", "[4 4 5 | 2 2 3 | 2 2 2]",
               _matrix(end.parts[0].pal.rows), "at E1, after everyone has sent once more"),
-        _same("PDUs acknowledged then, in order", "Example 4.2", "acbde", end.delivered[0], same),
+        _same("PDUs acknowledged then, in order", "Figure 7, Example 4.2", "acbde", end.delivered[0], same),
     ]  # fmt: skip
     return claims, table
 
@@ -373,7 +448,7 @@ def reproduce(out: Path | None, *, quick: bool, progress: Progress) -> Reproduct
     progress(parts, parts)
     return Reproduction(
         PAPER,
-        [*example_claims, *_cost_claims(costs), *delay_claims, *_loss_claims(losses)],
+        [*example_claims, *_figure_claims(), *_cost_claims(costs), *delay_claims, *_loss_claims(losses)],
         [table1, figure8, delay_table, loss_table],
         figures,
     )
@@ -487,30 +562,19 @@ def _loss_claims(losses: dict[tuple[int, str], tuple[LossCost, LossCost]]) -> li
 
 
 def _draw(out: Path, figure8: Table, losses: dict[tuple[int, str], tuple[LossCost, LossCost]]) -> list[Path]:
-    try:
-        import matplotlib as mpl
-    except ImportError as missing:
-        raise UsageError("drawing figures needs matplotlib; install antiphon[figures], or leave out --out") from missing
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    out.mkdir(parents=True, exist_ok=True)
-    files = [out / "figure8.png", out / "losses.png"]
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    plt = pyplot()
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4))
     sizes = [row[0] for row in figure8.rows]
     for axes, column, title in ((left, 3, "T_co: processing of a PDU, us"), (right, 5, "T_ap: delay, ms")):
         axes.plot(sizes, [row[column] for row in figure8.rows], marker="o", color="#0072B2")
         axes.set(xlabel="members n", title=title, xlim=(0, None), ylim=(0, None))
         axes.grid(alpha=0.3)
-    figure.savefig(files[0], dpi=150)
-    plt.close(figure)
-    figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
+    files = save(figure, out / "figure8")
+    figure, axes = plt.subplots(figsize=(6, 4))
     skewed = {size: pair for (size, latency), pair in losses.items() if latency == SKEWED}
     for index, (label, marker, color) in enumerate((("as printed", "s", "#D55E00"), ("repaired", "o", "#0072B2"))):
         axes.plot(list(skewed), [pair[index].rets for pair in skewed.values()], marker=marker, color=color, label=label)
     axes.set(xlabel="members n", ylabel="RETs", title=f"RETs for one lost PDU, latency {SKEWED}", yscale="symlog")
     axes.grid(alpha=0.3)
     axes.legend()
-    figure.savefig(files[1], dpi=150)
-    plt.close(figure)
-    return files
+    return files + save(figure, out / "losses")

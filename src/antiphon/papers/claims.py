@@ -73,7 +73,7 @@ def render(reproduction: Reproduction) -> str:
 
 def render_table(table: Table) -> str:
     """A table with aligned columns: text to the left, numbers to the right."""
-    cells = [list(table.columns)] + [[_cell(value) for value in row] for row in table.rows]
+    cells = [list(table.columns)] + [[cell(value) for value in row] for row in table.rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     text_columns = [any(isinstance(row[place], str) for row in table.rows) for place in range(len(widths))]
     lines = [
@@ -92,10 +92,11 @@ def _render_claims(claims: Sequence[Claim]) -> str:
     for claim in claims:
         mark = "+ " if claim.agrees else "! "
         lines += textwrap.wrap(f"{claim.claim} ({claim.where})", width, initial_indent=mark, subsequent_indent="  ")
-        for detail in (f"published {_cell(claim.published)}; ours {_cell(claim.ours)}", claim.why):
+        for detail in (f"published {cell(claim.published)}; ours {cell(claim.ours)}", claim.why):
             lines += textwrap.wrap(detail, width, initial_indent="    ", subsequent_indent="    ")
     return "\n".join(["Claims (+ agrees, ! differs)", *lines])
 
 
-def _cell(value: Value) -> str:
+def cell(value: Value) -> str:
+    """Show a value: numbers with separators, fractions with six digits."""
     return f"{value:.6g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else value

@@ -120,6 +120,15 @@ def messages_processed(b: int, p: int, z: int) -> dict[str, Counter[int]]:
 # --- The same by counting. ---
 
 
+class Arrow(msgspec.Struct, frozen=True):
+    """One message of a round protocol: in which round, from whom, to whom (None: everyone), and what it is."""
+
+    round: int
+    sender: int
+    to: int | None
+    kind: str
+
+
 class _Counting:
     """A host that counts what it sends and receives; every message carries its round and the hops of its ACK chain."""
 
@@ -130,6 +139,7 @@ class _Counting:
         self.processed = 0
         self.rounds = 0
         self.chain_hops = 0
+        self.arrows: list[Arrow] = []
 
     def on_start(self, now: int) -> Sequence[Send]:
         return self._numbered(self._host.on_start(now), 0, 0)
@@ -146,6 +156,7 @@ class _Counting:
         for send in sends:
             hops = 0 if send.to is None else chain_hops + self._tree.distance(self._node, send.to)
             numbered.append(Send(send.to, send.size, (rounds + 1, hops, send.body)))
+            self.arrows.append(Arrow(rounds + 1, self._node, send.to, send.body))
             self.processed += 1
             self.rounds = rounds + 1
             self.chain_hops = max(self.chain_hops, hops)
@@ -171,6 +182,13 @@ def count(tree: Tree, stability: str) -> Counts:
         Counter(host.processed for host in hosts),
         max(host.chain_hops for host in hosts),
     )
+
+
+def arrows(tree: Tree, stability: str) -> list[Arrow]:
+    """Run one round in the event-driven model and give its messages: figures 1 to 5 of the paper."""
+    hosts = [_Counting(tree, node, stability) for node in range(len(tree))]
+    Lan(tree).run(hosts)
+    return [arrow for host in hosts for arrow in host.arrows]
 
 
 # --- The trigger of section 6. ---

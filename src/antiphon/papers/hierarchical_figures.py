@@ -1,4 +1,4 @@
-"""Figures 6 to 10 of the hierarchical stability paper, drawn from our own runs, and one beyond its sizes."""
+"""The figures of the hierarchical stability paper, drawn from our own runs, and one beyond its sizes."""
 
 from __future__ import annotations
 
@@ -6,19 +6,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from antiphon.errors import UsageError
-from antiphon.papers.hierarchical import PAPER, PUBLISHED_SIZES, STRUCTURED_OF, Measured
+from antiphon.papers.drawing import pyplot, save
+from antiphon.papers.hierarchical import PUBLISHED_SIZES, STRUCTURED_OF, Measured, arrows
 from antiphon.sim.lan import ROUND_PROTOCOLS, Round
+from antiphon.sim.trees import near_complete
 
-try:
-    import matplotlib as mpl
-except ImportError as missing:
-    raise UsageError("drawing figures needs matplotlib; install antiphon[figures], or leave out --out") from missing
-mpl.use("Agg")
-import matplotlib.pyplot as plt
-
-# One look a protocol in every figure; told apart by marker as well as by colour (a palette safe for colour-blind eyes).
-# FullDist nearly covers CoordP, so it is dashed and hollow.
+# One look a protocol in every figure. FullDist nearly covers CoordP, so it is dashed and hollow.
 STYLES: dict[str, dict[str, Any]] = {
     "coordinator": {"color": "#0072B2", "marker": "o"},
     "full-distribution": {
@@ -31,6 +24,12 @@ STYLES: dict[str, dict[str, Any]] = {
     "train": {"color": "#009E73", "marker": "^"},
     "tree-coordinator": {"color": "#CC79A7", "marker": "v"},
     "tree-train": {"color": "#56B4E9", "marker": "D"},
+}
+# The messages of a round, by colour and by dashes.
+KINDS: dict[str, dict[str, Any]] = {
+    "START": {"color": "#000000", "linestyle": ":", "linewidth": 1},
+    "ACK": {"color": "#0072B2", "linestyle": "-", "linewidth": 1.2},
+    "INFO": {"color": "#D55E00", "linestyle": "--", "linewidth": 1},
 }
 BASIC = tuple(STRUCTURED_OF)
 STRUCTURED = ("tree-coordinator", "tree-train")
@@ -63,9 +62,9 @@ def draw(measured: Measured, out: Path) -> list[Path]:
         ("figure-9", "Round-trip time", "ms", rtt_ms, [BASIC, STRUCTURED], False, True),
         ("figure-10", "Round-trip time, basic and structured", "ms", rtt_ms, pairs, False, True),
     ]
-    files = []
+    files = _draw_rounds(out / "figures-1-5")
     for name, title, unit, measure, panels, is_log, with_random in figures:
-        figure, axes = plt.subplots(1, len(panels), figsize=(5 * len(panels), 3.8), squeeze=False)
+        figure, axes = pyplot().subplots(1, len(panels), figsize=(5 * len(panels), 3.8), squeeze=False)
         for axis, protocols in zip(axes[0], panels, strict=True):
             _lines(axis, measured, protocols, measure, with_random)
             axis.set(xlabel="group size n", ylabel=unit, yscale="log" if is_log else "linear")
@@ -73,6 +72,29 @@ def draw(measured: Measured, out: Path) -> list[Path]:
         files += _save(figure, title, out / name)
     files += _draw_beyond(measured, out / "beyond-the-paper")
     return files
+
+
+def _draw_rounds(path: Path) -> list[Path]:
+    """Draw who sends what to whom in each round, for a complete binary tree of seven members."""
+    tree = near_complete(2, 2, 2)
+    figure, axes = pyplot().subplots(2, 3, figsize=(13, 7), squeeze=False)
+    panels = list(axes.flat)
+    for axis, (name, paper_name) in zip(panels, ROUND_PROTOCOLS.items(), strict=False):
+        sent = arrows(tree, name)
+        for arrow in sent:
+            for to in range(len(tree)) if arrow.to is None else (arrow.to,):
+                if to != arrow.sender:
+                    axis.plot([arrow.round - 1, arrow.round], [arrow.sender + 1, to + 1], **KINDS[arrow.kind])
+        last = max(arrow.round for arrow in sent)
+        axis.set(title=f"{paper_name}: {last} rounds", xlabel="round", ylabel="member", xlim=(0, last))
+        axis.set_yticks(range(1, len(tree) + 1))
+        axis.invert_yaxis()
+        axis.xaxis.get_major_locator().set_params(integer=True)
+    for kind, style in KINDS.items():
+        panels[-1].plot([], [], label=kind, **style)
+    panels[-1].legend(loc="center")
+    panels[-1].axis("off")
+    return _save(figure, "The rounds of the five protocols, seven members in a binary tree", path)
 
 
 def _lines(axis: Any, measured: Measured, protocols: Sequence[str], measure: Measure, with_random: bool) -> None:
@@ -87,7 +109,7 @@ def _lines(axis: Any, measured: Measured, protocols: Sequence[str], measure: Mea
 
 
 def _draw_beyond(measured: Measured, path: Path) -> list[Path]:
-    figure, axes = plt.subplots(1, 2, figsize=(10, 3.8))
+    figure, axes = pyplot().subplots(1, 2, figsize=(10, 3.8))
     for axis, measure, unit in ((axes[0], hops, "messages on all hops"), (axes[1], rtt_ms, "round-trip time, ms")):
         for name, style in STYLES.items():
             points = [
@@ -103,10 +125,4 @@ def _draw_beyond(measured: Measured, path: Path) -> list[Path]:
 
 def _save(figure: Any, title: str, path: Path) -> list[Path]:
     figure.suptitle(title)
-    figure.tight_layout()
-    files = [path.with_suffix(suffix) for suffix in (".svg", ".png")]
-    with mpl.rc_context({"svg.hashsalt": PAPER}):  # without it and with a date, equal pictures would differ as files
-        figure.savefig(files[0], metadata={"Date": None})
-        figure.savefig(files[1], dpi=120)
-    plt.close(figure)
-    return files
+    return save(figure, path)

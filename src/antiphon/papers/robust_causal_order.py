@@ -20,7 +20,7 @@ from antiphon.protocol.machine import MILLISECOND, Instant, Submit
 from antiphon.protocol.ordering.causal_blocks import BlockMessage, CausalBlocks, CausalBlocksOptions, NullMessage
 from antiphon.protocol.ordering.causal_blocks.matrix import Entry
 from antiphon.protocol.parts import Out, Place, Step
-from antiphon.protocol.wire import Codec
+from antiphon.protocol.wire import Codec, pack_vector
 from antiphon.sim.cluster import Run, simulate
 from antiphon.sim.network import NetworkOptions
 from antiphon.sim.scenario import Fault, Scenario, Workload
@@ -44,6 +44,37 @@ class NewRandomTimeout(CausalBlocks):
     def suppress(self, entry: Entry, now: Instant) -> None:
         """Wait for a random time."""
         entry.repair_after = now + self._random.randint(0, self._options.repair_delay_ns)
+
+
+# --- Figure 2 ---
+
+
+def figure_2() -> tuple[list[int], int]:
+    """Bring p1 to the block matrix of Figure 2; give its own block numbers and the block that all have passed, MB."""
+    part = CausalBlocks(Place(0, 6, random.Random(0)), CausalBlocksOptions())
+    own: list[int] = []
+    seqs = [0] * 6
+
+    def receive(sender: int, block: int) -> None:
+        seqs[sender] += 1
+        part.receive(sender, BlockMessage(sender, seqs[sender], block, 0, pack_vector([0] * 6), 0, 0, None, b""), 0)
+
+    def submit() -> None:
+        (out,) = part.submit(Submit(b""), len(own) + 1, 0).down
+        assert isinstance(out, Out)
+        assert isinstance(out.pdu, BlockMessage)
+        own.append(out.pdu.block)
+
+    submit()
+    for sender, block in ((3, 1), (1, 2), (4, 2), (5, 2), (2, 3)):
+        receive(sender, block)
+    submit()
+    for sender, block in ((3, 4), (4, 4)):
+        receive(sender, block)
+    submit()
+    for sender, block in ((4, 5), (1, 6)):
+        receive(sender, block)
+    return own, part.maximum_block()
 
 
 # --- Figure 7 ---
@@ -271,6 +302,7 @@ def reproduce(out: Path | None, *, quick: bool, progress: Progress) -> Reproduct
     return Reproduction(
         PAPER,
         [
+            _figure_2_claim(),
             *_figure_7_claims(rounds, runs),
             *_recovery_claims(everything, delays, silences, expired),
         ],
@@ -302,6 +334,18 @@ def expiry(messages: int) -> tuple[int, int]:
         msgspec.structs.replace(scenario, workload=Workload(interval="exponential 20ms", lifetime="30ms")), 1, drop=drop
     )
     return run.stats["members"].get("discarded", 0), stubs
+
+
+def _figure_2_claim() -> Claim:
+    own, maximum = figure_2()
+    return Claim(
+        "p1's own blocks are 1, 4 and 5; everyone has been heard of up to block 2",
+        "Figure 2",
+        "1 4 5; 2",
+        f"{' '.join(map(str, own))}; {maximum}",
+        (own, maximum) == ([1, 4, 5], 2),
+        "the member receives the others' messages of the figure, block by block, and sends its own in between",
+    )
 
 
 def _figure_7_claims(rounds: list[Recovered], runs: list[Recovered]) -> list[Claim]:

@@ -6,18 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from antiphon.errors import UsageError
+from antiphon.papers.drawing import pyplot, save
 
-try:
-    import matplotlib as mpl
-except ImportError as missing:
-    raise UsageError("drawing figures needs matplotlib; install antiphon[figures], or leave out --out") from missing
-mpl.use("Agg")
-import matplotlib.pyplot as plt
-
-mpl.rcParams["svg.hashsalt"] = "antiphon"  # the same picture, the same file
-
-# told apart by marker as well as by colour, in a palette that is safe for colour-blind eyes
+# told apart by marker as well as by colour
 STYLES: tuple[dict[str, Any], ...] = (
     {"color": "#D55E00", "marker": "s"},
     {"color": "#0072B2", "marker": "o"},
@@ -28,7 +19,7 @@ STYLES: tuple[dict[str, Any], ...] = (
 
 def draw_figure_7(series: Mapping[str, Sequence[tuple[int, int]]], out: Path) -> list[Path]:
     """Which block was recovered at which block counter."""
-    figure, axes = plt.subplots(figsize=(7, 4))
+    figure, axes = pyplot().subplots(figsize=(7, 4))
     for place, (name, recovered) in enumerate(series.items()):
         shift = 0.12 * (place - 1)  # so that none hides another
         axes.plot(
@@ -46,7 +37,7 @@ def draw_figure_7(series: Mapping[str, Sequence[tuple[int, int]]], out: Path) ->
 
 def draw_copies(per_loss: Mapping[str, Sequence[tuple[int, float]]], out: Path) -> list[Path]:
     """Copies per loss against the size of the group."""
-    figure, axes = plt.subplots(figsize=(7, 4))
+    figure, axes = pyplot().subplots(figsize=(7, 4))
     for place, (rule, points) in enumerate(per_loss.items()):
         axes.plot([n for n, _ in points], [copies for _, copies in points], label=f"wait: {rule}", **STYLES[place])
     axes.set(xlabel="members", ylabel="copies per loss", title="Suppression", ylim=(0, None))
@@ -55,7 +46,7 @@ def draw_copies(per_loss: Mapping[str, Sequence[tuple[int, float]]], out: Path) 
 
 def draw_recovery(times: Mapping[int, Sequence[tuple[float, float]]], out: Path) -> list[Path]:
     """Recovery time against loss, a line a group size."""
-    figure, axes = plt.subplots(figsize=(7, 4))
+    figure, axes = pyplot().subplots(figsize=(7, 4))
     for place, (n, points) in enumerate(times.items()):
         axes.plot([loss for loss, _ in points], [ms for _, ms in points], label=f"n = {n}", **STYLES[place])
     axes.set(
@@ -67,9 +58,4 @@ def draw_recovery(times: Mapping[int, Sequence[tuple[float, float]]], out: Path)
 def _save(figure: Any, axes: Any, stem: Path) -> list[Path]:
     axes.legend()
     axes.grid(alpha=0.3)
-    figure.tight_layout()
-    paths = [stem.with_suffix(".svg"), stem.with_suffix(".png")]
-    figure.savefig(paths[0], metadata={"Date": None})
-    figure.savefig(paths[1], dpi=150)
-    plt.close(figure)
-    return paths
+    return save(figure, stem)

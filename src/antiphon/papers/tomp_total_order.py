@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from antiphon.papers.claims import Claim, Progress, Reproduction, Table, Value
+from antiphon.papers.drawing import MARKERS, pyplot, save
 from antiphon.protocol.machine import MILLISECOND, SECOND, Deliver, Instant, Submit
 from antiphon.protocol.ordering.abcast import Abcast
 from antiphon.protocol.ordering.tomp import BoundingDecision, Tomp
@@ -367,6 +368,7 @@ def reproduce(out: Path | None, *, quick: bool = False, progress: Progress | Non
         progress(1, 1)
     tables = [
         _example_table(),
+        _queues_table(),
         Table("latency", "Mean latency over FIFO channels, mean delay 10 ms; reductions against ABCAST", COLUMNS, rows),
         Table(
             "whole_stack",
@@ -375,7 +377,7 @@ def reproduce(out: Path | None, *, quick: bool = False, progress: Progress | Non
             stack,
         ),
     ]
-    figures = [] if out is None else [_draw(rows, sizes, out)]
+    figures = [] if out is None else _draw(rows, sizes, out)
     return Reproduction(PAPER, [*_example_claims(), _safety_claim(), *_latency_claims(rows)], tables, figures)
 
 
@@ -403,6 +405,26 @@ def _example_table() -> Table:
     columns = ["protocol", "decided", "final", "min_next_mid", "max_next_ts", "host 1", "host 2", "host 3"]
     return Table(
         "worked_example", "The worked example: what each decision says, and what each host delivers", columns, rows
+    )
+
+
+def _queues_table() -> Table:
+    rows: list[list[Value]] = [
+        [name, _names([stage.message]), *(_waiting(queue) for queue in stage.queues)]
+        for name, protocol in (("ABCAST", Abcast), ("TOMP", Tomp))
+        for stage in worked_example(protocol)
+    ]
+    return Table(
+        "queues",
+        "The worked example: what waits at each host after each decision, decided (dl) or not (ud)",
+        ["protocol", "decided", "host 1", "host 2", "host 3"],
+        rows,
+    )
+
+
+def _waiting(queue: Iterable[tuple[int, Stamp, bool]]) -> str:
+    return (
+        ", ".join(f"m{message + 1} {_named(stamp)} {'dl' if final else 'ud'}" for message, stamp, final in queue) or "-"
     )
 
 
@@ -502,21 +524,18 @@ def _latency_claims(rows: Sequence[Sequence[Value]]) -> list[Claim]:
     ]
 
 
-def _draw(rows: Sequence[Sequence[Value]], sizes: Sequence[int], out: Path) -> Path:
+def _draw(rows: Sequence[Sequence[Value]], sizes: Sequence[int], out: Path) -> list[Path]:
     """Draw the reductions of t2 and of the whole latency over the group size, a panel for each load."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, panels = pyplot.subplots(2, len(LOADS), figsize=(12, 7), sharex=True, sharey=True, squeeze=False)
+    figure, panels = pyplot().subplots(2, len(LOADS), figsize=(12, 7), sharex=True, sharey=True, squeeze=False)
     for column, load in enumerate(LOADS):
         for row, (what, place) in enumerate((("t2", _LESS_T2), ("t1 + t2", _LESS_TOTAL))):
             panel = panels[row][column]
             panel.axhspan(30, 40, color="0.9")
             for index, delay in enumerate(DELAYS):
                 chosen = [cells for cells in rows if cells[0] == load and cells[1] == delay]
-                panel.plot(sizes, [cells[place] for cells in chosen], "o-", color=f"C{index}", label=delay)
+                panel.plot(
+                    sizes, [cells[place] for cells in chosen], f"{MARKERS[index]}-", color=f"C{index}", label=delay
+                )
                 best = [cells[len(COLUMNS) - 2 + row] for cells in chosen]
                 panel.plot(sizes, best, ":", color=f"C{index}")
             panel.set_xscale("log", base=2)
@@ -527,9 +546,4 @@ def _draw(rows: Sequence[Sequence[Value]], sizes: Sequence[int], out: Path) -> P
     panels[1][0].set_xlabel("members")
     panels[0][-1].legend(fontsize="small")
     figure.suptitle("TOMP (solid) and the clairvoyant (dotted); the published 30-40% in grey")
-    figure.tight_layout()
-    out.mkdir(parents=True, exist_ok=True)
-    path = out / "latency.png"
-    figure.savefig(path, dpi=120, metadata={"Software": None})
-    pyplot.close(figure)
-    return path
+    return save(figure, out / "latency")
