@@ -27,7 +27,7 @@ from antiphon.pipeline import watch as watching
 from antiphon.pipeline.inline import Inline
 from antiphon.pipeline.session import Session
 from antiphon.pipeline.watch import Sum, Watcher, read_alarms
-from antiphon.pipeline.watch.state import GUARANTEES
+from antiphon.pipeline.watch.state import GUARANTEES, load
 from antiphon.sim.cluster import simulate
 from antiphon.sim.scenario import from_table
 from antiphon.trace import naive
@@ -143,19 +143,45 @@ def _share_of_log(table: pa.Table) -> pa.Array:
 
 
 def test_state_goes_when_messages_are_stable(tmp_path: Path) -> None:
-    events = in_run(simulate(from_table({"members": 4, "messages": 150, "ordering": "abcast"}), 3).events, "r")
+    """What is kept of a long run is what is not stable: not more after 40 batches than after 10."""
+    events = in_run(simulate(from_table({"members": 4, "messages": 300, "ordering": "abcast"}), 3).events, "r")
     by_time = sorted(events, key=lambda event: event.time_ns)
     one = watcher(tmp_path)
     one.roster = {"r": [0, 1, 2, 3]}
-    most = 0
-    for number in range(20):
-        part = by_time[len(by_time) * number // 20 : len(by_time) * (number + 1) // 20]
+    live, size = [], []
+    for number in range(40):
+        part = by_time[len(by_time) * number // 40 : len(by_time) * (number + 1) // 40]
         one.batch(names(write(part, tmp_path / "live" / f"{number}.parquet")), number)
-        most = max(most, one.sum.live)
+        live.append(one.sum.live)
+        size.append(max(file.stat().st_size for file in (tmp_path / "watch" / "state").iterdir()))
     compare(one.sum, events)
-    assert 0 < most < 150  # of 600 messages
+    assert 0 < max(live) < 150  # of 1,200 messages
+    assert max(size) < 1.25 * max(size[:10])
     assert one.sum.live == one.sum.waiting == 0
     assert len(list((tmp_path / "watch" / "state").iterdir())) <= 2
+
+
+@pytest.mark.parametrize("order", ["total", "causal"])
+def test_state_of_many_members(tmp_path: Path, order: str) -> None:
+    """Of members that deliver in one order only how far each has come is kept; of others, every message and pair."""
+    members, rounds = 40, 4
+    events = [Event("r", member, 1, "control") for member in range(members)]
+    for number in range(rounds):
+        for member in range(members):
+            step = 2 + number * (members + 1)
+            events.append(Event("r", member, step, "send", member, number + 1))
+            senders = range(members) if order == "total" else [(member + i) % members for i in range(members)]
+            events += [Event("r", member, step + 1 + i, "deliver", s, number + 1) for i, s in enumerate(senders)]
+    one = watcher(tmp_path)
+    one.batch(names(write(events, tmp_path / "live" / "all.parquet")), 0)
+    assert one.sum.verdicts()["total"] == ("holds" if order == "total" else "violated")
+    assert compare(one.conclude(), events)["inexact"] == 0
+    (job,) = (tmp_path / "watch" / "state").iterdir()
+    run = load(job)
+    assert len(run.pairs) == (
+        0 if order == "total" else members - 1
+    )  # the first to deliver is the one they differ from
+    assert not run.cells.any() or order == "causal"
 
 
 def test_lag_is_what_was_sent_and_is_not_stable(tmp_path: Path) -> None:

@@ -29,8 +29,10 @@ from antiphon.errors import UsageError
 from antiphon.pipeline.layout import DISCARD, VIEW, Array, as_numpy
 from antiphon.pipeline.reading import Mapping, read_batches, run_file
 from antiphon.pipeline.session import Session, one_line_errors
-from antiphon.pipeline.watch.judge import NO_ONE, Rows, advance, retire, take_in
+from antiphon.pipeline.watch.intake import NO_ONE, Rows, take_in
+from antiphon.pipeline.watch.judge import advance
 from antiphon.pipeline.watch.report import Alarm, Finding, Lag, Report, report, words
+from antiphon.pipeline.watch.retire import retire
 from antiphon.pipeline.watch.state import GUARANTEES, View, load, new_run, save
 from antiphon.trace.naive import affected_by
 from antiphon.trace.schema import EVENTS

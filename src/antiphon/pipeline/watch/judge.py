@@ -1,25 +1,14 @@
-"""Read on: take in new rows of a run, judge what can be judged, and let go of what is settled."""
+"""Judge the rows that wait, as far as the sends of what they deliver are known."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from antiphon.errors import UsageError
 from antiphon.pipeline.kernels import compiled
-from antiphon.pipeline.layout import (
-    CRASH,
-    DELIVER,
-    DISCARD,
-    END,
-    LEAVE,
-    NULL_TIME,
-    SEND,
-    STABLE,
-    VIEW,
-    Array,
-)
+from antiphon.pipeline.layout import CRASH, DELIVER, DISCARD, END, LEAVE, NULL_TIME, SEND, STABLE, VIEW, Array
 from antiphon.pipeline.watch.state import (
     CAUSAL,
     CAUSAL_EXAMINED,
@@ -30,40 +19,25 @@ from antiphon.pipeline.watch.state import (
     HAS_MARKS,
     INTEGRITY,
     LATE,
+    NEW_MESSAGE,
+    NEW_NODE,
+    NEW_PAIR,
     NEWEST_NS,
     NODES,
     NOTHING,
     REPEATED,
     ROWS,
     TOTAL,
-    Group,
-    Messages,
-    Nodes,
     Queue,
     Run,
-    View,
-    empty_messages,
-    grown,
+    enlarged,
 )
-from antiphon.trace.schema import EVENTS
 
-ACTORS_MAX: Final = 2048
-DELIVERED, DISCARDED = 1, 2
+# what a member did with a message, in `Run.cells`; ELSEWHERE: delivered, but not to be compared in the message's view
+DELIVERED, DISCARDED, ELSEWHERE = 1, 2, 4
+DID: Final = 3  # bits
 HANDLED_UNSENT: Final = 2
 SENT_AGAIN, DELIVERED_AGAIN, UNSENT, TOO_LATE, EFFECT_FIRST, ORDERS_DIFFER = range(6)
-
-
-class Rows(NamedTuple):
-    """New rows of one run, in any order; ids as in the trace."""
-
-    member: Array
-    step: Array
-    code: Array
-    sender: Array
-    seq: Array
-    time: Array  # NULL_TIME where unknown
-    view: Array  # of a view row: an index into `views`
-    views: list[View]
 
 
 class Alarms(NamedTuple):
@@ -72,64 +46,28 @@ class Alarms(NamedTuple):
     rows: Array
 
 
-def take_in(run: Run, rows: Rows, roster: set[int]) -> list[int]:
-    """Put new rows behind those that wait; returns the codes of those that were not taken in.
+class Known(NamedTuple):
+    """All that judging reads and changes; as in `Run`."""
 
-    These have a step that their member has used, or has passed: a trace is read forwards only.
-    """
-    known = dict(zip(run.ids, range(len(run.ids)), strict=True))
-    logs = {one for one, has in zip(run.ids, run.group.has_log, strict=True) if has}
-    fresh_logs = (set(np.unique(rows.member).tolist()) | roster) - logs
-    if run.retired_initially and fresh_logs:
-        run.group.inexact[:] = 1  # what it should have handled is no longer known
-    about = (rows.code <= DISCARD) & (rows.sender != NO_ONE)
-    named = [one for view in rows.views for one in view.members or ()]
-    for one in [*sorted(fresh_logs), *np.unique(rows.sender[about]).tolist(), *named]:
-        if one not in known:
-            known[one] = len(run.ids)
-            run.ids.append(one)
-    if len(run.ids) > ACTORS_MAX:
-        raise UsageError(
-            f"run {run.name}: {len(run.ids):,} members and senders; a watch keeps what grows with their square, "
-            f"up to {ACTORS_MAX:,}: use antiphon check"
-        )
-    view_of = {view: number for number, view in enumerate(run.views)}
-    for view in rows.views:
-        if view not in view_of:
-            view_of[view] = len(run.views)
-            run.views.append(view)
-    run.group = grown(run.group, run.ids, run.views, logs | fresh_logs)
-    run.messages = _widened(run.messages, len(run.ids), len(run.views))
-
-    ids = np.array(run.ids, np.int64)
-    by_id = np.argsort(ids)
-    actor = by_id[np.searchsorted(ids, rows.member, sorter=by_id)]
-    sender = np.full(len(actor), -1, np.int64)
-    sender[about] = by_id[np.searchsorted(ids, rows.sender[about], sorter=by_id)]
-    installed = np.array([*(view_of[view] for view in rows.views), 0], np.int64)[rows.view]
-    name = np.argsort(np.argsort(np.array(EVENTS)))[rows.code]
-    order = np.lexsort((rows.seq, sender, name, rows.step, actor))  # of one step, the smallest (event, sender, seq)
-    again = np.zeros(len(order), bool)
-    again[1:] = (np.diff(actor[order]) == 0) & (np.diff(rows.step[order]) == 0)
-    fresh = order[~again & (rows.step[order] > run.group.last_step[actor[order]])]
-    columns = (actor, rows.code, sender, rows.seq, rows.step, rows.time, installed)
-    joined = [np.concatenate([old, new[fresh].astype(np.int64)]) for old, new in zip(run.queue, columns, strict=True)]
-    in_order = np.argsort(joined[0], kind="stable")  # what is new has later steps
-    run.queue = Queue(*(column[in_order] for column in joined))
-    np.maximum.at(run.group.last_step, actor[fresh], rows.step[fresh])
-    left_out = np.ones(len(order), bool)
-    left_out[fresh] = False
-    return [int(code) for code in rows.code[left_out]]
+    counts: Array
+    inexact: Array
+    actors: Array
+    lines: Array
+    seats: Array
+    heard: Array
+    messages: Array
+    nodes: Array
+    pairs: Array
+    cells: Array
+    alarms: Array
+    found: Array  # how many alarms there are
 
 
-NO_ONE: Final = -(1 << 40)  # the sender of a row that names none
-
-
-def _widened(messages: Messages, actors: int, views: int) -> Messages:
-    wide = empty_messages(len(messages.seq), actors, views)
-    for old, new in zip(messages, wide, strict=True):
-        new[tuple(slice(0, size) for size in old.shape)] = old
-    return wide
+def known_of(run: Run, alarms_max: int) -> Known:
+    """What judging works on."""
+    alarms = np.zeros((alarms_max, 7), np.int64)
+    shared = [getattr(run, name) for name in Known._fields[:-2]]
+    return Known._make([*shared, alarms, np.zeros(1, np.int64)])
 
 
 def advance(run: Run, patience_ns: int, *, to_the_end: bool = False) -> Alarms:
@@ -140,58 +78,83 @@ def advance(run: Run, patience_ns: int, *, to_the_end: bool = False) -> Alarms:
     queue = run.queue
     about = (queue.code == SEND) | (queue.code == DELIVER) | (queue.code == DISCARD)
     message = _number(run, queue, about)
-    messages, group = run.messages, run.group
-    messages.to_be_sent[:] = 0
-    messages.to_be_sent[message[queue.code == SEND]] = 1
-    more = int(about.sum())
-    run.nodes = Nodes(*(np.concatenate([column, np.zeros(more, np.int64)]) for column in run.nodes))
+    messages = run.messages
+    messages["to_be_sent"] = 0
+    messages["to_be_sent"][message[queue.code == SEND]] = 1
+    _make_room(run, int(about.sum()), int((queue.code == VIEW).sum()))
     start = np.searchsorted(queue.actor, np.arange(len(run.ids)))
     stop = np.searchsorted(queue.actor, np.arange(len(run.ids)), side="right")
-    alarms = np.zeros((4 * len(queue.code) + group.differs.size + 16, 7), np.int64)
     cursor = start.copy()
-    newest = max(int(queue.time.max(initial=NULL_TIME)), int(group.counts[NEWEST_NS]))
+    newest = max(int(queue.time.max(initial=NULL_TIME)), int(run.counts[NEWEST_NS]))
     too_old = NULL_TIME if newest == NULL_TIME else newest - patience_ns
-    found = read_on(
-        queue, message, cursor, stop, group, messages, run.nodes, alarms, too_old, to_the_end, len(run.views) > 1
-    )
+    at_once = int(messages["handled"][messages["sent"] == 0].sum())  # when a send turns up that many have handled
+    known = known_of(run, 4 * len(queue.code) + run.pairs.size + at_once)
+    read_on(queue, message, cursor, stop, known, too_old, to_the_end, len(run.views) > 1)
+    run.pairs = run.pairs[: int(run.lines["left"].sum())].copy()
     left = np.ones(len(queue.code), bool)
     for first, last in zip(start, cursor, strict=True):
         left[first:last] = False
-    group.counts[ROWS] += int((~left).sum())
+    run.counts[ROWS] += int((~left).sum())
     run.queue = Queue(*(column[left] for column in queue))
-    return Alarms(alarms[: min(found, len(alarms))])
+    return Alarms(known.alarms[: int(known.found[0])])
 
 
 def _number(run: Run, queue: Queue, about: Array) -> Array:
     """Give every message that is live or waits a number; returns that of each row, -1 where it is about none."""
     live, waiting = run.messages, np.flatnonzero(about)
-    sender = np.concatenate([live.sender, queue.sender[waiting]])
-    seq = np.concatenate([live.seq, queue.seq[waiting]])
+    sender = np.concatenate([live["sender"], queue.sender[waiting]])
+    seq = np.concatenate([live["seq"], queue.seq[waiting]])
     _, rank = np.unique(seq, return_inverse=True)
     keys, first, number = np.unique(sender * (len(seq) + 1) + rank, return_index=True, return_inverse=True)
-    place = number[: len(live.seq)]
-    fresh = empty_messages(len(keys), len(run.ids), len(run.views))
-    for old, new in zip(live, fresh, strict=True):
-        new[place] = old
-    fresh.sender[:], fresh.seq[:] = sender[first], seq[first]
-    fresh.retired[:] = _is_retired(run.retired, fresh.sender, fresh.seq)
-    run.nodes = Nodes(place[run.nodes.message], run.nodes.next)
-    run.messages = fresh
+    place = number[: len(live)]
+    fresh = np.full(len(keys), NEW_MESSAGE)
+    fresh[place] = live
+    fresh["sender"], fresh["seq"] = sender[first], seq[first]
+    fresh["retired"] = _is_retired(run.retired, fresh["sender"], fresh["seq"])
+    cells = np.zeros((len(run.ids), len(keys)), np.int64)
+    for actor in np.flatnonzero(run.actors["off_line"]).tolist():
+        cells[actor, place] = run.cells[actor]
+    run.messages, run.cells = fresh, cells
+    renumber(run, place)
     message = np.full(len(queue.code), -1, np.int64)
-    message[waiting] = number[len(live.seq) :]
+    message[waiting] = number[len(live) :]
     return message
 
 
+def pointers(run: Run) -> Iterator[Array]:
+    """All fields that point to a message on a line, or are -1."""
+    for records, field in (
+        (run.actors, "stretch_last"),
+        (run.lines, "last"),
+        (run.messages, "stretch_last"),
+        (run.messages, "before"),
+    ):
+        yield records[field]
+
+
+def renumber(run: Run, number: Array) -> None:
+    """Give every message that is pointed to its new number."""
+    for pointer in (*pointers(run), run.nodes["message"]):
+        pointing = pointer >= 0
+        pointer[pointing] = number[pointer[pointing]]
+
+
 def _is_retired(spans: Array, sender: Array, seq: Array) -> Array:
-    if not len(spans):
-        return np.zeros(len(seq), bool)
+    """Which of these messages, in order of sender, are in one of the spans."""
     result = np.zeros(len(seq), bool)
     for actor in np.unique(spans[:, 0]).tolist():
-        mine = spans[spans[:, 0] == actor]
-        chosen = np.flatnonzero(sender == actor)
+        mine = spans[np.searchsorted(spans[:, 0], actor) : np.searchsorted(spans[:, 0], actor, side="right")]
+        chosen = slice(np.searchsorted(sender, actor), np.searchsorted(sender, actor, side="right"))
         at = np.searchsorted(mine[:, 1], seq[chosen], side="right") - 1
         result[chosen] = (at >= 0) & (seq[chosen] <= mine[np.maximum(at, 0), 2])
     return result
+
+
+def _make_room(run: Run, about: int, installed: int) -> None:
+    """Room for the nodes and pairs that reading so many rows can need."""
+    stretches = int((run.actors["stretch_high"] - run.actors["stretch_low"]).sum())
+    run.nodes = np.concatenate([run.nodes, np.zeros(2 * about + stretches + 2 * len(run.ids), NEW_NODE.dtype)])
+    run.pairs = enlarged(run.pairs, NEW_PAIR, len(run.pairs) + installed + len(run.ids), len(run.ids))
 
 
 @compiled
@@ -200,328 +163,353 @@ def read_on(
     message: Array,
     cursor: Array,
     stop: Array,
-    group: Group,
-    messages: Messages,
-    nodes: Nodes,
-    alarms: Array,
+    known: Known,
     too_old: int,
     to_the_end: bool,
     has_views: bool,
-) -> int:
-    """Advance every member's cursor as far as its deliveries' sends are known; returns how many alarms there are."""
-    found = 0
-    actors = cursor.size
+) -> None:
+    """Advance every member's cursor as far as its deliveries' sends are known."""
+    counts, actors, seats, heard, messages = known.counts, known.actors, known.seats, known.heard, known.messages
     moved = True
     while moved:
         moved = False
-        for q in range(actors):
+        for q in range(cursor.size):
             while cursor[q] < stop[q]:
                 i = cursor[q]
                 code = queue.code[i]
                 m = message[i]
-                if code in (DELIVER, DISCARD) and not messages.sent[m] and not messages.retired[m]:
-                    over = has_ended(queue.sender[i], group, cursor, stop)
+                s = queue.sender[i]
+                if code in (DELIVER, DISCARD) and not messages[m].sent and not messages[m].retired:
+                    over = (actors[s].ended or actors[s].gone) and cursor[s] == stop[s]
                     if not over and NULL_TIME < queue.time[i] < too_old:
-                        messages.released[m] = 1
-                    if not over and not messages.released[m]:
+                        messages[m].released = 1
+                    if not over and not messages[m].released:
                         break
                 cursor[q] += 1
                 moved = True
-                if queue.time[i] > group.counts[NEWEST_NS]:
-                    group.counts[NEWEST_NS] = queue.time[i]
+                if queue.time[i] > counts[NEWEST_NS]:
+                    counts[NEWEST_NS] = queue.time[i]
                 if code == SEND:
-                    found = send(q, i, m, queue, group, messages, nodes, alarms, found)
+                    send(q, queue.step[i], queue.time[i], m, known)
                 elif code == DELIVER:
-                    certain = to_the_end or has_ended(queue.sender[i], group, cursor, stop)
-                    found = deliver(q, i, m, queue, group, messages, nodes, alarms, found, certain, has_views)
+                    certain = to_the_end or ((actors[s].ended or actors[s].gone) and cursor[s] == stop[s])
+                    deliver(q, queue.step[i], m, known, certain, has_views)
                 elif code == DISCARD:
-                    if messages.retired[m]:
-                        continue  # it was delivered: a discard after that changes nothing
-                    group.counts[HAS_DISCARDS] = 1
-                    messages.kind[m, q] |= DISCARDED
-                    if messages.place[m, q] < 0:
-                        messages.place[m, q] = group.next_place[q]
-                        group.next_place[q] += 1
-                        if messages.sent[m]:
-                            found = check_causes(q, queue.step[i], m, group, messages, nodes, alarms, found)
+                    discard(q, queue.step[i], m, known)
                 elif code == STABLE:
-                    s = queue.sender[i]
-                    group.counts[HAS_MARKS] = 1
-                    group.marks[q, s] = max(group.marks[q, s], queue.seq[i])
+                    counts[HAS_MARKS] = 1
+                    heard[q, s].marked = max(heard[q, s].marked, queue.seq[i])
                 elif code == VIEW:
-                    fresh = queue.installs[i]
-                    current = group.current[q]
-                    if fresh != current:
-                        if group.follows[q, current] == NOTHING:
-                            group.follows[q, current] = fresh
-                        group.follows[q, fresh] = NOTHING
-                        group.current[q] = fresh
+                    install(q, queue.installs[i], known)
                 elif code in (CRASH, LEAVE):
-                    group.gone[q] = 1
-                    if group.follows[q, group.current[q]] == NOTHING:
-                        group.follows[q, group.current[q]] = GONE
+                    actors[q].gone = 1
+                    if seats[actors[q].current, q].follows == NOTHING:
+                        seats[actors[q].current, q].follows = GONE
                 elif code == END:
-                    group.ended[q] = 1
+                    actors[q].ended = 1
         if not moved and to_the_end:
-            for q in range(actors):
+            for q in range(cursor.size):
                 if cursor[q] < stop[q]:
-                    messages.released[message[cursor[q]]] = 1
+                    messages[message[cursor[q]]].released = 1
                     moved = True
                     break
-    return found
 
 
 @compiled
-def has_ended(s: int, group: Group, cursor: Array, stop: Array) -> bool:
-    """Whether no more rows of a member will come."""
-    return bool((group.ended[s] or group.gone[s]) and cursor[s] == stop[s])
+def alarm(known: Known, kind: int, q: int, step: int, m: int, other: int, other_seq: int) -> None:
+    """Note an alarm about a message."""
+    row = known.alarms[known.found[0]]
+    row[0], row[1], row[2] = kind, q, step
+    row[3], row[4] = known.messages[m].sender, known.messages[m].seq
+    row[5], row[6] = other, other_seq
+    known.found[0] += 1
+
+
+# --- who has handled what ---------------------------------------------------------------------------------------------
 
 
 @compiled
-def alarm(alarms: Array, found: int, kind: int, q: int, step: int, s: int, seq: int, other: int, other_seq: int) -> int:
-    """Note an alarm."""
-    if found < alarms.shape[0]:
-        alarms[found, 0] = kind
-        alarms[found, 1] = q
-        alarms[found, 2] = step
-        alarms[found, 3] = s
-        alarms[found, 4] = seq
-        alarms[found, 5] = other
-        alarms[found, 6] = other_seq
-    return found + 1
+def follows_to(q: int, m: int, messages: Array, seats: Array) -> bool:
+    """Whether a member follows the line of a message, and has come past it."""
+    message = messages[m]
+    if message.rank < 0:
+        return False
+    seat = seats[message.seen_in, q]
+    return bool(seat.row < 0 and message.rank < seat.come)
 
 
 @compiled
-def send(
-    q: int, i: int, m: int, queue: Queue, group: Group, messages: Messages, nodes: Nodes, alarms: Array, found: int
-) -> int:
+def place_of(q: int, m: int, cells: Array, messages: Array, seats: Array) -> int:
+    """When a member handled a message, in its own order; -1 if it has not."""
+    cell = cells[q, m]
+    if cell:
+        return int((cell >> DID) - 1)
+    if follows_to(q, m, messages, seats):
+        return int(seats[messages[m].seen_in, q].come_from + messages[m].rank)
+    return -1
+
+
+@compiled
+def note(q: int, m: int, did: int, known: Known) -> bool:
+    """Note what a member off the line did with a message; True if it is the first thing that it did."""
+    actor = known.actors[q]
+    actor.off_line = 1
+    first = place_of(q, m, known.cells, known.messages, known.seats) < 0
+    if first:
+        known.messages[m].handled += 1
+        known.cells[q, m] = (actor.next_place + 1) << DID
+        actor.next_place += 1
+    known.cells[q, m] |= did
+    return first
+
+
+@compiled
+def leave_line(q: int, v: int, known: Known) -> None:
+    """Keep track of a member by itself from here on: of what it delivered, and of the order in which others do.
+
+    What it has in common with a follower is where both began, so nothing that comes later can be in conflict with that.
+    """
+    seats, messages, pairs = known.seats, known.messages, known.pairs
+    if seats[v, q].row >= 0:
+        return
+    for m in range(messages.size):
+        if messages[m].seen_in == v and follows_to(q, m, messages, seats):
+            place = place_of(q, m, known.cells, messages, seats)
+            known.cells[q, m] = ((place + 1) << DID) | DELIVERED
+    row = 0
+    for line in range(known.lines.size):
+        row += known.lines[line].left
+    for p in range(known.actors.size):
+        if seats[v, p].row < 0:
+            pairs[row, p].common = min(2, seats[v, p].come, seats[v, q].come)
+        else:
+            pairs[row, p].differs = pairs[seats[v, p].row, q].differs
+    seats[v, q].row = row
+    known.lines[v].left += 1
+    known.actors[q].off_line = 1
+
+
+# --- one row ----------------------------------------------------------------------------------------------------------
+
+
+@compiled
+def install(q: int, fresh: int, known: Known) -> None:
+    """A view: its line is followed from the beginning."""
+    actor = known.actors[q]
+    if fresh == actor.current:
+        return
+    if known.seats[actor.current, q].follows == NOTHING:
+        known.seats[actor.current, q].follows = fresh
+    actor.current = fresh
+    if known.seats[fresh, q].come > 0:
+        leave_line(q, fresh, known)  # it was there before: its places do not go on where they were
+    known.seats[fresh, q].follows = NOTHING
+    known.seats[fresh, q].come_from = actor.next_place
+
+
+@compiled
+def send(q: int, step: int, time: int, m: int, known: Known) -> None:
     """A send: it depends on all that its sender delivered since the last, and on that."""
-    if messages.retired[m] or messages.sent[m]:
-        group.counts[REPEATED] += 1
-        return alarm(alarms, found, SENT_AGAIN, q, queue.step[i], q, messages.seq[m], -1, 0)
-    if messages.released[m] == HANDLED_UNSENT:
-        group.inexact[CAUSAL] = 1  # it was left out of the pasts of those who delivered it
-    view = group.current[q]
-    messages.sent[m] = 1
-    messages.send_view[m] = view
-    messages.send_ns[m] = queue.time[i]
-    messages.past[m] = group.past[q]
-    for v in range(group.past_dropped.shape[1]):
-        messages.past_dropped[m, v] = group.past_dropped[q, v]
-        group.past_dropped[q, v] = 0
-    group.past[q] = add_node(m, -1, group, nodes)
-    for p in range(messages.place.shape[1]):  # who handled it before its send was known
-        if messages.place[m, p] >= 0:
-            found = check_causes(p, queue.step[i], m, group, messages, nodes, alarms, found)
-    return found
+    actor, message = known.actors[q], known.messages[m]
+    if message.retired or message.sent:
+        known.counts[REPEATED] += 1
+        alarm(known, SENT_AGAIN, q, step, m, -1, 0)
+        return
+    if message.released == HANDLED_UNSENT:
+        known.inexact[CAUSAL] = 1  # it was left out of the pasts of those who delivered it
+    message.sent, message.send_view, message.send_ns = 1, actor.current, time
+    message.past = actor.past
+    message.stretch_line, message.stretch_view = actor.stretch_line, actor.stretch_view
+    message.stretch_low, message.stretch_high = actor.stretch_low, actor.stretch_high
+    message.stretch_last = actor.stretch_last
+    actor.stretch_low = actor.stretch_high
+    actor.past = -1
+    add_to_past(q, m, known)
+    if message.handled:  # by some before its send was known
+        for p in range(known.actors.size):
+            if place_of(p, m, known.cells, known.messages, known.seats) >= 0:
+                check_causes(p, step, m, known)
 
 
 @compiled
-def add_node(m: int, following: int, group: Group, nodes: Nodes) -> int:
-    """A new first node of a list."""
-    at = group.counts[NODES]
-    nodes.message[at] = m
-    nodes.next[at] = following
-    group.counts[NODES] = at + 1
-    return int(at)
+def add_to_past(q: int, m: int, known: Known) -> None:
+    """Put a message (or ~view) at the head of the list of what a member's next message depends on."""
+    at = known.counts[NODES]
+    known.nodes[at].message = m
+    known.nodes[at].next = known.actors[q].past
+    known.actors[q].past = at
+    known.counts[NODES] = at + 1
 
 
 @compiled
-def deliver(
-    q: int,
-    i: int,
-    m: int,
-    queue: Queue,
-    group: Group,
-    messages: Messages,
-    nodes: Nodes,
-    alarms: Array,
-    found: int,
-    certain: bool,
-    has_views: bool,
-) -> int:
+def lengthen_stretch(q: int, m: int, known: Known) -> None:
+    """Add a message that a follower delivers to what its next message depends on."""
+    actor, messages = known.actors[q], known.messages
+    line, rank, view = messages[m].seen_in, messages[m].rank, messages[m].send_view
+    low, high = actor.stretch_low, actor.stretch_high
+    goes_on = low < high and actor.stretch_line == line and high == rank and actor.stretch_view == view
+    if low < high and not goes_on:  # one that cannot go on becomes a list
+        counted = 0
+        at = actor.stretch_last
+        while at >= 0 and messages[at].rank >= low:
+            add_to_past(q, at, known)
+            counted += 1
+            at = messages[at].before
+        if counted < high - low:
+            add_to_past(q, ~actor.stretch_view, known)
+    if not goes_on:
+        actor.stretch_line, actor.stretch_low, actor.stretch_view = line, rank, view
+    actor.stretch_high, actor.stretch_last = rank + 1, m
+
+
+@compiled
+def discard(q: int, step: int, m: int, known: Known) -> None:
+    """A discard: it counts as handling, where order of causes is concerned."""
+    if known.messages[m].retired:
+        return  # it was delivered: a discard after that changes nothing
+    known.counts[HAS_DISCARDS] = 1
+    leave_line(q, known.actors[q].current, known)
+    if note(q, m, DISCARDED, known) and known.messages[m].sent:
+        check_causes(q, step, m, known)
+
+
+@compiled
+def deliver(q: int, step: int, m: int, known: Known, certain: bool, has_views: bool) -> None:
     """A delivery: numbers, repeats, causes, and the order in comparison with everyone who has it already."""
-    s, seq, step = messages.sender[m], messages.seq[m], queue.step[i]
-    group.counts[DELIVERIES] += 1
-    if seq > group.highest[q, s]:
-        group.highest[q, s] = seq
-    elif seq < group.highest[q, s]:
-        group.counts[LATE] += 1
-        found = alarm(alarms, found, TOO_LATE, q, step, s, seq, -1, group.highest[q, s])
-    if messages.retired[m]:
-        if not delivered_what_is_retired(q, group):
-            for guarantee in (INTEGRITY, CAUSAL, TOTAL):
-                group.inexact[guarantee] = 1
-            return found
-        group.counts[REPEATED] += 1
-        return alarm(alarms, found, DELIVERED_AGAIN, q, step, s, seq, -1, 0)
-    if messages.kind[m, q] & DELIVERED:
-        group.counts[REPEATED] += 1
-        return alarm(alarms, found, DELIVERED_AGAIN, q, step, s, seq, -1, 0)
-    messages.kind[m, q] |= DELIVERED
-    view = group.current[q]
-    messages.seen_in[m, q] = view
-    exists = messages.sent[m] or messages.to_be_sent[m]
+    counts, message = known.counts, known.messages[m]
+    heard = known.heard[q, message.sender]
+    counts[DELIVERIES] += 1
+    if message.seq > heard.highest:
+        heard.highest = message.seq
+    elif message.seq < heard.highest:
+        counts[LATE] += 1
+        alarm(known, TOO_LATE, q, step, m, -1, heard.highest)
+    if message.retired and not delivered_what_is_retired(q, known):
+        for guarantee in (INTEGRITY, CAUSAL, TOTAL):
+            known.inexact[guarantee] = 1
+        return
+    if message.retired or known.cells[q, m] & DELIVERED or follows_to(q, m, known.messages, known.seats):
+        counts[REPEATED] += 1
+        alarm(known, DELIVERED_AGAIN, q, step, m, -1, 0)
+        return
+    exists = message.sent or message.to_be_sent
     if not exists:
-        messages.released[m] = HANDLED_UNSENT
-    if not exists and certain:
-        found = alarm(alarms, found, UNSENT, q, step, s, seq, -1, 0)
-    if messages.place[m, q] < 0:
-        messages.place[m, q] = group.next_place[q]
-        group.next_place[q] += 1
-        if messages.sent[m]:
-            found = check_causes(q, step, m, group, messages, nodes, alarms, found)
-    else:
-        group.inexact[TOTAL] = 1  # discarded first: its place is not that of its delivery
-    if exists:
-        group.past[q] = add_node(m, group.past[q], group, nodes)
-        if has_views and not messages.sent[m]:
-            group.inexact[CAUSAL] = 1  # the view in which it will be sent is not known yet
-    here = messages.place[m, q]
-    for p in range(messages.place.shape[1]):
-        if p == q or not messages.kind[m, p] & DELIVERED:
-            continue
-        if messages.seen_in[m, p] != view:
-            group.crossed[q, p] = 1
-            group.crossed[p, q] = 1
-            continue
-        there = messages.place[m, p]
-        if group.reach[view, q, p] > there and not group.differs[view, q, p]:
-            group.differs[view, q, p] = 1
-            group.differs[view, p, q] = 1
-            found = alarm(alarms, found, ORDERS_DIFFER, q, step, s, seq, p, 0)
-        group.reach[view, q, p] = max(group.reach[view, q, p], there)
-        group.reach[view, p, q] = max(group.reach[view, p, q], here)
-        group.common[view, q, p] = min(2, group.common[view, q, p] + 1)
-        group.common[view, p, q] = group.common[view, q, p]
-    return found
+        message.released = HANDLED_UNSENT
+        if certain:
+            alarm(known, UNSENT, q, step, m, -1, 0)
+    first, on_line = place_delivery(q, m, known)
+    if first and message.sent:
+        check_causes(q, step, m, known)
+    if on_line and message.sent:
+        lengthen_stretch(q, m, known)
+    elif exists:
+        add_to_past(q, m, known)
+        if has_views and not message.sent:
+            known.inexact[CAUSAL] = 1  # the view in which it will be sent is not known yet
+    if known.lines[known.actors[q].current].left and not known.cells[q, m] & ELSEWHERE:
+        compare_orders(q, step, m, known)
 
 
 @compiled
-def delivered_what_is_retired(q: int, group: Group) -> bool:
+def place_delivery(q: int, m: int, known: Known) -> tuple[bool, bool]:
+    """Put a delivery where it belongs; returns whether it is the first thing done with it, and if it is on the line."""
+    actor, message = known.actors[q], known.messages[m]
+    v = actor.current
+    line, seat = known.lines[v], known.seats[v, q]
+    message.delivered += 1
+    if message.seen_in < 0:
+        message.seen_in = v
+    here = message.seen_in == v
+    if here and seat.row < 0 and not known.cells[q, m]:
+        if message.rank < 0 and seat.come == line.length:
+            message.rank, message.before = line.length, line.last
+            line.last = m
+            line.length += 1
+        if message.rank == seat.come:
+            seat.come += 1
+            actor.next_place += 1
+            message.handled += 1
+            return True, True
+    leave_line(q, v, known)
+    first = note(q, m, DELIVERED, known)
+    if not here or not first:  # seen in another view by another, or discarded first: its place says nothing
+        known.inexact[TOTAL] = 1
+        known.cells[q, m] |= ELSEWHERE
+    return first, False
+
+
+@compiled
+def compare_orders(q: int, step: int, m: int, known: Known) -> None:
+    """Compare a delivery with those of the message in the same view by others, unless both follow the line."""
+    seats, messages, pairs, cells = known.seats, known.messages, known.pairs, known.cells
+    v = known.actors[q].current
+    mine = seats[v, q].row
+    here = place_of(q, m, cells, messages, seats) + 1
+    for p in range(known.actors.size):
+        its = seats[v, p].row
+        if p == q or (mine < 0 and its < 0) or (mine >= 0 and pairs[mine, p].differs):
+            continue
+        did = cells[p, m]
+        if did & ELSEWHERE or not (did & DELIVERED or follows_to(p, m, messages, seats)):
+            continue
+        there = place_of(p, m, cells, messages, seats) + 1
+        if mine >= 0 and (its < 0 or mine < its):
+            pair = pairs[mine, p]
+            in_order = pair.there <= there
+            pair.here, pair.there = max(pair.here, here), max(pair.there, there)
+        else:
+            pair = pairs[its, q]
+            in_order = pair.here <= there
+            pair.here, pair.there = max(pair.here, there), max(pair.there, here)
+        pair.common = min(2, pair.common + 1)
+        if not in_order and not pair.differs:
+            pair.differs = 1
+            if mine >= 0 and its >= 0:
+                pairs[max(mine, its), q if its > mine else p].differs = 1
+            alarm(known, ORDERS_DIFFER, q, step, m, p, 0)
+
+
+@compiled
+def delivered_what_is_retired(q: int, known: Known) -> bool:
     """Whether a member must have delivered all that is retired: it was always there, and nobody discards."""
-    always = not group.gone[q] and not group.counts[HAS_DISCARDS]
-    for v in range(1, group.belongs.shape[0]):
-        always = always and group.belongs[v, q] > 0
+    always = not known.actors[q].gone and not known.counts[HAS_DISCARDS]
+    for v in range(1, known.lines.size):
+        always = always and known.seats[v, q].belongs > 0
     return always
 
 
 @compiled
-def check_causes(
-    q: int, step: int, m: int, group: Group, messages: Messages, nodes: Nodes, alarms: Array, found: int
-) -> int:
+def check_causes(q: int, step: int, m: int, known: Known) -> None:
     """Whether a member had handled all direct predecessors of a message when it handled the message."""
+    messages, nodes, seats, cells = known.messages, known.nodes, known.seats, known.cells
+    message = messages[m]
+    here = place_of(q, m, cells, messages, seats)
     counted = False
-    for v in range(messages.past_dropped.shape[1]):
-        counted = counted or (messages.past_dropped[m, v] > 0 and group.belongs[v, q] > 0)
     cause = -1
-    at = messages.past[m]
+    at = message.past
     while at >= 0:
-        x = nodes.message[at]
-        at = nodes.next[at]
-        if x == m or not (messages.sent[x] or messages.to_be_sent[x]):
-            continue
-        if not group.belongs[messages.send_view[x], q]:
-            continue
+        x = nodes[at].message
+        at = nodes[at].next
+        if x < 0:
+            counted = counted or seats[~x, q].belongs > 0
+        elif x != m and seats[messages[x].send_view, q].belongs:
+            counted = True
+            there = place_of(q, x, cells, messages, seats)
+            if there < 0 or there > here:
+                cause = x
+    low, high = message.stretch_low, message.stretch_high
+    if low < high and seats[message.stretch_view, q].belongs:
         counted = True
-        if messages.place[x, q] < 0 or messages.place[x, q] > messages.place[m, q]:
-            cause = x
-    group.counts[CAUSAL_EXAMINED] += counted
+        seat = seats[message.stretch_line, q]
+        x = message.stretch_last
+        if seat.row < 0 and seat.come >= high and seat.come_from + high <= here:
+            x = -1  # it came past all of them before
+        while x >= 0 and messages[x].rank >= low:
+            there = place_of(q, x, cells, messages, seats)
+            if there < 0 or there > here:
+                cause = x
+            x = messages[x].before
+    known.counts[CAUSAL_EXAMINED] += counted
     if cause >= 0:
-        group.counts[CAUSAL_VIOLATIONS] += 1
-        found = alarm(
-            alarms, found, EFFECT_FIRST, q, step, messages.sender[m], messages.seq[m], messages.sender[cause],
-            messages.seq[cause],
-        )  # fmt: skip
-    return found
-
-
-def retire(run: Run) -> None:
-    """Let go of the messages that nobody can say anything new about."""
-    group, messages = run.group, run.messages
-    present = (group.has_log > 0) & (group.gone == 0)
-    named = np.zeros(group.belongs.shape, bool)
-    for number, view in enumerate(run.views):
-        if view.members is not None:
-            named[number] = group.belongs[number] > 0
-    expected = (group.belongs > 0) & (present | (named & (group.gone == 0)))
-    handled = (messages.place >= 0) | ~expected[messages.send_view]
-    blank = (messages.sent == 0) & (messages.kind == 0).all(axis=1)  # only waiting rows name it
-    over = (messages.sent > 0) & handled.all(axis=1)
-    if group.counts[HAS_MARKS] and present.any():
-        stable = group.marks[present].min(axis=0)
-        over &= messages.seq <= stable[messages.sender]
-    over |= (messages.retired > 0) | blank
-    if not over.any():
-        _compact_nodes(run, np.arange(len(over)))
-        return
-    leaving = over & ~blank & (messages.retired == 0)
-    run.retired = _with_spans(run.retired, messages.sender[leaving], messages.seq[leaving])
-    run.retired_initially |= bool((messages.send_view[leaving] == 0).any())
-    _drop_from_pasts(run, over)
-    new_number = np.cumsum(~over) - 1
-    run.messages = Messages(*(column[~over] for column in messages))
-    _compact_nodes(run, np.where(over, -1, new_number))
-
-
-def _drop_from_pasts(run: Run, over: Array) -> None:
-    """Remember of a retired predecessor only the view in which it was sent."""
-    drop_from_lists(run.group.past, run.group.past_dropped, run.nodes, over, run.messages.send_view)
-    drop_from_lists(run.messages.past, run.messages.past_dropped, run.nodes, over, run.messages.send_view)
-
-
-@compiled
-def drop_from_lists(first: Array, dropped: Array, nodes: Nodes, over: Array, send_view: Array) -> None:
-    """Unlink messages that are over from some lists, noting their views."""
-    for owner in range(first.size):
-        previous = -1
-        at = first[owner]
-        while at >= 0:
-            m = nodes.message[at]
-            if over[m]:
-                dropped[owner, send_view[m]] = 1
-                if previous < 0:
-                    first[owner] = nodes.next[at]
-                else:
-                    nodes.next[previous] = nodes.next[at]
-            else:
-                previous = at
-            at = nodes.next[at]
-
-
-def _compact_nodes(run: Run, number: Array) -> None:
-    """Keep only the nodes that some list still has, under the messages' new numbers."""
-    size = int(run.group.counts[NODES])
-    message, following = np.empty(size, np.int64), np.empty(size, np.int64)
-    used = copy_lists(run.group.past, run.nodes, number, message, following, 0)
-    used = copy_lists(run.messages.past, run.nodes, number, message, following, used)
-    run.nodes = Nodes(message[:used], following[:used])
-    run.group.counts[NODES] = used
-
-
-@compiled
-def copy_lists(first: Array, nodes: Nodes, number: Array, message: Array, following: Array, used: int) -> int:
-    """Copy some lists into fresh nodes; returns how many nodes are used."""
-    for owner in range(first.size):
-        at = first[owner]
-        if at >= 0:
-            first[owner] = used
-        while at >= 0:
-            message[used] = number[nodes.message[at]]
-            at = nodes.next[at]
-            following[used] = used + 1 if at >= 0 else -1
-            used += 1
-    return used
-
-
-def _with_spans(spans: Array, sender: Array, seq: Array) -> Array:
-    """Add numbers to spans of numbers."""
-    if not len(seq):
-        return spans
-    rows = np.concatenate([spans, np.stack([sender, seq, seq], axis=1)])
-    rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
-    fresh = np.ones(len(rows), bool)
-    fresh[1:] = (rows[1:, 0] != rows[:-1, 0]) | (rows[1:, 1] > rows[:-1, 2] + 1)
-    starts = np.flatnonzero(fresh)
-    stops = np.append(starts[1:], len(rows)) - 1
-    return np.stack([rows[starts, 0], rows[starts, 1], rows[stops, 2]], axis=1)
+        known.counts[CAUSAL_VIOLATIONS] += 1
+        alarm(known, EFFECT_FIRST, q, step, m, messages[cause].sender, messages[cause].seq)

@@ -67,70 +67,78 @@ class Report(msgspec.Struct):
 
 def report(run: Run, *, final: bool = False) -> Report:
     """Judge a run by what has been read of it; `final`: and nothing more will come."""
-    group, messages, counts = run.group, run.messages, run.group.counts
-    known = (group.has_log > 0) | (group.belongs[1:] > 0).any(axis=0)
-    cut = known & (group.ended == 0) & (group.gone == 0) if group.ended.any() else np.zeros(len(run.ids), bool)
-    unsent = (messages.sent == 0) & (messages.retired == 0)
-    delivered = (messages.kind & a.DELIVERED) > 0
-    hidden = cut if final else (group.ended == 0) & (group.gone == 0)  # whose sends may still turn up, or are lost
-    by_cut = unsent & hidden[messages.sender] if len(hidden) else unsent
-    unsent_deliveries = int(delivered[unsent & ~by_cut].sum())
-    examined, violations, crossed = _compare_orders(run)
+    actors, messages, counts = run.actors, run.messages, run.counts
+    known = (actors["has_log"] > 0) | (run.seats["belongs"][1:] > 0).any(axis=0)
+    cut = (
+        known & (actors["ended"] == 0) & (actors["gone"] == 0)
+        if actors["ended"].any()
+        else np.zeros(len(run.ids), bool)
+    )
+    unsent = (messages["sent"] == 0) & (messages["retired"] == 0)
+    hidden = (
+        cut if final else (actors["ended"] == 0) & (actors["gone"] == 0)
+    )  # whose sends may still turn up, or are lost
+    by_cut = unsent & hidden[messages["sender"]] if len(hidden) else unsent
+    unsent_deliveries = int(messages["delivered"][unsent & ~by_cut].sum())
+    examined, violations = _compare_orders(run)
     findings = {
         "integrity": Finding(
             int(counts[DELIVERIES]),
             int(counts[REPEATED]) + unsent_deliveries,
-            int(delivered[by_cut].any()),
-            int(group.inexact[INTEGRITY]),
+            int(messages["delivered"][by_cut].any()),
+            int(run.inexact[INTEGRITY]),
             int(counts[REPEATED]),
         ),
         "fifo": Finding(int(counts[DELIVERIES]), int(counts[LATE]), 0, 0, int(counts[LATE])),
         "causal": Finding(
             int(counts[CAUSAL_EXAMINED]),
             int(counts[CAUSAL_VIOLATIONS]),
-            int((messages.kind[by_cut] > 0).any()),
-            int(group.inexact[CAUSAL]),
+            int(messages["handled"][by_cut].any()),
+            int(run.inexact[CAUSAL]),
         ),
-        "total": Finding(examined, violations, 0, int(bool(group.inexact[TOTAL]) or crossed)),
+        "total": Finding(examined, violations, 0, int(run.inexact[TOTAL])),
     }
     return Report(
         findings,
         rows=int(counts[ROWS]),
         waiting=len(run.queue.code),
-        live=int((messages.retired == 0).sum()),
+        live=int((messages["retired"] == 0).sum()),
         lag=_lag(run),
         waits_for=_waits_for(run),
     )
 
 
-def _compare_orders(run: Run) -> tuple[int, int, bool]:
-    """(pairs with two common messages, pairs whose orders differ, whether some pair cannot be compared)."""
-    group = run.group
-    logs = np.flatnonzero(group.has_log)
-    common = np.zeros(group.crossed.shape, np.int64)
-    differs = np.zeros(group.crossed.shape, bool)
-    for view in range(len(run.views)):
-        following = group.follows[:, view]
+def _compare_orders(run: Run) -> tuple[int, int]:
+    """(pairs with two common messages, pairs whose orders differ)."""
+    seats, pairs, size = run.seats, run.pairs, len(run.ids)
+    common = np.zeros((size, size), np.int64)
+    differs = np.zeros((size, size), bool)
+    for view in np.flatnonzero(seats["come"].any(axis=1) | (run.lines["left"] > 0)).tolist():
+        following, row = seats["follows"][view], seats["row"][view]
         stays = (following != NOT_IN) & (following != GONE)
         together = stays[:, None] & stays[None, :] & (following[:, None] == following[None, :])
-        common += np.where(together, group.common[view], 0)
-        differs |= together & (group.differs[view] > 0)
-    upper = np.zeros(common.shape, bool)
-    upper[np.ix_(logs, logs)] = True
-    upper &= np.triu(np.ones(common.shape, bool), 1)
-    return int((upper & (common >= 2)).sum()), int((upper & differs).sum()), bool(group.crossed.any())
+        come = np.minimum(seats["come"][view], 2)
+        both = np.minimum(come[:, None], come[None, :])
+        for actor in np.flatnonzero(row >= 0).tolist():
+            others = np.flatnonzero((row < 0) | (row > row[actor]))
+            both[actor, others] = both[others, actor] = pairs["common"][row[actor], others]
+            differs[actor] |= together[actor] & (pairs["differs"][row[actor]] > 0)
+        common += np.where(together, both, 0)
+    has_log = run.actors["has_log"] > 0
+    upper = np.triu(np.outer(has_log, has_log), 1)
+    return int((upper & (common >= 2)).sum()), int((upper & (differs | differs.T)).sum())
 
 
 def _lag(run: Run) -> Lag | None:
-    group, messages = run.group, run.messages
-    present = np.flatnonzero((group.has_log > 0) & (group.gone == 0))
-    if not group.counts[HAS_MARKS] or not len(present):
+    actors, messages = run.actors, run.messages
+    present = np.flatnonzero((actors["has_log"] > 0) & (actors["gone"] == 0))
+    if not run.counts[HAS_MARKS] or not len(present):
         return None
-    marks = group.marks[present]
+    marks = run.heard["marked"][present]
     stable = marks.min(axis=0)
-    unstable = (messages.sent > 0) & (messages.retired == 0) & (messages.seq > stable[messages.sender])
-    times = messages.send_ns[unstable & (messages.send_ns != NULL_TIME)]
-    oldest = int(group.counts[NEWEST_NS] - times.min()) if len(times) else None
+    unstable = (messages["sent"] > 0) & (messages["retired"] == 0) & (messages["seq"] > stable[messages["sender"]])
+    times = messages["send_ns"][unstable & (messages["send_ns"] != NULL_TIME)]
+    oldest = int(run.counts[NEWEST_NS] - times.min()) if len(times) else None
     behind = int(present[marks.sum(axis=1).argmin()]) if unstable.any() else None
     return Lag(run.name, int(unstable.sum()), oldest, None if behind is None else run.ids[behind])
 

@@ -3,6 +3,11 @@
 A message is kept until everyone who must handle it has, and everyone has marked it stable (if the run has marks at
 all); then only its number remains, in a span of retired numbers. A member's rows wait, unread, at the first delivery
 whose send has not been read yet: so each delivery is judged when all that happened before it is known.
+
+Each view has a *line*: its messages in the order in which whoever was first delivered them. A member whose deliveries
+in the view are the beginning of the line *follows* it, and all that is kept of it is how far it has come. Two
+followers agree on the order, and one that has come as far as a sender had when it sent has handled all that the
+message depends on. A member that leaves the line is kept track of message by message, and in comparison with everyone.
 """
 
 from __future__ import annotations
@@ -10,7 +15,7 @@ from __future__ import annotations
 import io
 import os
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -30,52 +35,85 @@ INTEGRITY, FIFO, CAUSAL, TOTAL = range(4)
 GUARANTEES: Final = ("integrity", "fifo", "causal", "total")
 
 
-class Group(NamedTuple):
-    """By actor: a member, or a sender that no log is known of."""
-
-    has_log: Array
-    ended: Array
-    gone: Array
-    last_step: Array
-    next_place: Array  # how many messages it has delivered or discarded
-    current: Array  # the view that it is in
-    past: Array  # what it delivered since its last send: the first node of a list
-    past_dropped: Array  # the views in which retired ones of these were sent
-    follows: Array  # by view: the view that follows it, or GONE, NOTHING, NOT_IN
-    highest: Array  # by sender: the highest number delivered
-    marks: Array  # by sender: the highest number marked stable
-    belongs: Array  # view by actor
-    reach: Array  # view, member, other: the furthest place at the other of what both delivered
-    common: Array  # view, member, other: how many both delivered; 2 stands for more
-    differs: Array  # view, member, other: whether their orders do
-    crossed: Array  # member, other: one delivered in another view what the other delivered
-    counts: Array
-    inexact: Array  # by guarantee: something came too late to be judged
+def _record(**fields: int) -> Array:
+    """A record with these fields, at their first values."""
+    return np.array(tuple(fields.values()), [(name, np.int64) for name in fields])
 
 
-class Messages(NamedTuple):
-    """By message that is not retired."""
+# Records rather than one array a field: compiled code then passes a handful of arrays around, not sixty.
 
-    sender: Array
-    seq: Array
-    sent: Array
-    to_be_sent: Array  # its send is among the rows that wait
-    retired: Array
-    released: Array  # it may be (1) or has been (2) handled although its send is not known
-    send_view: Array
-    send_ns: Array
-    past: Array  # its direct predecessors: the first node of a list
-    past_dropped: Array  # the views in which retired ones of these were sent
-    place: Array  # by actor: when it handled the message, in its own order; -1 if not yet
-    kind: Array  # by actor: 1 delivered, 2 discarded
-    seen_in: Array  # by actor: the view in which it delivered it
+NEW_ACTOR: Final = _record(  # a member, or a sender that no log is known of
+    has_log=0,
+    ended=0,
+    gone=0,
+    last_step=int(np.iinfo(np.int64).min),
+    next_place=0,  # how many messages it has delivered or discarded
+    current=0,  # the view that it is in
+    # what it delivered since its last send: a list of nodes, and a stretch of a line, all sent in one view
+    past=-1,
+    stretch_line=0,
+    stretch_low=0,  # the first place on the line, and the one after the last
+    stretch_high=0,
+    stretch_last=-1,  # the last message of it that is kept, or one before it
+    stretch_view=0,
+    off_line=0,  # whether some of its deliveries are in `Run.cells`
+)
+NEW_VIEW: Final = _record(
+    length=0,  # of its line
+    last=-1,  # the last message of the line that is kept
+    left=0,  # how many have left the line
+)
+NEW_SEAT: Final = _record(  # view by actor
+    belongs=0,
+    follows=NOT_IN,  # the view that follows this one at the actor, or GONE, NOTHING, NOT_IN
+    come=0,  # how far along the line it has come
+    come_from=0,  # its own place of the first message of the line
+    row=-1,  # its row of `Run.pairs` if it has left the line
+)
+NEW_HEARD: Final = _record(  # actor by sender
+    highest=0,  # number delivered
+    marked=0,  # the highest number marked stable
+)
+NEW_MESSAGE: Final = _record(  # that is not retired
+    sender=0,
+    seq=0,
+    sent=0,
+    to_be_sent=0,  # its send is among the rows that wait
+    retired=0,
+    released=0,  # it may be (1) or has been (2) handled although its send is not known
+    send_view=0,
+    send_ns=NULL_TIME,
+    past=-1,  # its direct predecessors: a list of nodes, and a stretch of a line
+    stretch_line=0,
+    stretch_low=0,
+    stretch_high=0,
+    stretch_last=-1,
+    stretch_view=0,
+    seen_in=-1,  # the view of its first delivery
+    rank=-1,  # its place on that view's line, if it is there
+    before=-1,  # the message before it on the line that is kept
+    delivered=0,  # by how many members
+    handled=0,  # by how many members
+)
+NEW_PAIR: Final = _record(  # one who left the line, by actor; the cell of a pair is that of the first who left
+    here=0,  # the furthest place at the first, plus 1, of what both delivered
+    there=0,  # the furthest place at the other
+    common=0,  # how many both delivered; 2 stands for more
+    differs=0,  # whether their orders do; in both rows if there are two
+)
+NEW_NODE: Final = _record(  # of a linked list of messages
+    message=-1,  # of one that is retired only the view in which it was sent remains, as ~view
+    next=-1,
+)
 
 
-class Nodes(NamedTuple):
-    """Linked lists of messages."""
-
-    message: Array
-    next: Array
+def enlarged(array: Array, blank: Array, *shape: int) -> Array:
+    """An array of records with room for more of them."""
+    fresh = np.zeros(shape, blank.dtype)  # memory that is not touched costs nothing
+    if any(blank.tolist()):
+        fresh[...] = blank
+    fresh[tuple(slice(0, size) for size in array.shape)] = array
+    return fresh
 
 
 class Queue(NamedTuple):
@@ -103,9 +141,16 @@ class Run(msgspec.Struct):
     name: str
     ids: list[int]
     views: list[View]
-    group: Group
-    messages: Messages
-    nodes: Nodes
+    counts: Array
+    inexact: Array  # by guarantee: something came too late to be judged
+    actors: Array
+    lines: Array  # by view
+    seats: Array
+    heard: Array
+    messages: Array
+    nodes: Array
+    pairs: Array
+    cells: Array  # actor by message, of those off the line: own place plus 1, times 8, plus what it did; 0 if nothing
     queue: Queue
     retired: Array  # rows (actor, low, high), in order
     retired_initially: bool = False  # something sent before any view was recorded
@@ -113,74 +158,55 @@ class Run(msgspec.Struct):
 
 def new_run(name: str) -> Run:
     """A run of which nothing has been read."""
-    none, two, three = np.zeros(0, np.int64), np.zeros((0, 0), np.int64), np.zeros((1, 0, 0), np.int64)
-    group = Group(
-        has_log=none, ended=none, gone=none, last_step=none, next_place=none, current=none, past=none,
-        past_dropped=np.zeros((0, 1), np.int64), follows=np.zeros((0, 1), np.int64), highest=two, marks=two,
-        belongs=np.zeros((1, 0), np.int64), reach=three, common=three, differs=three, crossed=two,
-        counts=np.zeros(COUNTS, np.int64), inexact=np.zeros(len(GUARANTEES), np.int64),
-    )  # fmt: skip
-    group.counts[NEWEST_NS] = NULL_TIME
-    messages = empty_messages(0, 0, 1)
-    queue = Queue(*(np.zeros(0, np.int64) for _ in Queue._fields))
-    return Run(name, [], [View(0, None)], group, messages, Nodes(none, none), queue, np.zeros((0, 3), np.int64))
+    counts = np.zeros(COUNTS, np.int64)
+    counts[NEWEST_NS] = NULL_TIME
+    return Run(
+        name,
+        [],
+        [View(0, None)],
+        counts,
+        inexact=np.zeros(len(GUARANTEES), np.int64),
+        actors=np.zeros(0, NEW_ACTOR.dtype),
+        lines=np.full(1, NEW_VIEW),
+        seats=np.zeros((1, 0), NEW_SEAT.dtype),
+        heard=np.zeros((0, 0), NEW_HEARD.dtype),
+        messages=np.zeros(0, NEW_MESSAGE.dtype),
+        nodes=np.zeros(0, NEW_NODE.dtype),
+        pairs=np.zeros((0, 0), NEW_PAIR.dtype),
+        cells=np.zeros((0, 0), np.int64),
+        queue=Queue(*(np.zeros(0, np.int64) for _ in Queue._fields)),
+        retired=np.zeros((0, 3), np.int64),
+    )
 
 
-def empty_messages(size: int, actors: int, views: int) -> Messages:
-    """So many messages of which nothing is known."""
-    return Messages(
-        sender=np.zeros(size, np.int64), seq=np.zeros(size, np.int64), sent=np.zeros(size, np.uint8),
-        to_be_sent=np.zeros(size, np.uint8), retired=np.zeros(size, np.uint8), released=np.zeros(size, np.uint8),
-        send_view=np.zeros(size, np.int64), send_ns=np.full(size, NULL_TIME, np.int64),
-        past=np.full(size, -1, np.int64), past_dropped=np.zeros((size, views), np.uint8),
-        place=np.full((size, actors), -1, np.int64), kind=np.zeros((size, actors), np.uint8),
-        seen_in=np.zeros((size, actors), np.int16),
-    )  # fmt: skip
-
-
-def grown(group: Group, ids: list[int], views: list[View], has_log: set[int]) -> Group:
-    """The group with room for more actors and views, and who belongs to which view as it is known now."""
-    a, v = len(ids), len(views)
-
-    def by_actor(array: Array, fill: int = 0) -> Array:
-        return _resized(array, (a,), fill)
-
-    result = Group(
-        has_log=np.array([int(one in has_log) for one in ids], np.int64),
-        ended=by_actor(group.ended), gone=by_actor(group.gone),
-        last_step=by_actor(group.last_step, np.iinfo(np.int64).min), next_place=by_actor(group.next_place),
-        current=by_actor(group.current), past=by_actor(group.past, -1),
-        past_dropped=_resized(group.past_dropped, (a, v), 0),
-        follows=_resized(group.follows, (a, v), NOT_IN),
-        highest=_resized(group.highest, (a, a), 0), marks=_resized(group.marks, (a, a), 0),
-        belongs=np.array(
-            [[int(one in has_log if view.members is None else one in view.members) for one in ids] for view in views],
-            np.int64,
-        ).reshape(v, a),
-        reach=_resized(group.reach, (v, a, a), -1), common=_resized(group.common, (v, a, a), 0),
-        differs=_resized(group.differs, (v, a, a), 0), crossed=_resized(group.crossed, (a, a), 0),
-        counts=group.counts.copy(), inexact=group.inexact.copy(),
-    )  # fmt: skip
-    result.follows[len(group.follows) :, 0] = NOTHING  # everyone begins in the initial view
-    return result
-
-
-def _resized(array: Array, shape: tuple[int, ...], fill: int) -> Array:
-    result = np.full(shape, fill, np.int64)
-    result[tuple(slice(0, size) for size in array.shape)] = array
-    return result
+def make_room(run: Run, has_log: set[int]) -> None:
+    """Make room for all actors and views, and note who belongs to which view as it is known now."""
+    a, v, before = len(run.ids), len(run.views), len(run.actors)
+    run.actors = enlarged(run.actors, NEW_ACTOR, a)
+    run.lines = enlarged(run.lines, NEW_VIEW, v)
+    run.seats = enlarged(run.seats, NEW_SEAT, v, a)
+    run.heard = enlarged(run.heard, NEW_HEARD, a, a)
+    run.pairs = enlarged(run.pairs, NEW_PAIR, len(run.pairs), a)
+    cells = np.zeros((a, len(run.messages)), np.int64)
+    cells[: len(run.cells)] = run.cells
+    run.cells = cells
+    run.actors["has_log"] = [one in has_log for one in run.ids]
+    for number, view in enumerate(run.views):
+        members = has_log if view.members is None else set(view.members)
+        run.seats["belongs"][number] = [one in members for one in run.ids]
+    run.seats["follows"][0, before:] = NOTHING  # everyone begins in the initial view
 
 
 # --- on disk ----------------------------------------------------------------------------------------------------------
 
-_TUPLES: Final[dict[str, Any]] = {"group": Group, "messages": Messages, "nodes": Nodes, "queue": Queue}
+_ARRAYS: Final = ("counts", "inexact", "actors", "lines", "seats", "heard", "messages", "nodes", "pairs", "retired")
 
 
 def save(run: Run, path: Path) -> None:
     """Write a run's state; the file appears when it is whole."""
-    arrays: dict[str, Array] = {"retired": run.retired}
-    for name, kind in _TUPLES.items():
-        arrays |= {f"{name}.{field}": getattr(getattr(run, name), field) for field in kind._fields}
+    arrays: dict[str, Array] = {name: getattr(run, name) for name in _ARRAYS}
+    arrays |= {f"queue.{name}": column for name, column in run.queue._asdict().items()}
+    arrays["cells"] = run.cells[run.actors["off_line"] > 0]
     header = msgspec.msgpack.encode((run.name, run.ids, run.views, run.retired_initially))
     arrays["header"] = np.frombuffer(header, np.uint8)
     buffer = io.BytesIO()
@@ -199,5 +225,8 @@ def load(path: Path) -> Run:
         name, ids, views, initially = msgspec.msgpack.decode(
             found["header"].tobytes(), type=tuple[str, list[int], list[View], bool]
         )
-        parts = {part: kind(*(found[f"{part}.{field}"] for field in kind._fields)) for part, kind in _TUPLES.items()}
-        return Run(name, ids, views, **parts, retired=found["retired"], retired_initially=initially)
+        arrays = {part: found[part] for part in _ARRAYS}
+        cells = np.zeros((len(ids), len(arrays["messages"])), np.int64)
+        cells[arrays["actors"]["off_line"] > 0] = found["cells"]
+        queue = Queue(*(found[f"queue.{column}"] for column in Queue._fields))
+        return Run(name, ids, views, **arrays, cells=cells, queue=queue, retired_initially=initially)

@@ -1,0 +1,77 @@
+"""Take in new rows of a run: put them behind those of their members that wait."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from antiphon.errors import UsageError
+from antiphon.pipeline.layout import DISCARD, Array
+from antiphon.pipeline.watch.state import Queue, Run, View, make_room
+from antiphon.trace.schema import EVENTS
+
+ACTORS_MAX: Final = 2048
+NO_ONE: Final = -(1 << 40)  # the sender of a row that names none
+
+
+class Rows(NamedTuple):
+    """New rows of one run, in any order; ids as in the trace."""
+
+    member: Array
+    step: Array
+    code: Array
+    sender: Array
+    seq: Array
+    time: Array  # NULL_TIME where unknown
+    view: Array  # of a view row: an index into `views`
+    views: list[View]
+
+
+def take_in(run: Run, rows: Rows, roster: set[int]) -> list[int]:
+    """Put new rows behind those that wait; returns the codes of those that were not taken in.
+
+    These have a step that their member has used, or has passed: a trace is read forwards only.
+    """
+    known = dict(zip(run.ids, range(len(run.ids)), strict=True))
+    logs = {one for one, has in zip(run.ids, run.actors["has_log"], strict=True) if has}
+    fresh_logs = (set(np.unique(rows.member).tolist()) | roster) - logs
+    if run.retired_initially and fresh_logs:
+        run.inexact[:] = 1  # what it should have handled is no longer known
+    about = (rows.code <= DISCARD) & (rows.sender != NO_ONE)
+    named = [one for view in rows.views for one in view.members or ()]
+    for one in [*sorted(fresh_logs), *np.unique(rows.sender[about]).tolist(), *named]:
+        if one not in known:
+            known[one] = len(run.ids)
+            run.ids.append(one)
+    if len(run.ids) > ACTORS_MAX:
+        raise UsageError(
+            f"run {run.name}: {len(run.ids):,} members and senders; a watch keeps what grows with their square, "
+            f"up to {ACTORS_MAX:,}: use antiphon check"
+        )
+    view_of = {view: number for number, view in enumerate(run.views)}
+    for view in rows.views:
+        if view not in view_of:
+            view_of[view] = len(run.views)
+            run.views.append(view)
+    make_room(run, logs | fresh_logs)
+
+    ids = np.array(run.ids, np.int64)
+    by_id = np.argsort(ids)
+    actor = by_id[np.searchsorted(ids, rows.member, sorter=by_id)]
+    sender = np.full(len(actor), -1, np.int64)
+    sender[about] = by_id[np.searchsorted(ids, rows.sender[about], sorter=by_id)]
+    installed = np.array([*(view_of[view] for view in rows.views), 0], np.int64)[rows.view]
+    name = np.argsort(np.argsort(np.array(EVENTS)))[rows.code]
+    order = np.lexsort((rows.seq, sender, name, rows.step, actor))  # of one step, the smallest (event, sender, seq)
+    again = np.zeros(len(order), bool)
+    again[1:] = (np.diff(actor[order]) == 0) & (np.diff(rows.step[order]) == 0)
+    fresh = order[~again & (rows.step[order] > run.actors["last_step"][actor[order]])]
+    columns = (actor, rows.code, sender, rows.seq, rows.step, rows.time, installed)
+    joined = [np.concatenate([old, new[fresh].astype(np.int64)]) for old, new in zip(run.queue, columns, strict=True)]
+    in_order = np.argsort(joined[0], kind="stable")  # what is new has later steps
+    run.queue = Queue(*(column[in_order] for column in joined))
+    np.maximum.at(run.actors["last_step"], actor[fresh], rows.step[fresh])
+    left_out = np.ones(len(order), bool)
+    left_out[fresh] = False
+    return [int(code) for code in rows.code[left_out]]

@@ -1,0 +1,117 @@
+"""Let go of the messages of a run that nobody can say anything new about."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from antiphon.pipeline.kernels import compiled
+from antiphon.pipeline.layout import Array
+from antiphon.pipeline.watch.judge import place_of, pointers, renumber
+from antiphon.pipeline.watch.state import HAS_MARKS, NEW_NODE, NODES, Run
+
+
+def retire(run: Run) -> None:
+    """Forget all of these messages but their numbers."""
+    messages = run.messages
+    over = _is_over(run)
+    blank = (messages["sent"] == 0) & (messages["handled"] == 0)  # only waiting rows name it
+    leaving = over & ~blank & (messages["retired"] == 0)
+    over |= (messages["retired"] > 0) | blank
+    run.retired = _with_spans(run.retired, messages["sender"][leaving], messages["seq"][leaving])
+    run.retired_initially |= bool((messages["send_view"][leaving] == 0).any())
+    still = last_kept(over, messages["before"].copy(), np.lexsort((messages["rank"], messages["seen_in"])))
+    for pointer in pointers(run):
+        pointing = pointer >= 0
+        pointer[pointing] = still[pointer[pointing]]
+    run.nodes, first = kept_lists(run.nodes, run.actors["past"].copy(), messages["past"][~over], over, messages)
+    run.actors["past"] = first[: len(run.ids)]
+    run.messages = messages[~over]
+    run.messages["past"] = first[len(run.ids) :]
+    run.counts[NODES] = len(run.nodes)
+    cells = np.zeros((len(run.ids), len(run.messages)), np.int64)
+    for actor in np.flatnonzero(run.actors["off_line"]).tolist():
+        cells[actor] = run.cells[actor, ~over]
+    run.cells = cells
+    renumber(run, np.cumsum(~over) - 1)
+
+
+def _is_over(run: Run) -> Array:
+    """Which messages everyone who must has handled and, where there are marks at all, everyone has marked stable."""
+    messages, actors = run.messages, run.actors
+    present = (actors["has_log"] > 0) & (actors["gone"] == 0)
+    named = np.array([view.members is not None for view in run.views])[:, None]
+    expected = (run.seats["belongs"] > 0) & (present | (named & (actors["gone"] == 0)))
+    over = messages["sent"] > 0
+    if run.counts[HAS_MARKS] and present.any():
+        over &= messages["seq"] <= run.heard["marked"][present].min(axis=0)[messages["sender"]]
+    keep_unhandled(over, expected, run.cells, messages, run.seats)
+    return over
+
+
+@compiled
+def keep_unhandled(over: Array, expected: Array, cells: Array, messages: Array, seats: Array) -> None:
+    """Strike out the messages that somebody has yet to handle."""
+    for m in range(over.size):
+        for q in range(expected.shape[1]):
+            if not over[m]:
+                break
+            if expected[messages[m].send_view, q] and place_of(q, m, cells, messages, seats) < 0:
+                over[m] = False
+
+
+@compiled
+def last_kept(over: Array, before: Array, in_order: Array) -> Array:
+    """For each message: itself if it stays, else the last one before it on its line that does, -1 if none."""
+    still = np.full(over.size, -1, np.int64)
+    for m in in_order:
+        if not over[m]:
+            still[m] = m
+        elif before[m] >= 0:
+            still[m] = still[before[m]]
+    return still
+
+
+def kept_lists(nodes: Array, of_actors: Array, of_messages: Array, over: Array, messages: Array) -> tuple[Array, Array]:
+    """(nodes, first nodes) of these lists alone; of messages that are over only the view of their sending stays."""
+    fresh = np.zeros(len(nodes), NEW_NODE.dtype)
+    first = np.concatenate([of_actors, of_messages])
+    used = copy_lists(first, nodes, fresh, over, messages["send_view"].copy())
+    return fresh[:used].copy(), first
+
+
+@compiled
+def copy_lists(first: Array, nodes: Array, fresh: Array, over: Array, send_view: Array) -> int:
+    """Copy lists into fresh nodes, a view in place of a message that is over, once in a row; returns how many."""
+    used = 0
+    for owner in range(first.size):
+        at = first[owner]
+        begun = used
+        noted = 0  # a view, as ~view
+        while at >= 0:
+            m = nodes[at].message
+            if m >= 0 and over[m]:
+                m = ~send_view[m]
+            at = nodes[at].next
+            if m < 0 and m == noted:
+                continue
+            noted = m if m < 0 else noted
+            fresh[used].message = m
+            fresh[used].next = used + 1
+            used += 1
+        first[owner] = begun if used > begun else -1
+        if used > begun:
+            fresh[used - 1].next = -1
+    return used
+
+
+def _with_spans(spans: Array, sender: Array, seq: Array) -> Array:
+    """Add numbers to spans of numbers."""
+    if not len(seq):
+        return spans
+    rows = np.concatenate([spans, np.stack([sender, seq, seq], axis=1)])
+    rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
+    fresh = np.ones(len(rows), bool)
+    fresh[1:] = (rows[1:, 0] != rows[:-1, 0]) | (rows[1:, 1] > rows[:-1, 2] + 1)
+    starts = np.flatnonzero(fresh)
+    stops = np.append(starts[1:], len(rows)) - 1
+    return np.stack([rows[starts, 0], rows[starts, 1], rows[stops, 2]], axis=1)
