@@ -95,6 +95,7 @@ class VirtualLoop(NothingReal):
 
     def run_until_complete(self, future: Any) -> Any:
         """Run until a future or coroutine is done, and give its result."""
+        __tracebackhide__ = True
         task = asyncio.ensure_future(future, loop=self)
         task.add_done_callback(self._end)
         try:
@@ -112,6 +113,7 @@ class VirtualLoop(NothingReal):
 
     def run_forever(self) -> None:
         """Run until `stop`, or until nothing can happen any more."""
+        __tracebackhide__ = True
         with self._in_charge():
             self._stopping = False
             while not self._stopping:

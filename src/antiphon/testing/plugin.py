@@ -96,6 +96,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Run a marked test in its world, and check what the groups promise."""
     if pyfuncitem.get_closest_marker("antiphon") is None:
         return None
+    __tracebackhide__ = True
     function = pyfuncitem.obj
     if not inspect.iscoroutinefunction(function):
         wrapped = inspect.unwrap(function)  # another plugin for asynchronous tests may have got hold of it

@@ -30,7 +30,7 @@ class Story(msgspec.Struct, frozen=True):
     def text(self) -> str:
         """Draw it for a terminal: a column a member, a line an event, a star where it is marked."""
         members = sorted({row.member for row in self.rows})
-        table = [["seconds", *(f" {self._name(member)}" for member in members)]]
+        table = [["seconds", *(f" {member}: {self._name(member)}" for member in members)]]
         for row in self.rows:
             star = "*" if (row.member, row.step) in self.marked else " "
             told = [star + self._told(row) if row.member == member else " ." for member in members]
@@ -92,6 +92,8 @@ def _in_time(rows: Sequence[Event]) -> list[Event]:
 
 def write(world: World, story: Story | None, folder: Path) -> list[str]:
     """Write the traces of a failure, and its story as a page; say what lies where."""
+    if not world.runs:
+        return []
     folder.mkdir(parents=True, exist_ok=True)
     world.write_trace(folder / "trace")
     lines = [f"its traces lie in {folder / 'trace'}"]

@@ -47,6 +47,7 @@ class Run:
 
     def check(self, *, global_clock: bool) -> None:
         """Raise `Violated` for the first promise that was not kept."""
+        __tracebackhide__ = True  # from pytest: the witness says it all
         events, promises = self.events, self.promises()
         before: naive.HappenedBefore = getattr(ordering_type(self.config.ordering), "HAPPENED_BEFORE", "deliver")
         kinds = [(promises, False)]

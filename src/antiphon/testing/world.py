@@ -81,7 +81,7 @@ class World:
         bandwidth: int = 0,  # bits per second of each link; 0: unlimited
         skew: str = "0",  # how far the members' clocks are off, at most
         faults: int | Faults = 0,  # how many are drawn by chance
-        limit: str = "10min",  # virtual time after which a run is given up
+        limit: str = "5min",  # virtual time after which a run is given up
         patience: str = "30s",  # virtual time without a step of the application after which it is stuck
         inline_threads: bool = False,  # run what the application gives to threads in place, instead of refusing it
     ) -> None:
@@ -117,6 +117,7 @@ class World:
 
     def run(self, main: Callable[..., Coroutine[Any, Any, _T]] | Coroutine[Any, Any, _T]) -> _T:
         """Run a coroutine, or a function that gives one, to its end in virtual time; it may take the world."""
+        __tracebackhide__ = True  # from pytest: what matters is where the application failed
         if callable(main):
             main = main(self) if _takes_an_argument(main) else main()
         try:
@@ -132,6 +133,7 @@ class World:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        __tracebackhide__ = True
         if error is None:
             self.close()
         else:
@@ -140,6 +142,7 @@ class World:
 
     def close(self) -> None:
         """End what still runs, let what is under way arrive, and check that every promise was kept."""
+        __tracebackhide__ = True
         if self._closed:
             return
         try:

@@ -1,0 +1,144 @@
+"""The pytest plugin: a test a seed, and on a failure the seed, the command, the diagram; nothing for anyone else."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet  # noqa: F401 - pytester forgets what its tests import, and this cannot be imported twice
+import pytest
+
+import antiphon.testing.story  # noqa: F401 - nor numpy
+
+pytest_plugins = ("pytester",)
+
+TESTS = """
+import asyncio
+import pytest
+import antiphon
+
+
+async def hello(world):
+    addresses = world.addresses(2)
+    groups = [antiphon.join("g", bind=a, peers=[b for b in addresses if b != a]) for a in addresses]
+    await asyncio.gather(*(group.__aenter__() for group in groups))
+    await (await groups[0].send(b"hello")).stable()
+
+
+@pytest.mark.antiphon(seeds=4, loss=0.1)
+async def test_good(world, tmp_path):
+    await hello(world)
+    assert world.loss == 0.1
+
+
+@pytest.mark.antiphon(seeds=4)
+async def test_bad(world):
+    await hello(world)
+    assert world.seed != 2
+
+
+@pytest.mark.antiphon(seeds=[11, 12])
+class TestClass:
+    async def test_method(self, world, antiphon_seed):
+        await hello(world)
+        assert world.seed == antiphon_seed in (11, 12)
+
+    def test_not_asynchronous(self, world):
+        world.run(hello)
+
+
+@pytest.mark.antiphon(seeds=2)
+async def test_without_the_fixture():
+    await asyncio.sleep(60)
+
+
+@pytest.mark.parametrize("letter", ["a", "b"])
+@pytest.mark.antiphon(seeds=2)
+async def test_with_other_parameters(letter, world):
+    assert letter in "ab"
+
+
+def test_plain():
+    pass
+"""
+
+
+def test_a_test_a_seed(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(TESTS)
+    result = pytester.runpytest("--strict-markers", "-p", "no:xdist")
+    result.assert_outcomes(passed=4 + 2 + 2 + 2 + 2 + 4 + 1, failed=1, skipped=1)
+    said = result.stdout.str()
+    assert "antiphon: seed 2" in said
+    assert re.search(r"seconds +0: 10\.0\.0\.1:7000 +1: 10\.0\.0\.2:7000\n", said), "a diagram in the terminal"
+    assert "send own 1" in said
+    page = Path(re.findall(r"its diagram lies in (\S+)", said)[0])
+    assert "<svg" in page.read_text()
+    assert (Path(re.findall(r"its traces lie in (\S+)", said)[0]) / "events.parquet").exists()
+
+    (command,) = re.findall(r"to run it again: pytest (.*)", said)
+    again = pytester.runpytest(*shlex.split(command), "-p", "no:xdist")
+    again.assert_outcomes(failed=1)
+
+
+def test_flags_choose_the_seeds_and_the_place(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(TESTS)
+    pytester.runpytest("-k", "test_good", "--antiphon-seeds", "7", "-p", "no:xdist").assert_outcomes(passed=7)
+    result = pytester.runpytest("-k", "test_bad", "--antiphon-seed", "2", "--antiphon-out", "here", "-p", "no:xdist")
+    result.assert_outcomes(failed=1)
+    assert list((pytester.path / "here").rglob("diagram.html"))
+
+
+def test_a_violated_guarantee_fails_the_test_with_its_witness(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import asyncio, pytest, antiphon
+        from antiphon.protocol.ordering.fifo import Fifo
+
+        class Liar(Fifo):
+            PROMISES = ("total",)
+
+        @pytest.mark.antiphon(seeds=1, latency="uniform 1ms 50ms")
+        async def test_order(world):
+            addresses = world.addresses(3)
+            peers = {a: [b for b in addresses if b != a] for a in addresses}
+            groups = [antiphon.join("g", bind=a, peers=peers[a], ordering=Liar) for a in addresses]
+            await asyncio.gather(*(group.__aenter__() for group in groups))
+            for number in range(10):
+                await asyncio.gather(*(group.send(b"x") for group in groups))
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(1)
+        """
+    )
+    result = pytester.runpytest("-p", "no:xdist")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*Violated: group g: total is violated: member 0*", "*[*]deliver*"])
+
+
+def test_under_xdist(pytester: pytest.Pytester) -> None:
+    pytest.importorskip("xdist")
+    pytester.makepyfile(TESTS)
+    result = pytester.runpytest_subprocess("-n", "2", "-k", "test_bad or test_good")
+    result.stdout.fnmatch_lines(["*antiphon: seed 2*", "to run it again: pytest *seed=2*"])
+    assert result.parseoutcomes()["failed"] == 1
+
+
+@pytest.mark.parametrize("mode", ["auto", "strict"])
+def test_beside_pytest_asyncio(pytester: pytest.Pytester, mode: str) -> None:
+    pytest.importorskip("pytest_asyncio")
+    pytester.makepyfile(TESTS)
+    result = pytester.runpytest_subprocess(f"--asyncio-mode={mode}", "-p", "no:xdist")
+    result.assert_outcomes(passed=17, failed=1, skipped=1)
+
+
+def test_others_pay_nothing() -> None:
+    code = "import sys, antiphon.testing.plugin; print(*sys.modules)"
+    modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert {name for name in modules if name.startswith("antiphon")} == {
+        "antiphon",
+        "antiphon.testing",
+        "antiphon.testing.plugin",
+    }
+    assert not {"msgspec", "numpy", "pyarrow"} & set(modules)
