@@ -58,8 +58,7 @@ def durations(rows: Sequence[Durations], label: str) -> str:
             axes.set_yticks([])
             axes.grid(axis="y", visible=False)
             axes.spines["left"].set_visible(False)
-            axes.set_xlim(left / step, edges[-1] * step)
-            log_time_axis(axes)
+            log_time_axis(axes, left / step, edges[-1] * step)
         return svg(figure, label)
 
 
@@ -272,11 +271,7 @@ def trade_off(choices: Sequence[Choice], label: str) -> str:
                 choice.name, (choice.time_ns, choice.size_bytes), (9, 7), textcoords="offset points", fontsize=9.5
             )
         times, sizes = [choice.time_ns for choice in choices], [choice.size_bytes for choice in choices]
-        log_time_axis(axes)
-        axes.set_xlim(min(times) / 1.5, max(times) * 2)
-        from matplotlib.ticker import LogLocator
-
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        log_time_axis(axes, min(times) / 1.5, max(times) * 2)
         if min(sizes) > 0 and max(sizes) / min(sizes) > 8:
             axes.set_yscale("log")
             axes.set_ylim(min(sizes) / 1.6, max(sizes) * 1.8)

@@ -121,15 +121,17 @@ def time_unit(largest_ns: float) -> tuple[str, int]:
     return next(((name, size) for name, size in UNITS if abs(largest_ns) >= size), UNITS[-1])
 
 
-def log_time_axis(axes: Axes) -> None:
-    """Label an axis of nanoseconds on a logarithmic scale with round times."""
-    from matplotlib.ticker import FuncFormatter, NullFormatter
+def log_time_axis(axes: Axes, low_ns: float, high_ns: float) -> None:
+    """Show times from `low_ns` to `high_ns` on a logarithmic scale that is labelled with round ones."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     def label(value: float, _: int | None = None) -> str:
         name, size = time_unit(value * 1.0000001)
         return f"{value / size:g} {name}"
 
     axes.set_xscale("log")
+    axes.set_xlim(low_ns, high_ns)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high_ns < 2_000 * low_ns else (1,), numticks=12))
     axes.xaxis.set_major_formatter(FuncFormatter(label))
     axes.xaxis.set_minor_formatter(NullFormatter())
 

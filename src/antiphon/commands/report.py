@@ -1,0 +1,103 @@
+"""`antiphon report`: a checked and measured trace, or a sweep, as one HTML file that opens anywhere."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from antiphon.errors import UsageError
+
+if TYPE_CHECKING:
+    from antiphon.report.sources import Facts, Given
+
+HOLDS, VIOLATED, INCONCLUSIVE = 0, 1, 3
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    from antiphon.pipeline.session import add_spark_options
+
+    parser.add_argument(
+        "inputs",
+        nargs="+",
+        metavar="INPUT",
+        help="a trace; or what check, measure or sweep wrote with --out (check's and measure's go together)",
+    )
+    parser.add_argument("--out", required=True, type=Path, metavar="FILE.html", help="the page to write")
+    parser.add_argument("--no-check", action="store_true", help="measure only; the page says that it was not checked")
+    parser.add_argument(
+        "--run", metavar="NAME", help="of several runs, the one to draw over time (default: the largest)"
+    )
+    parser.add_argument("--mapping", metavar="FILE", help="TOML file that maps a foreign log to the trace's columns")
+    add_spark_options(parser)
+    parser.epilog = "example: antiphon report out/run --out out/report.html"
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the page and return what the verdicts in it say."""
+    from antiphon.report.sources import recognise
+
+    if args.out.is_dir() or args.out.suffix not in (".html", ".htm"):
+        raise UsageError(f"--out {args.out}: name a file that ends in .html")
+    given = recognise(args.inputs)
+    page, result, code = _sweep(given.sweep) if given.sweep is not None else _trace(args, given)
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    fresh = args.out.with_name(f".{args.out.name}.unfinished")
+    fresh.write_text(page, encoding="utf-8")
+    fresh.replace(args.out)
+    result = {"report": str(args.out), "bytes": args.out.stat().st_size, **result}
+    if args.json:
+        print(json.dumps(result))
+    else:
+        print(f"{result['headline']}\nwritten to {args.out} ({result['bytes'] / 1e6:.2f} MB)")
+    return code
+
+
+def _sweep(folder: Path) -> tuple[str, dict[str, Any], int]:
+    from antiphon.report.sweep import read_sweep
+    from antiphon.report.sweep_page import headline, sweep_page
+
+    sweep = read_sweep(folder)
+    return sweep_page(sweep), {"headline": headline(sweep), "sweep": str(folder), **sweep.count()}, sweep.exit_code()
+
+
+def _trace(args: argparse.Namespace, given: Given) -> tuple[str, dict[str, Any], int]:
+    from antiphon.pipeline.output import on_cluster, output_folder
+    from antiphon.pipeline.reading import load_mapping
+    from antiphon.pipeline.session import session
+    from antiphon.report.gather import gather
+    from antiphon.report.trace_page import headline, trace_page
+
+    mapping = load_mapping(args.mapping) if args.mapping else None
+    start = functools.partial(session, args, f"antiphon report {given.trace}")
+    with output_folder(None, "", str(args.out), shared=on_cluster(args.master)) as (folder, _):
+        facts = gather(given, folder, start, check=not args.no_check, run=args.run, mapping=mapping)
+    result: dict[str, Any] = {
+        "headline": headline(facts),
+        "trace": facts.trace,
+        "runs": facts.runs,
+        "members": facts.members,
+        "events": facts.events,
+        "quarantined": facts.quarantined,
+        "checked": facts.checked is not None,
+        "guarantees": (facts.checked or {}).get("guarantees", {}),
+        "drawn": [
+            {"guarantee": name, "run": witness["run"], "why": witness["why"], "marked": window.marked}
+            for name, witness, window in facts.drawn
+        ],
+    }
+    return trace_page(facts), result, _exit_code(args, facts)
+
+
+def _exit_code(args: argparse.Namespace, facts: Facts) -> int:
+    from antiphon.report.sources import deciding
+
+    if facts.checked is None:
+        return HOLDS if args.no_check else INCONCLUSIVE  # nothing was asked, or nothing is known
+    words = [facts.checked["guarantees"][name]["verdict"] for name in deciding(facts.checked)]
+    if "violated" in words:
+        return VIOLATED
+    return INCONCLUSIVE if "unknown" in words or not words else HOLDS

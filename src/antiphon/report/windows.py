@@ -1,0 +1,184 @@
+"""The few rows of a trace that a witness is drawn with: found by tasks, a bounded number whatever the trace's size.
+
+A window has the witness's own events, everything about the messages that they name at the members that are drawn, and
+what happened just before and after at the members that are concerned.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from antiphon.pipeline.layout import (
+    CRASH,
+    DELIVER,
+    DISCARD,
+    LEAVE,
+    RECEIVE,
+    SEND,
+    STABLE,
+    VIEW,
+    Array,
+    Layout,
+    open_layout,
+    open_parquet,
+)
+from antiphon.pipeline.session import Session
+from antiphon.trace.schema import COLUMNS
+
+ROWS_MAX: Final = 400  # of a window
+MEMBERS_MAX: Final = 10  # lines of its diagram
+NEIGHBOURS: Final = 4  # rows before and after each of the witness's events
+_ROWS_PER_MEMBER_MAX: Final = 80
+_ABOUT_VIEWS: Final = frozenset({"agreement", "view-synchrony"})
+_OWN, _ABOUT, _BESIDE, _ELSEWHERE = range(4)  # which rows stay if there are too many
+
+
+class Subject(msgspec.Struct, frozen=True):
+    """What one witness's window is to show."""
+
+    guarantee: str
+    run: str
+    marked: list[tuple[int, int]]  # (member, step) of its events
+    messages: list[tuple[int, int]]
+    concerned: list[int]
+    drawn: list[int]  # the concerned members and some others
+
+
+class Window(msgspec.Struct):
+    """The rows of one witness, in order of (member, step), and of how many members the run has."""
+
+    events: list[dict[str, Any]]
+    marked: list[tuple[int, int]]
+    drawn: int
+    members: int
+
+
+class Found(msgspec.Struct, array_like=True):
+    """A row for the window of a number, and how much it matters."""
+
+    window: int
+    rank: int
+    row: dict[str, Any]
+
+
+def find_windows(session: Session, folder: Path, witnesses: Sequence[tuple[str, dict[str, Any]]]) -> list[Window]:
+    """The windows of some witnesses (guarantee, witness as check.json has it) of an ingested trace."""
+    layout = open_layout(str(folder))
+    subjects = [_subject(layout, guarantee, witness) for guarantee, witness in witnesses]
+    units = sorted({unit for subject in subjects for unit in _units(layout, subject)})
+    tasks = min(len(units), max(1, session.parallelism))
+    work = functools.partial(_search, str(folder), subjects, [units[task::tasks] for task in range(tasks)])
+    decode = msgspec.msgpack.Decoder(list[Found]).decode
+    by_window: list[list[Found]] = [[] for _ in subjects]
+    for result in session.each(tasks, work, "windows"):
+        for found in decode(result):
+            by_window[found.window].append(found)
+    return [
+        Window(_kept(found), subject.marked, len(subject.drawn), len(_members(layout, subject.run)))
+        for subject, found in zip(subjects, by_window, strict=True)
+    ]
+
+
+def _kept(found: list[Found]) -> list[dict[str, Any]]:
+    first = sorted(found, key=lambda one: (one.rank, one.row["member"], one.row["step"]))[:ROWS_MAX]
+    return sorted((one.row for one in first), key=lambda row: (row["member"], row["step"]))
+
+
+def _subject(layout: Layout, guarantee: str, witness: dict[str, Any]) -> Subject:
+    run, events = witness["run"], witness["events"]
+    marked = [(event.get("member", witness["member"]), event["step"]) for event in events]
+    messages = sorted({(event["sender"], event["seq"]) for event in events if event["seq"] is not None})
+    present = _members(layout, run)
+    wanted = [witness["member"], *(member for member, _ in marked), *(sender for sender, _ in messages)]
+    concerned = [member for member in dict.fromkeys(wanted) if member in present]
+    others = [member for member in present if member not in concerned]
+    drawn = [*concerned, *others[: max(0, MEMBERS_MAX - len(concerned))]]
+    return Subject(guarantee, run, marked, messages, concerned, drawn)
+
+
+def _run_units(layout: Layout, run: str) -> range:
+    number = layout.runs.index(run) if run in layout.runs else -1
+    return range(*(int(bound) for bound in layout.run_bounds[number : number + 2])) if number >= 0 else range(0)
+
+
+def _members(layout: Layout, run: str) -> list[int]:
+    return [int(layout.unit_member[unit]) for unit in _run_units(layout, run)]
+
+
+def _units(layout: Layout, subject: Subject) -> Iterator[int]:
+    drawn = set(subject.drawn)
+    return (unit for unit in _run_units(layout, subject.run) if int(layout.unit_member[unit]) in drawn)
+
+
+def _search(folder: str, subjects: list[Subject], shares: list[list[int]], task: int) -> bytes:
+    """Read some members' logs once each, and take from them what any of the windows wants."""
+    layout = open_layout(folder)
+    found: list[Found] = []
+    for unit in shares[task]:
+        run, member = layout.runs[int(layout.unit_run[unit])], int(layout.unit_member[unit])
+        wanted = [n for n, subject in enumerate(subjects) if subject.run == run and member in subject.drawn]
+        column = layout.read(unit, ("event", "sender", "seq", "step"))
+        for number in wanted:
+            ranks = _ranked(subjects[number], member, column)
+            chosen = sorted(ranks, key=lambda row: (ranks[row], row))[:_ROWS_PER_MEMBER_MAX]
+            found += [
+                Found(number, ranks[row], content)
+                for row, content in _contents(layout, unit, chosen)
+                if content["event"] != "control" or (content["detail"] or "").startswith("repair")
+            ]
+    return msgspec.msgpack.encode(found)
+
+
+def _ranked(subject: Subject, member: int, column: dict[str, Array]) -> dict[int, int]:
+    """The rows of one member's log that belong into a window, with their ranks."""
+    event, sender, seq, step = (column[name] for name in ("event", "sender", "seq", "step"))
+    own = [int(row) for who, at in subject.marked if who == member for row in np.flatnonzero(step == at)]
+    ranks = dict.fromkeys(own, _OWN)
+
+    def add(rows: Iterable[Any], rank: int) -> None:
+        for row in rows:
+            ranks.setdefault(int(row), rank)
+
+    concerned = member in subject.concerned
+    steps = np.isin(event, (SEND, RECEIVE, DELIVER, DISCARD))
+    for who, number in subject.messages:
+        of_sender = sender == who
+        about = of_sender & (seq == number) & (event != STABLE)  # of control rows only repairs will stay
+        add(np.flatnonzero(about), _ABOUT if concerned else _ELSEWHERE)
+        if subject.guarantee == "stability":
+            add(np.flatnonzero(of_sender & (seq >= number) & (event == STABLE))[:1], _ABOUT)
+        if concerned and not own:  # it lacks something: show its sender's messages before and after
+            add(np.flatnonzero(of_sender & (abs(seq - number) == 1) & steps), _BESIDE)
+    near = np.flatnonzero(steps)
+    for row in own:
+        place = int(np.searchsorted(near, row))
+        add(near[max(0, place - NEIGHBOURS) : place + NEIGHBOURS + 1], _BESIDE)
+    if subject.guarantee in _ABOUT_VIEWS and ranks:
+        changes = np.flatnonzero(np.isin(event, (VIEW, LEAVE, CRASH)))
+        place = int(np.searchsorted(changes, min(ranks)))
+        add(changes[max(0, place - 1) : place + 1], _BESIDE)
+    return ranks
+
+
+def _contents(layout: Layout, unit: int, rows: list[int]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Rows of a member's log with all the columns of the contract."""
+    wanted, start = np.sort(np.array(rows, np.int64)), 0
+    for segment in range(int(layout.bounds[unit]), int(layout.bounds[unit + 1])):
+        size = int(layout.column["rows"][segment])
+        here = wanted[(wanted >= start) & (wanted < start + size)]
+        if len(here):
+            source = open_parquet(layout.files[layout.file[segment]])
+            names = [name for name in COLUMNS if name in source.schema_arrow.names]
+            group = source.read_row_group(int(layout.column["row_group"][segment]), columns=names, use_threads=False)
+            taken = group.take(pa.array(here - start + int(layout.column["offset"][segment])))
+            blank = dict.fromkeys(COLUMNS)
+            for row, content in zip(here.tolist(), taken.to_pylist(), strict=True):
+                yield row, {**blank, **content}
+        start += size

@@ -1,0 +1,200 @@
+"""Reports from traces: what the page says is what check and measure found, whatever they were given."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+pytest.importorskip("matplotlib")
+
+from antiphon.cli import main
+from antiphon.errors import UsageError
+from antiphon.pipeline.session import Session
+from antiphon.report import windows
+from antiphon.report.sources import recognise
+from antiphon.report.trace_page import headline, trace_page
+from antiphon.trace.schema import GUARANTEES
+from pipeline.traces import SCHEMA
+from support.reports import facts_of, planted_trace, simulated_trace, verdicts_in
+
+
+def test_the_command_says_what_check_says(
+    spark_session: Session, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace, _ = planted_trace(tmp_path / "trace", "total swap")
+    assert main(["check", str(trace), "--json", "--out", str(tmp_path / "check")]) == 1
+    checked = json.loads(capsys.readouterr().out)
+    assert main(["measure", str(trace), "--out", str(tmp_path / "measured")]) == 0
+    capsys.readouterr()
+    out = tmp_path / "report.html"
+    assert main(["report", str(trace), "--out", str(out), "--json"]) == 1
+    result = json.loads(capsys.readouterr().out)
+    assert result["guarantees"] == checked["guarantees"]
+    page = out.read_text()
+    assert verdicts_in(page) == {
+        name: (one["verdict"], one["violations"]) for name, one in checked["guarantees"].items()
+    }
+    assert result["bytes"] == len(page.encode())
+    assert len(result["drawn"]) == min(10, checked["guarantees"]["total"]["violations"])
+    assert main(["report", str(tmp_path / "check"), str(tmp_path / "measured"), "--out", str(out)]) == 1
+    assert out.read_text() == page, "what check and measure left gives the same page"
+    assert "Total order is broken." in capsys.readouterr().out
+
+
+def test_wrong_usage_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty").mkdir()
+    for words in (["nowhere", "--out", "x.html"], ["empty", "--out", "x.html"], ["empty", "--out", "empty"]):
+        paths = [word if word.startswith("-") else str(tmp_path / word) for word in words]
+        assert main(["report", *paths]) == 2
+        assert len(capsys.readouterr().err.splitlines()) == 1
+    assert not (tmp_path / "x.html").exists()
+
+
+ONE_OF_EACH = ("repeated delivery", "lost own message", "missing delivery", "fifo swap", "causal swap", "total swap")
+
+
+@pytest.mark.parametrize("plant", [*ONE_OF_EACH, "mark too early", "delivery in next view"])
+def test_every_kind_of_violation_is_drawn(tmp_path: Path, plant: str) -> None:
+    views = plant == "delivery in next view"
+    trace, planted = planted_trace(tmp_path / "trace", plant, views=views)
+    facts = facts_of(tmp_path / "work", trace)
+    page = trace_page(facts)
+    assert verdicts_in(page)[planted.guarantee][0] == "violated"
+    assert facts.drawn
+    rows = {(event.member, event.step): event for event in planted.events}
+    for guarantee, witness, window in facts.drawn:
+        assert guarantee == planted.guarantee
+        assert len(window.events) <= windows.ROWS_MAX
+        shown = {(row["member"], row["step"]) for row in window.events}
+        assert set(window.marked) <= shown <= set(rows)
+        wanted = {(event["sender"], event["seq"]) for event in witness["events"]}
+        about = {
+            place
+            for place, event in rows.items()
+            if (event.sender, event.seq) in wanted and event.event in ("send", "receive", "deliver", "discard")
+        }
+        assert about <= shown, "everything about the witness's messages is there"
+        assert all(row["event"] == rows[row["member"], row["step"]].event for row in window.events)
+    assert page.count('<figure class="diagram"') == len(facts.drawn)
+
+
+def test_windows_stay_small_in_large_groups(tmp_path: Path) -> None:
+    trace, _ = planted_trace(tmp_path / "trace", "total swap", members=24, messages=60)
+    facts = facts_of(tmp_path / "work", trace)
+    assert len(facts.drawn) == 10  # of 23 pairs that disagree
+    for _, _, window in facts.drawn:
+        assert window.members == 24
+        assert len({row["member"] for row in window.events}) <= windows.MEMBERS_MAX
+    assert "10 of 24 members are drawn" in trace_page(facts)
+
+
+def test_a_clean_trace_of_ours_has_every_section(tmp_path: Path) -> None:
+    facts = facts_of(tmp_path / "work", simulated_trace(tmp_path / "trace"))
+    page = trace_page(facts)
+    assert headline(facts) == "All 5 promised guarantees hold."
+    for name in ("verdicts", "times", "buffers", "held-back", "traffic", "repairs"):
+        assert f'<section id="{name}"' in page
+    assert 'id="violations"' not in page
+    assert "Causal order and Total order were not kept, and not promised" in page
+    assert "% of the bound of 1,024 (four windows of 64 for each of 4 members)" in page
+    assert len(page) < 300_000
+
+
+def test_only_measured_is_said_at_the_top(tmp_path: Path) -> None:
+    facts = facts_of(tmp_path / "work", simulated_trace(tmp_path / "trace"), check=False)
+    page = trace_page(facts)
+    assert headline(facts) == "Not checked."
+    assert "whether its guarantees held is not known" in page
+    assert not verdicts_in(page)
+    assert 'id="times"' in page
+
+
+def test_an_empty_trace_claims_nothing(tmp_path: Path) -> None:
+    pq.write_table(SCHEMA.empty_table(), tmp_path / "events.parquet")
+    facts = facts_of(tmp_path / "work", tmp_path / "events.parquet")
+    page = trace_page(facts)
+    assert headline(facts) == "The trace is empty."
+    assert verdicts_in(page) == dict.fromkeys(GUARANTEES, ("unknown", 0))
+    assert "All" not in headline(facts)
+    assert 'id="times"' not in page
+
+
+def test_quarantined_rows_are_said_at_the_top(tmp_path: Path) -> None:
+    trace = simulated_trace(tmp_path / "trace")
+    table = pq.read_table(trace / "events.parquet")
+    broken = table.slice(0, 3).set_column(2, "step", pa.array([None] * 3, pa.int64()))
+    pq.write_table(broken.cast(SCHEMA), trace / "more.parquet")
+    facts = facts_of(tmp_path / "work", trace)
+    page = trace_page(facts)
+    assert facts.quarantined == 3
+    assert page.index("3 rows could not be read.") < page.index('id="verdicts"')
+    assert "unknown" in {word for word, _ in verdicts_in(page).values()}
+
+
+def test_a_foreign_log_without_times_or_bytes(tmp_path: Path) -> None:
+    lines = ["run,member,step,event,sender,seq", "r,1,1,send,1,1", "r,1,2,deliver,1,1", "r,2,1,deliver,1,1"]
+    (tmp_path / "trace.csv").write_text("\n".join(lines) + "\n")
+    page = trace_page(facts_of(tmp_path / "work", tmp_path / "trace.csv"))
+    assert "Unknown: time from send to deliver" in page
+    assert "<svg" not in page.split('<section id="times"')[1]
+    assert "The members have no common clock." in page
+
+
+def test_many_runs_are_told_apart(tmp_path: Path) -> None:
+    for seed in range(3):
+        simulated_trace(tmp_path / "trace" / f"run-{seed}", seed, messages=5 + 3 * seed)
+    facts = facts_of(tmp_path / "work", tmp_path / "trace")
+    assert facts.run is not None
+    assert facts.run["run"] == "fifo-2", "the largest is drawn"
+    assert "What is drawn over time is the run fifo-2" in trace_page(facts)
+    facts = facts_of(tmp_path / "again", tmp_path / "trace", run="fifo-0")
+    assert {row["run"] for row in facts.occupancy} == {"fifo-0"}
+    assert facts.about["seed"] == 0
+    with pytest.raises(UsageError, match="no such run"):
+        facts_of(tmp_path / "none", tmp_path / "trace", run="fifo-9")
+
+
+class TestWhatTheOtherCommandsLeft:
+    @pytest.fixture
+    def left(self, tmp_path: Path) -> Path:
+        """What check left of a trace with a violation."""
+        trace, _ = planted_trace(tmp_path / "trace", "fifo swap")
+        facts = facts_of(tmp_path / "work", trace)
+        (tmp_path / "check").mkdir()
+        (tmp_path / "check" / "check.json").write_text(json.dumps(facts.checked))
+        return tmp_path
+
+    def test_the_verdicts_are_taken_and_the_rest_is_made(self, left: Path) -> None:
+        facts = facts_of(left / "again", left / "check")
+        assert facts.measured is not None
+        assert facts.drawn
+
+    def test_a_trace_that_is_gone_is_said(self, left: Path) -> None:
+        shutil.rmtree(left / "trace")
+        facts = facts_of(left / "again", left / "check")
+        page = trace_page(facts)
+        assert "The trace is gone." in page
+        assert headline(facts) == "Sender order is broken."
+        assert "The events that show it" in page
+
+    def test_a_trace_that_has_changed_is_refused(self, left: Path) -> None:
+        table = pq.read_table(left / "trace" / "events.parquet")
+        pq.write_table(table.slice(0, len(table) - 1), left / "trace" / "events.parquet")
+        with pytest.raises(UsageError, match="has changed"):
+            facts_of(left / "again", left / "check")
+
+    def test_what_does_not_go_together_is_refused(self, left: Path) -> None:
+        with pytest.raises(UsageError, match="a second check"):
+            recognise([str(left / "check")] * 2)
+        (left / "measure").mkdir()
+        (left / "measure" / "measure.json").write_text('{"trace": "other", "events": 1, "latency": {}, "rows": {}}')
+        with pytest.raises(UsageError, match="different traces"):
+            recognise([str(left / "check"), str(left / "measure")])
+        (left / "check" / "check.json").write_text("{}")
+        with pytest.raises(UsageError, match="make it again"):
+            recognise([str(left / "check")])
