@@ -149,6 +149,8 @@ def _notes(window: Window, layout: Layout) -> list[str]:
         notes.append("The members share no clock: the order is that of happened-before, and distances mean nothing.")
     if len(layout.members) < window.members_all:
         notes.append(f"{len(layout.members)} of {window.members_all} members are shown; --members chooses others.")
+    if window.shortened:
+        notes.append("The window ends before the message is stable everywhere; --most draws more.")
     if window.thinned:
         notes.append(
             "Too much happened to show it all: only what is next to an event of the message; --most draws more."
@@ -173,7 +175,12 @@ def _result(args: argparse.Namespace, window: Window, layout: Layout) -> dict[st
         "messages": len({mark.message for mark in layout.marks if mark.kind == "send"}),
         "losses": fates.count("lost"),
         "repairs": sum(mark.kind == "repair" for mark in layout.marks),
-        "cut": {"before": window.before, "after": window.after, "thinned": window.thinned},
+        "cut": {
+            "before": window.before,
+            "after": window.after,
+            "shortened": window.shortened,
+            "thinned": window.thinned,
+        },
         "story": story(layout),
         "notes": _notes(window, layout),
     }

@@ -33,7 +33,8 @@ START: Final = LEFT + 8  # of the first marks
 RIGHT: Final = 30.0
 AXIS: Final = 34.0
 FONT: Final = 11.0
-_CHARACTER: Final = 0.62 * FONT  # the width of a wide digit
+_CHARACTER: Final = 0.64 * FONT  # the width of a wide digit
+_BOLD: Final = 0.72 * FONT
 
 _SMALL: Final = frozenset({"stable", "control"})
 _CONTINUES: Final = {"receive": {"send"}, "deliver": {"send", "receive"}}  # may be drawn over such a mark
@@ -69,7 +70,7 @@ class Label(msgspec.Struct, frozen=True):
     @property
     def box(self) -> Box:
         """What it covers."""
-        return text_box(self.text, self.x, self.y)
+        return text_box(self.text, self.x, self.y, bold=self.kind == "focus")
 
 
 class Box(msgspec.Struct, frozen=True):
@@ -111,9 +112,9 @@ class Layout(msgspec.Struct):
     height: float
 
 
-def text_box(text: str, x: float, y: float) -> Box:
+def text_box(text: str, x: float, y: float, *, bold: bool = False) -> Box:
     """What a text covers whose base line has its middle here."""
-    half = len(text) * _CHARACTER / 2
+    half = len(text) * (_BOLD if bold else _CHARACTER) / 2
     return Box(x - half, y - 0.8 * FONT, x + half, y + 0.25 * FONT)
 
 
@@ -406,6 +407,17 @@ def _round_step(span: int, wanted: float) -> int:
     return next(power * factor for factor in (1, 2, 5, 10, 20) if power * factor >= smallest or factor == 20)
 
 
+def tell_members(members: Iterable[int]) -> str:
+    """A set of members, with neighbours drawn together: 0-3 5."""
+    spans: list[list[int]] = []
+    for member in sorted(members):
+        if spans and member == spans[-1][1] + 1:
+            spans[-1][1] = member
+        else:
+            spans.append([member, member])
+    return " ".join(str(low) if low == high else f"{low}-{high}" for low, high in spans)
+
+
 def tell_time(nanoseconds: int) -> str:
     """A short time, to read."""
     sign, size = "−" if nanoseconds < 0 else "", abs(nanoseconds)
@@ -430,11 +442,12 @@ def place_labels(marks: Sequence[Mark], focus: Message | None, spacing: float) -
         text = _text(mark, spacing)
         if not text:
             continue
+        kind = _label_kind(mark, focus)
         for x, y in _positions(mark, text, spacing):
-            box = text_box(text, x, y)
-            if box.left > LEFT - 18 and not taken.any(box):
-                taken.add(box)
-                labels.append(Label(text, x, y, _label_kind(mark, focus), place))
+            label = Label(text, x, y, kind, place)
+            if label.box.left > LEFT - 18 and not taken.any(label.box):
+                taken.add(label.box)
+                labels.append(label)
                 break
     return labels
 
@@ -478,7 +491,7 @@ def _text(mark: Mark, spacing: float) -> str:
         case "send" | "repair" | "deliver" | "discard":
             return "" if mark.joined and mark.event.member == event.sender else f"{event.sender}:{event.seq}"
         case "view":
-            return f"view {event.view}"
+            return f"view {event.view}" + (f": {tell_members(event.members)}" if event.members else "")
         case "crash" | "leave":
             return mark.kind
         case "control":

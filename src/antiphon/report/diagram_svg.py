@@ -7,7 +7,7 @@ from html import escape
 from math import hypot
 from typing import Final
 
-from antiphon.report.diagram_layout import ARROW_USUAL, FONT, LEFT, Layout, Mark, tell_time
+from antiphon.report.diagram_layout import ARROW_USUAL, FONT, LEFT, Layout, Mark, tell_members, tell_time
 from antiphon.report.diagram_links import Link, Message, repair_targets
 from antiphon.trace.event import Event
 
@@ -56,11 +56,11 @@ def draw(layout: Layout, title: str, *, style: str = "") -> str:
         *(_link(layout, number, link) for number, link in enumerate(layout.links) if _is_drawn(layout, link)),
         "</g>",
         *_frontier(layout),
-        '<g class="marks">',
-        *(_mark(layout, place, alone) for place in range(len(layout.marks))),
-        "</g>",
         '<g class="labels" aria-hidden="true">',
         *_labels(layout),
+        "</g>",
+        '<g class="marks">',
+        *(_mark(layout, place, alone) for place in range(len(layout.marks))),
         "</g>",
         *_names(layout),
         *(_legend(layout) if alone else ()),
@@ -76,8 +76,7 @@ def tell(event: Event) -> str:
         case "stable":
             what = f"knows that all of {event.sender} up to {event.seq} is stable"
         case "view":
-            who = " " + ", ".join(str(one) for one in event.members) if event.members else ""
-            what = f"installs view {event.view}:{who}" if who else f"installs view {event.view}"
+            what = f"installs view {event.view}" + (f": {tell_members(event.members)}" if event.members else "")
         case "control":
             targets = repair_targets(event)
             what = (
@@ -112,7 +111,7 @@ def _classes(layout: Layout, message: Message | None, *others: str) -> str:
     if message is not None:
         lane = layout.members.index(message[0]) if message[0] in layout.members else 0
         classes.append(f"s{lane % 8 + 1}")
-        if message == layout.focus:
+        if message in layout.told:
             classes.append("focus")
     return " ".join(classes)
 
@@ -234,7 +233,7 @@ def _mark(layout: Layout, place: int, alone: bool) -> str:
     glyph = GLYPHS.get(mark.kind, GLYPHS["control"])[0] if below is None else _JOINED[mark.kind, below.kind]
     if mark.kind == "receive" and place + 1 < len(layout.marks) and layout.marks[place + 1].joined and below is None:
         glyph = '<circle class="hollow" r="6.5"/>'
-    halo = '<circle class="halo" r="11"/>' if mark.marked else ""
+    halo = '<circle class="halo" r="9.5"/>' if mark.marked else ""
     message = mark.message
     attributes = f'data-member="{mark.event.member}" data-step="{mark.event.step}" data-event="{mark.kind}"'
     if message is not None:
@@ -274,8 +273,10 @@ def legend_entries(layout: Layout) -> list[tuple[str, str]]:
     for fate, meaning in _FATES.items():
         if fate in fates and fate != "arrived":
             whole = fate in ("repaired", "again", "earlier")
-            drawing = _line((-13.0, 0.0), (20.0 if whole else 9.0, 0.0), whole, fate)
+            drawing = _line((-18.0, 0.0), (19.0 if whole else 8.0, 0.0), whole, fate)
             entries.append((f'<g class="links"><g class="{fate} key">{drawing}</g></g>', meaning))
+    if any(mark.marked for mark in layout.marks):
+        entries.insert(0, ('<circle class="halo" r="8"/>', "what this is about"))
     if layout.focus is not None and "stable" in kinds:
         entries.append(('<path class="frontier" d="M-11 6L11-6"/>', f"where {_name(layout.focus)} is stable"))
     return entries
@@ -284,7 +285,7 @@ def legend_entries(layout: Layout) -> list[tuple[str, str]]:
 def _legend_places(layout: Layout) -> list[tuple[float, float, str, str]]:
     x, y, places = 18.0, layout.height + 14, []
     for drawing, meaning in legend_entries(layout):
-        width = 34 + len(meaning) * FONT * 0.56
+        width = 40 + len(meaning) * FONT * 0.56
         if x + width > layout.width and x > 18.0:
             x, y = 18.0, y + 22
         places.append((x, y, drawing, meaning))
@@ -301,5 +302,5 @@ def legend_height(layout: Layout) -> float:
 def _legend(layout: Layout) -> Iterator[str]:
     yield '<g class="legend" aria-hidden="true">'
     for x, y, drawing, meaning in _legend_places(layout):
-        yield f'<g transform="translate({x:.1f} {y:.1f})">{drawing}<text x="16" y="4">{quoted(meaning)}</text></g>'
+        yield f'<g transform="translate({x:.1f} {y:.1f})">{drawing}<text x="19" y="4">{quoted(meaning)}</text></g>'
     yield "</g>"

@@ -77,6 +77,7 @@ class Window(msgspec.Struct):
     elsewhere: dict[tuple[int, Message], str]
     before: bool  # the run goes on outside
     after: bool
+    shortened: bool  # the window ends before the message is stable everywhere
     thinned: bool  # not everything between the first and the last event is shown
 
 
@@ -175,6 +176,7 @@ class _Reader:
             elsewhere=self._elsewhere(run, events, members),
             before=any(steps and steps[0] > bounds[member].first for member, steps in spans.items()),
             after=any(steps and steps[-1] < bounds[member].last for member, steps in spans.items()),
+            shortened=bool({one.member for one in anchors if one.event == "stable"} - _marking(events, focus)),
             thinned=thinned,
         )
 
@@ -479,6 +481,18 @@ def _among(rows: _Rows, messages: set[Message]) -> Array:
     for sender, numbers in by_sender.items():
         mask |= (column["sender"] == sender) & np.isin(column["seq"], numbers)
     return mask
+
+
+def _marking(events: Sequence[Event], message: Message | None) -> set[int]:
+    """The members that mark a message stable among these events."""
+    return {
+        event.member
+        for event in events
+        if message is not None
+        and event.event == "stable"
+        and event.sender == message[0]
+        and (event.seq or 0) >= message[1]
+    }
 
 
 def _steps(events: Sequence[Event], member: int) -> list[int]:

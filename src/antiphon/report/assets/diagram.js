@@ -122,8 +122,8 @@
       const cut = [];
       if (figure.dataset.before === "1" || !sent.has(chosen) || [...past].some((one) => !sent.has(one))) cut.push("its past may go on before this window");
       if (figure.dataset.after === "1") cut.push("its future may go on after it");
-      told.textContent = `${chosen} depends on: ${list(past)}. On it depend: ${list(future)}. All others are independent of it.`
-        + (cut.length ? ` The window cuts: ${cut.join(", ")}.` : "");
+      told.textContent = `${chosen} depends on: ${list(past)}. On it depend: ${list(future)}. The others are independent of it`
+        + (cut.length ? `, as far as this window shows: ${cut.join(", ")}.` : ".");
     }
     svg.addEventListener("click", (click) => {
       if (moved) return;
