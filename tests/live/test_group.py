@@ -23,7 +23,7 @@ from antiphon.trace.event import Event
 from antiphon.trace.reader import read
 from support.live_group import collect, free_addresses, members, run, stray
 
-ORDERINGS = ("fifo", "causal-blocks", "co", "abcast", "tomp")
+ORDERINGS = ("fifo", "causal-blocks", "co", "abcast", "tomp", "sequencer")
 COUNT = 60  # messages per member
 
 
@@ -73,7 +73,7 @@ def test_every_ordering_keeps_its_promises_under_loss(ordering: str, views: bool
             streams = await exchange(groups)
             payloads = [[message.payload for message in stream] for stream in streams]
             assert all(sorted(one) == sorted(payloads[0]) for one in payloads)
-            if ordering in ("abcast", "tomp"):
+            if ordering in ("abcast", "tomp", "sequencer"):
                 assert payloads[0] == payloads[1] == payloads[2]
             for one in payloads:
                 for sender in range(3):

@@ -14,12 +14,13 @@ from antiphon.protocol.parts import Ordering
 from antiphon.protocol.recovery import Recovery
 from antiphon.sim.scenario import Scenario
 from antiphon.sim.torture import flaw, schedule
-from support import mutants_causal_blocks, mutants_co, mutants_recovery, mutants_two_phase
+from support import mutants_causal_blocks, mutants_co, mutants_recovery, mutants_sequencer, mutants_two_phase
 
 ORDERING_MUTANTS: dict[str, tuple[type[Ordering], str]] = {
     **{f"causal-blocks/{name}": mutant for name, mutant in mutants_causal_blocks.MUTANTS.items()},
     **{f"co/{name}": mutant for name, mutant in mutants_co.MUTANTS.items()},
     **{f"two-phase/{name}": mutant for name, mutant in mutants_two_phase.MUTANTS.items()},
+    **{f"sequencer/{name}": mutant for name, mutant in mutants_sequencer.MUTANTS.items()},
 }
 SEEDS = 400
 UNFINISHED = ("stuck", "undrained", "incomplete", "agreement")  # the same flaw, seen from several sides
@@ -47,8 +48,8 @@ def assert_noticed(runs: Iterator[tuple[Scenario, int]], breaks: str) -> None:
 @pytest.mark.parametrize("name", ORDERING_MUTANTS)
 def test_a_broken_ordering_is_noticed(name: str) -> None:
     mutant, breaks = ORDERING_MUTANTS[name]
-    like = {"causal-blocks": "causal-blocks", "co": "co", "two-phase": "abcast"}[name.split("/")[0]]
-    assert_noticed(schedules(mutant, like), breaks)
+    kind = name.split("/")[0]
+    assert_noticed(schedules(mutant, {"two-phase": "abcast"}.get(kind, kind)), breaks)
 
 
 @pytest.mark.parametrize("name", mutants_recovery.MUTANTS)

@@ -45,7 +45,7 @@ def holds(run: Run) -> None:
     assert {name: one.verdict for name, one in verdicts.items()} == dict.fromkeys(promises, "holds")
 
 
-@pytest.mark.parametrize("ordering", ["fifo", "abcast", "tomp"])
+@pytest.mark.parametrize("ordering", ["fifo", "abcast", "tomp", "sequencer"])
 @pytest.mark.parametrize("name", VECTOR_PROTOCOLS)
 def test_whole_members_keep_their_promises_with_every_option(name: str, ordering: str) -> None:
     for seed in range(4):
@@ -68,7 +68,7 @@ def test_whole_members_keep_their_promises_with_every_option(name: str, ordering
 
 
 @pytest.mark.parametrize("positions", [False, True])
-@pytest.mark.parametrize("ordering", ["fifo", "abcast", "tomp"])
+@pytest.mark.parametrize("ordering", ["fifo", "abcast", "tomp", "sequencer"])
 @pytest.mark.parametrize("name", STABILITIES)
 def test_safe_delivery_waits_until_everyone_holds_the_message(name: str, ordering: str, positions: bool) -> None:
     if positions and (ordering == "fifo" or name == "timestamp-ack"):

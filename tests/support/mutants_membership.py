@@ -23,8 +23,9 @@ from antiphon.protocol.ordering.causal_blocks import CausalBlocks
 from antiphon.protocol.ordering.tomp import Tomp
 from antiphon.protocol.ordering.two_phase import Claim, TwoPhase
 from antiphon.sim.network import NetworkOptions
-from antiphon.sim.scenario import Fault, Scenario
+from antiphon.sim.scenario import Fault, Scenario, Workload
 from antiphon.sim.view_schedules import QUICK
+from support.mutants_sequencer import DependsOnNothing, DropsTheRest, OwnRestFirst
 
 
 class Mutant(msgspec.Struct, frozen=True, kw_only=True):
@@ -252,6 +253,18 @@ FORGETFUL = made(
 )
 # the second of two is gone
 HALVED = made(2, Fault(kind="crash", at="300ms", member=1))
+# only 1 hears what the sequencer, 0, still says; it answers, and then both are gone
+EFFECT_WITHOUT_CAUSE = msgspec.structs.replace(
+    made(
+        5,
+        Fault(kind="cut", at="300ms", source=[0], target=[2, 3, 4]),
+        Fault(kind="crash", at="360ms", member=0),
+        Fault(kind="crash", at="360ms", member=1),
+    ),
+    ordering="sequencer",
+    messages=30,
+    workload=Workload(interval="fixed 15ms", payload=8),
+)
 
 MUTANTS: dict[str, Mutant] = {
     "without ballots": Mutant(process=WithoutBallots, breaks=("one-number",), made=DUEL),
@@ -269,5 +282,10 @@ MUTANTS: dict[str, Mutant] = {
         ordering="causal-blocks", ordering_type=OpenCausalBlocks, breaks=("agreement",), hint=8
     ),
     "first proposals": Mutant(ordering="tomp", ordering_type=FirstProposals, breaks=("total",), hint=199),
+    "drops the rest": Mutant(ordering="sequencer", ordering_type=DropsTheRest, breaks=("validity",), hint=0),
+    "own rest first": Mutant(ordering="sequencer", ordering_type=OwnRestFirst, breaks=("total",), hint=10),
+    "depends on nothing": Mutant(
+        ordering="sequencer", ordering_type=DependsOnNothing, breaks=("causal",), made=EFFECT_WITHOUT_CAUSE
+    ),
     "without neighbours": Mutant(ordering="abcast", ordering_type=WithoutNeighbours, breaks=("fifo",), hint=274),
 }

@@ -33,7 +33,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bind", required=True, metavar="HOST:PORT", help="own address")
     parser.add_argument("--address", metavar="HOST:PORT", help="own address as the others know it, if another")
     parser.add_argument("--peer", action="append", default=[], metavar="HOST:PORT", help="another member; repeat")
-    parser.add_argument("--ordering", default="total", help="fifo, causal-blocks, co, abcast, tomp, or causal, total")
+    orderings = "fifo, causal-blocks, co, abcast, tomp, sequencer, or causal, total"
+    parser.add_argument("--ordering", default="total", help=orderings)
     parser.add_argument("--stability", default="vector-ack", help="for the orderings that run on recovery")
     parser.add_argument("--safe", action="store_true", help="deliver only what every member holds")
     parser.add_argument("--fixed", action="store_true", help="no views: the members never change")

@@ -23,7 +23,12 @@ _FLAGS: dict[str, tuple[str | None, str, Any, str]] = {
     "--members": (None, "members", int, "group size"),
     "--founders": (None, "founders", int, "with --views: how many members form the first view; the others join"),
     "--messages": (None, "messages", int, "messages per sender"),
-    "--ordering": ("ordering", "name", str, "fifo, causal-blocks, co, abcast, tomp, causal, total, or MODULE:CLASS"),
+    "--ordering": (
+        "ordering",
+        "name",
+        str,
+        "fifo, causal-blocks, co, abcast, tomp, sequencer, causal, total, or MODULE:CLASS",
+    ),
     "--stability": (
         "stability",
         "name",

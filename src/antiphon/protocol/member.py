@@ -39,6 +39,8 @@ from antiphon.protocol.parts import (
     Decided,
     Duplicate,
     Frontier,
+    Gate,
+    Gatherer,
     Out,
     Place,
     Received,
@@ -63,6 +65,9 @@ from antiphon.protocol.wire import (
 
 # record(now, event, sender, seq, bytes, detail): how a member tells its driver what belongs in the trace
 Record: TypeAlias = Callable[[Instant, str, int | None, int | None, int | None, str | None], None]
+
+
+_Held: TypeAlias = tuple[tuple[int, int], ...]  # (rank, number of its stream)
 
 
 class View(msgspec.Struct, frozen=True):
@@ -92,17 +97,20 @@ class Member:
         place = Place(self._rank, size, randomness, window=config.window)
         Ordering = ordering_type(config.ordering)
         self.ordering = Ordering(place, config.ordering_settings())
+        self._gate = self.ordering if isinstance(self.ordering, Gate) else None
+        self._gatherer = self.ordering if isinstance(self.ordering, Gatherer) else None
+        self._held_up: set[int] = set()  # gated streams of which something has come and not been accepted
         self.recovery: Recovery | None = None
         kinds: tuple[type[Pdu], ...] = Ordering.PDUS
         if Ordering.NEEDS_RECOVERY:
             Stability = stability_type(config.stability)
             options = options_of(Stability, config.stability_options, "stability")
             options = options.fit(size) if isinstance(options, Shaped) else options
-            self._positions: deque[tuple[int, int]] | None = deque() if counts_positions(options) else None
+            self._positions: deque[_Held] | None = deque() if counts_positions(options) else None
             streams = 0 if self._positions is None else 1
             self.stability = Stability(msgspec.structs.replace(place, streams=streams), options)
             self._rider = self.stability if isinstance(self.stability, Rider) else None
-            self.recovery = Recovery(place, config.window, config.recovery)
+            self.recovery = Recovery(place, config.window, config.recovery, gated=self._gate is not None)
             self._stability_kinds = frozenset(Stability.PDUS)
             self._recovery_kinds = frozenset(Recovery.PDUS) | {kind for kind in kinds if issubclass(kind, Streamed)}
             kinds = (*kinds, *Recovery.PDUS, *Stability.PDUS)
@@ -113,8 +121,8 @@ class Member:
         self._stable_seq = 0  # own messages known to be stable
         self._streamed_seqs: list[deque[tuple[int, int]]] = [deque() for _ in range(size)]  # unstable (number, seq)
         self._numbers = [0] * size  # per sender, the last number of its stream that was passed on
-        self._places: dict[tuple[int, int], int] = {}  # message -> the number with which it is complete in its stream
-        self._unsafe: deque[tuple[Deliver, int]] = deque()  # to be delivered when that number is stable
+        self._places: dict[tuple[int, int], _Held] = {}  # message -> what whoever delivers it must hold
+        self._unsafe: deque[tuple[Deliver, _Held]] = deque()  # to be delivered when all of that is stable
         self._position = 0  # how many messages were delivered
         self._outbox: list[tuple[tuple[int, ...] | None, bytes]] = []
         self._effects: list[Effect] = []
@@ -183,6 +191,9 @@ class Member:
             case _:
                 assert_never(event)
         self._send_waiting(now)
+        if self._gatherer is not None and self.recovery is not None:
+            # with a window of own messages, that stays well within what receivers have places for
+            self._carry(self._gatherer.gathered(3 * self.config.window - self.recovery.unstable), now)
         self._flush(now)
         return self._effects
 
@@ -241,6 +252,8 @@ class Member:
                 self.recovery.noticed(header.sender, header.sent, now)
             for pdu in pdus:
                 self._carry(self._hand_over(header.sender, pdu, now), now)
+                if self._gate is not None:
+                    self._admit(header.sender, now)
         except Malformed as garbage:
             self.counts["dropped-" + garbage.reason] += 1
             self._effects.append(Drop(garbage.reason))
@@ -272,7 +285,10 @@ class Member:
                 case Received():
                     self._record(now, "receive", self._ids[up.sender], up.seq, self._bytes_each, None)
                 case Decided():
-                    self._places[up.sender, up.seq] = self._numbers[up.sender]
+                    if up.source is None:
+                        self._places[up.sender, up.seq] = ((up.sender, self._numbers[up.sender]),)
+                    else:
+                        self._places[up.sender, up.seq] += ((up.source, self._numbers[up.source]),)
                     self._record(now, "control", self._ids[up.sender], up.seq, None, "final")
                 case Frontier():
                     self._release(up.numbers if self._positions is None else self._stream_numbers(up.numbers[0]), now)
@@ -294,13 +310,28 @@ class Member:
         item.pdu.stamp = self.stability.stamp(now)
         self._carry(self.recovery.broadcast(item.pdu, now), now)
 
+    def _admit(self, source: int, now: Instant) -> None:
+        """Move gated streams on: that of `source`, and those that may have waited for it."""
+        assert self.recovery is not None
+        assert self._gate is not None
+        self._held_up.add(source)
+        moved = True
+        while moved:
+            moved = False
+            for stream in sorted(self._held_up):
+                while (pdu := self.recovery.following(stream)) is not None and self._gate.admits(stream, pdu):
+                    moved = True
+                    self._carry(self.recovery.take(stream, now), now)
+                if pdu is None:
+                    self._held_up.discard(stream)
+
     def _accept(self, source: int, pdu: Streamed, now: Instant) -> None:
         """Pass the next PDU of a stream to ordering and stability."""
         assert self.recovery is not None
         self._numbers[source] = pdu.number
         if isinstance(pdu, Data):
             self._streamed_seqs[source].append((pdu.number, pdu.seq))
-            self._places[source, pdu.seq] = pdu.number
+            self._places[source, pdu.seq] = ((source, pdu.number),)
             self._record(now, "receive", self._ids[source], pdu.seq, self._bytes_each, None)
         position = self._position
         self._carry(self.ordering.accept(source, pdu, now), now)
@@ -312,12 +343,12 @@ class Member:
     def _deliver(self, message: Deliver, now: Instant) -> None:
         """Deliver a message whose turn it is, or keep it until it is stable."""
         if self.recovery is not None:
-            number = self._places.pop((message.sender, message.seq))
+            held = self._places.pop((message.sender, message.seq))
             self._position += 1
             if self._positions is not None:
-                self._positions.append((message.sender, number))
+                self._positions.append(held)
             if self.config.safe:
-                self._unsafe.append((message, number))
+                self._unsafe.append((message, held))
                 return
         self._hand_up(message, now)
 
@@ -332,8 +363,8 @@ class Member:
         assert self._positions is not None
         numbers = list(self.recovery.released)
         for _ in range(position - (self._position - len(self._positions))):
-            source, number = self._positions.popleft()
-            numbers[source] = max(numbers[source], number)
+            for source, number in self._positions.popleft():
+                numbers[source] = max(numbers[source], number)
         return tuple(numbers)
 
     def _release(self, frontier: tuple[int, ...], now: Instant) -> None:
@@ -346,7 +377,7 @@ class Member:
                 stable = seqs.popleft()[1]
             if stable:
                 self._stable(source, stable, now)
-        while self._unsafe and self._unsafe[0][1] <= frontier[self._unsafe[0][0].sender]:
+        while self._unsafe and all(number <= frontier[source] for source, number in self._unsafe[0][1]):
             self._hand_up(self._unsafe.popleft()[0], now)
 
     def _stable(self, source: int, seq: int, now: Instant) -> None:

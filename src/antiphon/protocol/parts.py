@@ -59,6 +59,7 @@ class Decided(msgspec.Struct, frozen=True):
 
     sender: int
     seq: int
+    source: int | None = None  # whose stream says so, if not its sender's
 
 
 class Frontier(msgspec.Struct, frozen=True):
@@ -146,6 +147,22 @@ class Ordering(Protocol):
 
     def finish(self, reach: Sequence[int], order: bytes) -> Step:
         """Deliver the rest of the view, in order."""
+
+
+@runtime_checkable
+class Gate(Protocol):
+    """An ordering whose PDUs depend on PDUs of other streams: each is accepted after what it depends on."""
+
+    def admits(self, source: int, pdu: Streamed) -> bool:
+        """Say whether the next PDU of a stream may be accepted now."""
+
+
+@runtime_checkable
+class Gatherer(Protocol):
+    """An ordering that says once what follows from all that one turn brought."""
+
+    def gathered(self, room: int) -> Step:
+        """Say it, in at most `room` PDUs of the member's stream; the rest has to wait."""
 
 
 class Keeper(Protocol):

@@ -57,8 +57,10 @@ class Recovery:
 
     PDUS: ClassVar[tuple[type[Pdu], ...]] = (Data, Nack, Heartbeat)
 
-    def __init__(self, place: Place, window: int, options: RecoveryOptions) -> None:
+    def __init__(self, place: Place, window: int, options: RecoveryOptions, *, gated: bool = False) -> None:
+        """Keep streams; where they are `gated`, what has come is not passed on before it is taken, one at a time."""
         self._rank, self._about = place.rank, place.about
+        self._gated = gated
         self._options = options
         self._reach = 4 * window  # how far beyond the released prefix a number may lie
         self.received = [0] * place.size  # per sender, the prefix of its stream that is held here
@@ -77,9 +79,9 @@ class Recovery:
         return self.received[self._rank]
 
     @property
-    def unstable(self) -> bool:
-        """Whether something of the member's own stream is not yet known to be held by all."""
-        return self.released[self._rank] < self.sent
+    def unstable(self) -> int:
+        """How much of the member's own stream is not yet known to be held by all."""
+        return self.sent - self.released[self._rank]
 
     @property
     def deadline(self) -> Instant | None:
@@ -176,13 +178,25 @@ class Recovery:
         self.held += 1
         self._highest[source] = max(self._highest[source], number)
         accepted: list[Accepted] = []
-        while (following := log.get(self.received[source] + 1)) is not None:
+        while not self._gated and (following := log.get(self.received[source] + 1)) is not None:
             self.received[source] += 1
             accepted.append(Accepted(source, following))
         if accepted:
             self._missing.pop(source, None)
         self._expect(source, now)
         return Step([*accepted])
+
+    def following(self, source: int) -> Streamed | None:
+        """Give the next PDU of a gated stream, if it has come."""
+        return self._log[source].get(self.received[source] + 1)
+
+    def take(self, source: int, now: Instant) -> Step:
+        """Pass on the next PDU of a gated stream."""
+        following = self._log[source][self.received[source] + 1]
+        self.received[source] += 1
+        self._missing.pop(source, None)
+        self._expect(source, now)
+        return Step([Accepted(source, following)])
 
     def _expect(self, source: int, now: Instant) -> None:
         if self.received[source] < self._highest[source] and source not in self._missing:

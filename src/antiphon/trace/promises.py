@@ -12,7 +12,7 @@ _EVERY_ORDERING = frozenset({"integrity", "validity", "agreement", "fifo"})
 _BY_ORDERING: dict[str, frozenset[str]] = {
     "fifo": _EVERY_ORDERING,
     **dict.fromkeys(("causal", "causal-blocks", "co"), _EVERY_ORDERING | {"causal"}),
-    **dict.fromkeys(("total", "abcast", "tomp"), _EVERY_ORDERING | {"total"}),
+    **dict.fromkeys(("total", "abcast", "tomp", "sequencer"), _EVERY_ORDERING | {"total"}),
 }
 
 

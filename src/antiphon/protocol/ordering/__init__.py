@@ -6,6 +6,7 @@ from antiphon.protocol.ordering.abcast import Abcast
 from antiphon.protocol.ordering.causal_blocks import CausalBlocks
 from antiphon.protocol.ordering.co import Co
 from antiphon.protocol.ordering.fifo import Fifo
+from antiphon.protocol.ordering.sequencer import Sequencer
 from antiphon.protocol.ordering.tomp import Tomp
 from antiphon.protocol.parts import Ordering
 
@@ -15,6 +16,7 @@ ORDERINGS: dict[str, type[Ordering]] = {
     "co": Co,
     "abcast": Abcast,
     "tomp": Tomp,
+    "sequencer": Sequencer,
 }
 # What `causal` and `total` mean: the recommended one of each kind.
 ALIASES: dict[str, str] = {"causal": "causal-blocks", "total": "abcast"}
