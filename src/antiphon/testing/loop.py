@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import os
 import random
 import sys
@@ -152,12 +153,16 @@ class VirtualLoop(NothingReal):
         sys.set_asyncgen_hooks(firstiter=self._generators.add, finalizer=self._finalize)
         outside = random.getstate()
         random.setstate(self._randomness)
+        collects = gc.isenabled()
+        gc.disable()  # when garbage is found depends on all that ran before, and what it lets go of may run on
         self._running = True
         try:
             with _replaced(time, self._clocks()), _replaced(os, {"urandom": self._urandom.randbytes}):
                 yield
         finally:
             self._running = False
+            if collects:
+                gc.enable()
             self._randomness = random.getstate()
             random.setstate(outside)
             sys.set_asyncgen_hooks(*hooks)

@@ -24,7 +24,7 @@ class Life:
         self.name = name
         self.carriers: dict[str, SimulatedCarrier] = {}  # open ones by address
         self.crashed = self.paused = False
-        self.dead: list[asyncio.Task[Any]] = []  # kept, so that not even their `finally` runs
+        self.dead: list[asyncio.Task[Any]] = []  # what was about to run when it crashed
         self._missed: list[Callable[[], None]] = []
 
     def stops(self, action: Callable[[], None]) -> bool:

@@ -104,6 +104,7 @@ class World:
         self.loop.antiphon_host, self.loop.explain = self._host, self._explain
         self._host.is_cut, self._host.failed = self._is_cut, self.loop.fail
         self._processes: dict[str, Process] = {}
+        self._crashed: list[Life] = []  # kept to the end, so that not even their `finally` runs
         self.cuts: list[Fault] = []
         self._known: set[str] = set()
         self._named: set[str] = set()  # in faults
@@ -263,6 +264,7 @@ class World:
         """
         life = self._life(name)
         life.crashed = True
+        self._crashed.append(life)
         life.dead = self.loop.pending(life)
         for carrier in list(life.carriers.values()):
             carrier.close()
