@@ -14,10 +14,15 @@ import socket
 import statistics
 import subprocess
 import sys
+import threading
 import time
+from itertools import product
 from typing import Any
 
+from bench.live.peers import PEERS, measure_peers
+
 MEMBERS = 4
+_START_S = 60  # for members that never find each other
 
 
 def free_addresses(count: int) -> list[str]:
@@ -48,15 +53,20 @@ def measure(program: str = "bench.live.member", **about: Any) -> dict[str, Any]:
         )
         for own in addresses
     ]
+    watch = threading.Timer(_START_S + about["seconds"], lambda: [process.kill() for process in processes])
+    watch.start()
     try:
         for process in processes:
             assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
+            assert process.stdout.readline() == "ready\n", "a member did not start"
         _tell(processes, f"{time.monotonic() + 0.5}\n")
         said = [json.loads(process.stdout.readline()) for process in processes if process.stdout is not None]
         _tell(processes, "done\n")
     finally:
+        watch.cancel()
         for process in processes:
+            assert process.stdin is not None
+            process.stdin.close()
             try:
                 process.wait(10)
             except subprocess.TimeoutExpired:
@@ -92,27 +102,28 @@ def main() -> None:
     parser.add_argument("--fixed", action="store_true", help="no views")
     parser.add_argument("--offload", action="store_true", help="let the kernel cut and gather packets")
     parser.add_argument("--only-flood", action="store_true")
-    parser.add_argument("--zmq", action="store_true", help="pyzmq publish/subscribe beside it, if installed")
+    parser.add_argument("--peers", default="", help=f"other systems beside it, or all: {','.join(PEERS)}")
     args = parser.parse_args()
-    if args.zmq:
-        for size in map(int, args.sizes.split(",")):
-            result = measure("bench.live.zmq_member", size=size, seconds=args.seconds, encrypted=False)
-            print(json.dumps({"peer": "pyzmq PUB/SUB", "bytes": size, "rate": "flood", **result}), flush=True)
+    sizes = [int(size) for size in args.sizes.split(",")]
+    rates = (0,) if args.only_flood or not args.rate else (0, args.rate)
+    peers = list(PEERS) if args.peers == "all" else [name for name in args.peers.split(",") if name]
+    for size, rate in product(sizes, rates):
+        for row in measure_peers(measure, peers, size=size, rate=rate, seconds=args.seconds):
+            print(json.dumps(row), flush=True)
     for ordering in args.orderings.split(","):
-        for size in map(int, args.sizes.split(",")):
-            for rate in (0,) if args.only_flood or not args.rate else (0, args.rate):
-                result = measure(
-                    ordering=ordering,
-                    size=size,
-                    seconds=args.seconds,
-                    rate=rate,
-                    thin=10,
-                    encrypted=not args.plaintext,
-                    views=not args.fixed,
-                    offload=None if args.offload else False,
-                )
-                about = {"ordering": ordering, "bytes": size, "rate": rate or "flood", "offload": args.offload}
-                print(json.dumps({**about, **result}), flush=True)
+        for size, rate in product(sizes, rates):
+            result = measure(
+                ordering=ordering,
+                size=size,
+                seconds=args.seconds,
+                rate=rate,
+                thin=10,
+                encrypted=not args.plaintext,
+                views=not args.fixed,
+                offload=None if args.offload else False,
+            )
+            about = {"ordering": ordering, "bytes": size, "rate": rate or "flood", "offload": args.offload}
+            print(json.dumps({**about, **result}), flush=True)
 
 
 if __name__ == "__main__":

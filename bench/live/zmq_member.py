@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import sys
 import threading
 import time
@@ -11,7 +12,7 @@ from typing import Any
 
 import zmq
 
-from bench.live.member import cpu_s
+from bench.live.member import _STAMP, cpu_s
 
 
 def main() -> None:
@@ -22,13 +23,16 @@ def main() -> None:
     inward.setsockopt(zmq.SUBSCRIBE, b"")
     for peer in (about["bind"], *about["peers"]):
         inward.connect(f"tcp://{peer}")
-    delivered = 0
+    size, rate = about["size"], about["rate"]
+    delivered, latencies_us = 0, []
 
     def listen() -> None:
         nonlocal delivered
         while True:
-            inward.recv()
+            payload = inward.recv()
             delivered += 1
+            if rate and delivered % about["thin"] == 0:
+                latencies_us.append((time.monotonic_ns() - _STAMP.unpack_from(payload)[0]) // 1_000)
 
     threading.Thread(target=listen, daemon=True).start()
     time.sleep(1)
@@ -36,14 +40,27 @@ def main() -> None:
     start = float(sys.stdin.readline())
     time.sleep(max(0.0, start - time.monotonic()))
     cpu, before, sent = cpu_s(), delivered, 0
-    payload, until = b"x" * about["size"], start + about["seconds"]
-    while time.monotonic() < until:
-        for _ in range(256):
-            out.send(payload)
-        sent += 256
-    said = {"cpu_s": cpu_s() - cpu, "delivered": delivered - before, "sent": sent, "latencies_us": [], "rss_kib": 0}
-    print(json.dumps({**said, "counts": {}}), flush=True)
-    sys.stdin.readline()
+    payload, until = b"x" * size, start + about["seconds"]
+    while (now := time.monotonic()) < until:
+        if rate:
+            while sent < (now - start) * rate:
+                out.send(_STAMP.pack(time.monotonic_ns()).ljust(size, b"."))
+                sent += 1
+            time.sleep(0.5 / rate)
+        else:
+            for _ in range(256):
+                out.send(payload)
+            sent += 256
+    said = {
+        "cpu_s": cpu_s() - cpu,
+        "delivered": delivered - before,
+        "sent": sent,
+        "latencies_us": latencies_us,
+        "rss_kib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+        "counts": {},
+    }
+    print(json.dumps(said), flush=True)
+    sys.stdin.readline()  # until all are done
     os._exit(0)  # the listening thread waits in its socket; there is nothing to tidy up
 
 
