@@ -6,7 +6,7 @@ that the search is short.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -168,7 +168,7 @@ class WithoutBlocking(Process):
 
     member_type = OpenMember
 
-    def _receive(self, datagrams: Iterable[bytes], now: Instant) -> bool:
+    def _receive(self, datagrams: list[bytes], now: Instant) -> bool:
         if self._flush is not None and self.member is not None:
             self._drive(ReceiveMany([datagram for datagram in datagrams if self._is_data(datagram)]), now)
         return super()._receive(datagrams, now)

@@ -127,11 +127,12 @@ class BurstSize:
             self.bytes = min(self._bytes_max, self.bytes + (max(64, self.bytes // 32) if self._settled else self.bytes))
 
 
-_ONE, _SEVERAL, _PIECE, _AGAIN = b"\x00", b"\x01", b"\x02", b"\x03"
-_PIECE_HEADER: Final = struct.Struct("<cIHH")  # kind, datagram, index, count
+_ONE, _SEVERAL, _PIECE, _AGAIN = range(4)  # the first byte of a body
+_ONE_MARK, _SEVERAL_MARK = bytes([_ONE]), bytes([_SEVERAL])
+_PIECE_HEADER: Final = struct.Struct("<BIHH")  # kind, datagram, index, count
 _SEVERAL_OVERHEAD: Final = 4  # kind, msgpack's array 16
 _EACH_OVERHEAD: Final = 3  # msgpack's bin 16
-_AGAIN_HEADER: Final = struct.Struct("<cI")  # kind, datagram; then two bytes for each index
+_AGAIN_HEADER: Final = struct.Struct("<BI")  # kind, datagram; then two bytes for each index
 _decode_several = msgspec.msgpack.Decoder(list[bytes]).decode
 
 
@@ -181,7 +182,7 @@ class Cutter:
 
     def _pieces(self, datagram: bytes) -> list[bytes]:
         if len(datagram) < self._size:
-            return [_ONE + datagram]
+            return [_together([datagram])]
         self._number = number = (self._number + 1) & 0xFFFFFFFF
         piece, count = self._piece, -(-len(datagram) // self._piece)
         bodies = [
@@ -193,7 +194,7 @@ class Cutter:
 
     def join(self, sender: int, body: bytes, now: Instant) -> Sequence[bytes]:
         """Give the datagrams that are complete with this body; nonsense gives none."""
-        kind = body[:1]
+        kind = body[0] if body else None
         if kind == _PIECE and len(body) > _PIECE_HEADER.size:
             return self._join_piece(sender, body, now)
         if kind == _ONE:
@@ -269,4 +270,4 @@ class Cutter:
 
 
 def _together(datagrams: list[bytes]) -> bytes:
-    return _ONE + datagrams[0] if len(datagrams) == 1 else _SEVERAL + msgspec.msgpack.encode(datagrams)
+    return _ONE_MARK + datagrams[0] if len(datagrams) == 1 else _SEVERAL_MARK + msgspec.msgpack.encode(datagrams)

@@ -131,14 +131,14 @@ class SealedEnvelope:
             raise Refused("unsealed" if packet[:1] == bytes([_OPEN]) else "no-packet")
         header = packet[: _HEADER.size]
         _, key_id, sender, session, counter = _HEADER.unpack(header)
-        if sender == self._sender:
-            raise Refused("own-name")
         heard = self._heard.get(sender)
         if heard is None or session > heard.session:
+            if sender == self._sender:
+                raise Refused("own-name")
             heard = _Heard(session)  # remembered only if the packet is proven
         elif session < heard.session:
             raise Refused("old-session")
-        elif heard.repeated(counter):
+        elif counter <= heard.highest and heard.repeated(counter):
             raise Refused("replayed")
         cipher = heard.ciphers.get(key_id)
         if cipher is None:

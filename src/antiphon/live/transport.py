@@ -65,6 +65,7 @@ class Transport:
         wanted = offload is not False
         self.segments = wanted and all(_can(one, _UDP_SEGMENT, 0) for one in self._sockets)
         self.gathers = wanted and all(_can(one, _UDP_GRO, 1) for one in self._sockets)
+        self._plain = not self.gathers and not self._checks_source
         self._loop: asyncio.AbstractEventLoop | None = None
         self._asking: asyncio.TimerHandle | None = None
         self._now = 0
@@ -110,10 +111,26 @@ class Transport:
                 targets = [self._multicast]
             else:
                 targets = [self._addresses[name] for name in to if name < len(self._addresses)]
-            for run, size in _runs(packets) if self.segments else ((packet, len(packet)) for packet in packets):
-                for target in targets:
-                    self._send(run, size, target)
+            if self.segments:
+                for run, size in _runs(packets):
+                    for target in targets:
+                        self._send(run, size, target)
+            else:
+                self._send_each(packets, targets)
             self.counts["packets-sent"] += len(packets) * len(targets)
+
+    def _send_each(self, packets: list[bytes], targets: list[Address]) -> None:
+        """Give packets to the kernel one by one: by far the most frequent way, so with little around it."""
+        sendto = self._socket.sendto
+        for packet in packets:
+            for target in targets:
+                if not self._waiting:
+                    try:
+                        sendto(packet, target)
+                        continue
+                    except OSError:
+                        pass  # what is wrong will be seen again
+                self._send(packet, len(packet), target)
 
     def _send(self, run: bytes, size: int, target: Address) -> None:
         if self._waiting or not self._send_now(run, size, target):
@@ -155,8 +172,12 @@ class Transport:
         complete: list[bytes] = []
         self._now = time.monotonic_ns()
         self._emptied = False
+        receive, take = one.recv, self._take
         try:
             for _ in range(PACKETS_PER_WAKE_MAX):
+                if self._plain:
+                    take(receive(PACKET_BYTES + 1), None, complete)
+                    continue
                 if self.gathers:
                     data, about, _, source = one.recvmsg(65_535, 64)
                     size = int.from_bytes(about[0][2][:2], "little") if about else 0
@@ -199,13 +220,14 @@ class Transport:
             self._send(packet, len(packet), self._addresses[name])
         self.counts["pieces-again"] += len(bodies)
 
-    def _take(self, packet: bytes, source: tuple[str, int], complete: list[bytes]) -> None:
+    def _take(self, packet: bytes, source: tuple[str, int] | None, complete: list[bytes]) -> None:
+        """Open a packet; `source` is known where it is all that speaks for the sender."""
         if self.lose is not None and self.lose(packet):
             return
         self.counts["packets-received"] += 1
         try:
             sender, body = self._envelope.open(packet)
-            if self._checks_source and self._names.get((source[0], source[1]), -1) != sender:
+            if self._checks_source and (source is None or self._names.get((source[0], source[1]), -1) != sender):
                 raise Refused("unknown-source")
             if sender >= len(self._addresses):
                 raise Refused("unknown-sender")

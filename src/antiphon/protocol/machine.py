@@ -155,4 +155,8 @@ class Driven(Machine, Protocol):
 
 def earliest(*instants: Instant | None) -> Instant | None:
     """Give the first of several deadlines, any of which may be absent."""
-    return min((instant for instant in instants if instant is not None), default=None)
+    first = None
+    for instant in instants:
+        if instant is not None and (first is None or instant < first):
+            first = instant
+    return first

@@ -115,7 +115,8 @@ class Member:
             self._recovery_kinds = frozenset(Recovery.PDUS) | {kind for kind in kinds if issubclass(kind, Streamed)}
             kinds = (*kinds, *Recovery.PDUS, *Stability.PDUS)
         self._codec = Codec(kinds)
-        self._flow = Flow(size, config.window, config.places(size))
+        self._buffer = config.places(size)
+        self._flow = Flow(size, config.window, self._buffer)
         self._waiting: deque[Submit] = deque()  # submissions that the window holds back
         self._seq = 0  # own messages sent so far
         self._stable_seq = 0  # own messages known to be stable
@@ -124,7 +125,7 @@ class Member:
         self._places: dict[tuple[int, int], _Held] = {}  # message -> what whoever delivers it must hold
         self._unsafe: deque[tuple[Deliver, _Held]] = deque()  # to be delivered when all of that is stable
         self._position = 0  # how many messages were delivered
-        self._outbox: list[tuple[tuple[int, ...] | None, bytes]] = []
+        self._outbox: dict[tuple[int, ...] | None, list[bytes]] = {}  # by targets, encoded
         self._effects: list[Effect] = []
         self._about = place.about
         self._ask_at: Instant | None = None  # when a sender without credit asks for it
@@ -391,7 +392,7 @@ class Member:
     def _out(self, out: Out, now: Instant) -> None:
         """Encode a PDU for the next flush, and note it in the trace."""
         encoded = self._codec.encode_pdu(out.pdu)
-        self._outbox.append((out.to, encoded))
+        self._outbox.setdefault(out.to, []).append(encoded)
         size = len(encoded) + FRAME_OVERHEAD_BYTES
         sender = None if out.sender is None else self._ids[out.sender]
         if out.repair:
@@ -408,15 +409,12 @@ class Member:
         """Put everything that goes the same way into as few datagrams as it takes."""
         if not self._outbox:
             return
-        if self.recovery is not None and self._rider is not None and any(to is None for to, _ in self._outbox):
+        recovery = self.recovery
+        if recovery is not None and self._rider is not None and None in self._outbox:
             for pdu in self._rider.ride(now):
                 self._out(Out(pdu), now)
-        ways: dict[tuple[int, ...] | None, list[bytes]] = {}
-        for to, encoded in self._outbox:
-            ways.setdefault(to, []).append(encoded)
-        self._outbox = []
-        recovery = self.recovery
-        free = max(0, self.config.places(len(self._ids)) - self.held)
+        ways, self._outbox = self._outbox, {}
+        free = max(0, self._buffer - self.held)
         header = Header(self._group, self.view.number & 0xFFFFFFFF, self._rank, recovery.sent if recovery else 0, free)
         for to, pdus in ways.items():
             ids = None if to is None else tuple(self._ids[rank] for rank in to)

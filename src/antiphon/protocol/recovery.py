@@ -86,8 +86,8 @@ class Recovery:
     @property
     def deadline(self) -> Instant | None:
         """When to ask, or to break the silence."""
-        ask = min((missing.ask_at for missing in self._missing.values()), default=None)
-        return earliest(ask, self._spoke_at + self._silence_ns if self.unstable else None)
+        speak = self._spoke_at + self._silence_ns if self.unstable else None
+        return earliest(speak, *(missing.ask_at for missing in self._missing.values())) if self._missing else speak
 
     def broadcast(self, pdu: Streamed, now: Instant) -> Step:
         """Number a PDU, keep it, send it to all, and accept it as one's own."""

@@ -128,8 +128,8 @@ class Codec:
     @staticmethod
     def frame(header: Header, pdus: Sequence[bytes]) -> bytes:
         """Put encoded PDUs behind a header."""
-        body = b"".join((_PDU_LIST.pack(0xDC, len(pdus)), *pdus))
-        rest = _HEADER.pack(0, header.group, header.view, header.sender, header.sent, header.free)[4:] + body
+        fields = _HEADER.pack(0, header.group, header.view, header.sender, header.sent, header.free)
+        rest = b"".join((fields[4:], _PDU_LIST.pack(0xDC, len(pdus)), *pdus))
         return crc32(rest).to_bytes(4, "little") + rest
 
     def decode(self, datagram: bytes) -> tuple[Header, list[Pdu]]:
@@ -138,14 +138,15 @@ class Codec:
             raise Malformed("oversized")
         if len(datagram) < HEADER_BYTES + _PDU_LIST.size:
             raise Malformed("truncated")
-        checksum, *fields = _HEADER.unpack_from(datagram)
-        if crc32(memoryview(datagram)[4:]) != checksum:
+        checksum, group, view, sender, sent, free = _HEADER.unpack_from(datagram)
+        content = memoryview(datagram)
+        if crc32(content[4:]) != checksum:
             raise Malformed("checksum")
         try:
-            pdus: list[Pdu] = self._decoder.decode(memoryview(datagram)[HEADER_BYTES:])
+            pdus: list[Pdu] = self._decoder.decode(content[HEADER_BYTES:])
         except (msgspec.MsgspecError, RecursionError):
             raise Malformed("undecodable") from None
-        return Header(*fields), pdus
+        return Header(group, view, sender, sent, free), pdus
 
 
 FRAME_OVERHEAD_BYTES: Final = HEADER_BYTES + _PDU_LIST.size

@@ -175,13 +175,13 @@ class Process:
         current = self._agreement.round
         round_at = None if current is None else current.retry_at
         fetch_at = None if self._flush is None else self._flush.fetch_at
-        member_at = self.member.deadline if self.member is not None and self.active else None
-        return earliest(self._beat_at, round_at, fetch_at, member_at)
+        member = self.member if self.active else None
+        return earliest(self._beat_at, round_at, fetch_at, None if member is None else member.deadline)
 
     @property
     def active(self) -> bool:
         """Whether there is a view in which messages are sent and delivered now."""
-        return self.member is not None and self._flush is None and not self.stalled
+        return self._stay is not None and self._flush is None and not self.stalled
 
     @property
     def room(self) -> int:
@@ -219,7 +219,7 @@ class Process:
         only_data = False
         match event:
             case Receive():
-                only_data = self._receive((event.datagram,), now)
+                only_data = self._receive([event.datagram], now)
             case ReceiveMany():
                 only_data = self._receive(event.datagrams, now)
             case Submit():
@@ -257,9 +257,12 @@ class Process:
             self.member.unsent()
             self._beat_at = now
 
-    def _receive(self, datagrams: Iterable[bytes], now: Instant) -> bool:
+    def _receive(self, datagrams: list[bytes], now: Instant) -> bool:
         """Take datagrams in their order, the member's as many at once as come together; say if there was only data."""
         only_data = self.active
+        if only_data and all(map(self._is_data, datagrams)):
+            self._drive(ReceiveMany(datagrams), now)
+            return True
         for is_data, together in groupby(datagrams, self._is_data):
             if is_data and self.member is not None and self.active:
                 self._drive(ReceiveMany(list(together)), now)
@@ -337,8 +340,9 @@ class Process:
     # The member of the present view
 
     def _drive(self, event: Input, now: Instant) -> None:
-        assert self.member is not None
-        self._emit(self.member.handle(event, now), now)
+        member = self.member
+        assert member is not None
+        self._emit(member.handle(event, now), now)
 
     def _emit(self, effects: Iterable[Effect], now: Instant) -> None:
         assert self._stay is not None

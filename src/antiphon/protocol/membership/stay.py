@@ -42,6 +42,7 @@ class Stay:
         self.me, self.view = me, view
         self._before = dict(zip(view.members, view.sent_before, strict=True))  # messages sent in earlier views
         self._own_delivered = 0
+        self._others = tuple(name_of(other) for other in view.members if other != me)
         self._journal = journal
         self.member = member_type(me, View(tag, view.members), config, randomness, self._record)
 
@@ -51,8 +52,9 @@ class Stay:
         for effect in effects:
             match effect:
                 case Send():
-                    targets = self.view.members if effect.to is None else effect.to
-                    names = tuple(name_of(other) for other in targets if other != self.me)
+                    names = self._others
+                    if effect.to is not None:
+                        names = tuple(name_of(other) for other in effect.to if other != self.me)
                     if names:
                         yield Send(names, effect.datagram)
                 case Deliver():
