@@ -16,10 +16,12 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
 from bench.live.peers import PEERS, measure_peers
+from bench.live.soak import soak
 
 MEMBERS = 4
 _START_S = 60  # for members that never find each other
@@ -35,7 +37,13 @@ def free_addresses(count: int) -> list[str]:
     return addresses
 
 
-def measure(program: str = "bench.live.member", **about: Any) -> dict[str, Any]:
+def measure(
+    program: str = "bench.live.member",
+    *,
+    started: Callable[[list[int]], None] | None = None,
+    stopping: Callable[[], None] | None = None,
+    **about: Any,
+) -> dict[str, Any]:
     """Run one group; give what its members say, summed up."""
     addresses = free_addresses(MEMBERS)
     key = os.urandom(16).hex() if about.pop("encrypted") else ""
@@ -59,8 +67,12 @@ def measure(program: str = "bench.live.member", **about: Any) -> dict[str, Any]:
         for process in processes:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n", "a member did not start"
+        if started is not None:
+            started([process.pid for process in processes])
         _tell(processes, f"{time.monotonic() + 0.5}\n")
         said = [json.loads(process.stdout.readline()) for process in processes if process.stdout is not None]
+        if stopping is not None:
+            stopping()
         _tell(processes, "done\n")
     finally:
         watch.cancel()
@@ -103,9 +115,20 @@ def main() -> None:
     parser.add_argument("--offload", action="store_true", help="let the kernel cut and gather packets")
     parser.add_argument("--only-flood", action="store_true")
     parser.add_argument("--peers", default="", help=f"other systems beside it, or all: {','.join(PEERS)}")
+    parser.add_argument(
+        "--soak", type=float, metavar="MINUTES", help="instead: run so long, and see that memory is flat"
+    )
     args = parser.parse_args()
     sizes = [int(size) for size in args.sizes.split(",")]
     rates = (0,) if args.only_flood or not args.rate else (0, args.rate)
+    how = {"encrypted": not args.plaintext, "views": not args.fixed, "offload": None if args.offload else False}
+    if args.soak:
+        flat = True
+        for ordering, size, rate in product(args.orderings.split(","), sizes, rates):
+            result = soak(measure, args.soak, ordering=ordering, size=size, rate=rate, thin=10, **how)
+            print(json.dumps({"ordering": ordering, "bytes": size, "rate": rate or "flood", **result}), flush=True)
+            flat &= result["flat"]
+        sys.exit(0 if flat else 1)
     peers = list(PEERS) if args.peers == "all" else [name for name in args.peers.split(",") if name]
     for size, rate in product(sizes, rates):
         for row in measure_peers(measure, peers, size=size, rate=rate, seconds=args.seconds):
@@ -118,9 +141,8 @@ def main() -> None:
                 seconds=args.seconds,
                 rate=rate,
                 thin=10,
-                encrypted=not args.plaintext,
-                views=not args.fixed,
-                offload=None if args.offload else False,
+                timed=rate > 0,
+                **how,
             )
             about = {"ordering": ordering, "bytes": size, "rate": rate or "flood", "offload": args.offload}
             print(json.dumps({**about, **result}), flush=True)

@@ -60,7 +60,7 @@ class Listener:
 async def main() -> None:
     about: dict[str, Any] = json.loads(sys.argv[1])
     listener = Listener()
-    listener.timed = about["rate"] > 0
+    listener.timed = about["timed"]
     with tempfile.TemporaryDirectory() as state:
         async with antiphon.join(
             "bench",
