@@ -1,4 +1,4 @@
-"""Groups over loopback UDP: every ordering under loss, receipts, bounds, and what is wrong said clearly."""
+"""Groups over loopback UDP: receipts, bounds, replay, and what is wrong said clearly."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -15,15 +14,8 @@ import antiphon
 from antiphon.errors import UsageError
 from antiphon.live.group import Keywords, Settings
 from antiphon.protocol.machine import Effect
-from antiphon.sim.cluster import simulate
-from antiphon.sim.network import NetworkOptions
-from antiphon.sim.scenario import Fault, Scenario
-from antiphon.trace import naive
-from antiphon.trace.event import Event
-from antiphon.trace.reader import read
 from support.live_group import collect, free_addresses, members, run, stray
 
-ORDERINGS = ("fifo", "causal-blocks", "co", "abcast", "tomp", "sequencer")
 COUNT = 60  # messages per member
 
 
@@ -44,64 +36,6 @@ async def exchange(groups: list[antiphon.Group], count: int = COUNT) -> list[lis
     streams = await asyncio.gather(*(collect(group, count * len(groups)) for group in groups))
     await sending
     return list(streams)
-
-
-def check(events: list[Event], promised: Collection[str]) -> set[str]:
-    """See that a trace keeps what it promises, by the naive checker; give the guarantees examined."""
-    found = naive.check(events, guarantees=promised)
-    broken = {name: verdict for name, verdict in found.items() if verdict.verdict != "holds"}
-    assert not broken
-    return set(found)
-
-
-@pytest.mark.parametrize("views", [False, True], ids=["fixed", "views"])
-@pytest.mark.parametrize("ordering", ORDERINGS)
-def test_every_ordering_keeps_its_promises_under_loss(ordering: str, views: bool, tmp_path: Path) -> None:
-    """One scenario, over loopback UDP and simulated, keeps the same guarantees."""
-
-    async def test() -> None:
-        async with members(
-            3,
-            tmp_path,
-            loss=0.2,
-            stop=True,
-            ordering=ordering,
-            views=views,
-            key=os.urandom(16),
-            trace=tmp_path / "trace",
-        ) as groups:
-            streams = await exchange(groups)
-            payloads = [[message.payload for message in stream] for stream in streams]
-            assert all(sorted(one) == sorted(payloads[0]) for one in payloads)
-            if ordering in ("abcast", "tomp", "sequencer"):
-                assert payloads[0] == payloads[1] == payloads[2]
-            for one in payloads:
-                for sender in range(3):
-                    own = [int(p.split(b":")[1]) for p in one if p.startswith(b"%d:" % sender)]
-                    assert own == list(range(COUNT))
-            if views:
-                for group in groups:
-                    group.transport.lose = None
-                await groups[2].leave()
-                for stream in await exchange(groups[:2], 20):
-                    assert min(message.view for message in stream) >= 2
-
-    run(test())
-    trace = read(tmp_path / "trace")
-    assert not trace.unreadable
-    assert trace.promised is not None
-    examined = check(trace.events, trace.promised)
-    assert {"fifo", "agreement", "stability"} <= examined
-    assert ("view-synchrony" in examined) == views
-    scenario = Scenario(
-        members=3,
-        messages=COUNT,
-        ordering=ordering,
-        views=views,
-        network=NetworkOptions(loss=0.2),
-        faults=[Fault(kind="leave", member=2, at="50ms")] if views else [],
-    )
-    assert check(simulate(scenario, seed=1).events, trace.promised) == examined
 
 
 def test_large_messages_keep_their_place(tmp_path: Path) -> None:

@@ -73,6 +73,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     safe: bool = False  # deliver only what is stable
     views: bool = True  # False: the members never change, and all of them are waited for
     membership: MembershipOptions = MembershipOptions(heartbeat_ns=50 * MILLISECOND)  # one in ten suffices
+    partition: Literal["majority", "each-side"] = "majority"  # who goes on when the group is cut in two
     slow: Literal["block", "drop"] = "block"  # a member that holds all back: wait for it, or go on without it
     state: Path | None = None  # where the little that must survive a crash is kept
     snapshot: Callable[[], bytes] | None = None  # gives the application's state, for those who join
@@ -150,6 +151,7 @@ class Keywords(TypedDict, total=False):
     safe: bool
     views: bool
     membership: MembershipOptions
+    partition: Literal["majority", "each-side"]
     slow: Literal["block", "drop"]
     state: Path | None
     snapshot: Callable[[], bytes] | None
@@ -279,24 +281,25 @@ class Group:
             await self._close()
 
     async def stop(self) -> None:
-        """Stop without a word: to the others it looks like a crash."""
+        """Stop without a word: to the others it looks like a crash; in the trace too, if something was undelivered."""
         if not self._closed:
-            await self._close()
+            await self._close(crashed=not self._all_is_delivered())
 
     async def _until(self, condition: Callable[[], bool], seconds: float) -> None:
         deadline = self._loop.time() + seconds
         while not condition() and self._failure is None and self._loop.time() < deadline:
             await asyncio.sleep(0.01)
 
+    def _all_is_delivered(self) -> bool:
+        return not self._pending and all(receipt.is_delivered or receipt.lost for receipt in self._sent.values())
+
     def _all_is_said(self) -> bool:
-        done = not self._pending and all(receipt.is_delivered or receipt.lost for receipt in self._sent.values())
-        return done and (self._settings.views or (self._machine.drained and not self._sent))
+        return self._all_is_delivered() and (self._settings.views or (self._machine.drained and not self._sent))
 
     def _has_left(self) -> bool:
-        alone = len(self._members) == 1  # nobody is left who needs to know
-        return self._machine.left and (alone or self._machine.deadline is None)
+        return self._machine.left and self._machine.deadline is None
 
-    async def _close(self) -> None:
+    async def _close(self, *, crashed: bool = False) -> None:
         self._closing, self._closed, self._open_bytes = True, True, 0
         if self._ticker is not None:
             self._ticker.cancel()
@@ -310,7 +313,10 @@ class Group:
         self._news.set()
         if self._trace is not None:
             trace, self._trace = self._trace, None
-            await self._loop.run_in_executor(None, lambda: trace.close(self._clock(), ended=self._failure is None))
+            last: Literal["end", "crash"] | None = "crash" if crashed else "end"
+            await self._loop.run_in_executor(
+                None, lambda: trace.close(self._clock(), last if self._failure is None else None)
+            )
 
     def _fail(self, error: BaseException) -> None:
         """A broken invariant: nothing more can be promised, so nothing more is done."""
@@ -556,13 +562,14 @@ class Group:
                 tuple(self._show(member) for member in install.members),
                 tuple(self._show(member) for member in install.members if member not in old),
                 tuple(self._show(member) for member in old if member not in install.members),
+                tuple(self._show(member) for member in install.elders),
             )
         )
         if self._joined is not None and not self._joined.done():
             self._joined.set_result(None)
 
     def _notice(self, notice: protocol.Notice) -> None:
-        if notice.what == "excluded":  # a new life: what was not sent yet is numbered anew
+        if notice.what in ("excluded", "yielded"):  # a new life: what was not sent yet is numbered anew
             waiting = [receipt for receipt in self._sent.values() if not receipt.is_delivered]
             for receipt in self._sent.values():
                 if receipt.is_delivered:
@@ -665,9 +672,12 @@ class Group:
 
     def _origin(self, size: int) -> Origin:
         settings = self._settings
-        about = repr((self._names, *settings.protocols(), settings.safe, settings.views))
+        about = repr((self._names, *settings.protocols(), settings.safe, settings.views, settings.partition))
         membership = msgspec.structs.replace(
-            settings.membership, slow=settings.slow, transfer=settings.snapshot is not None
+            settings.membership,
+            partition=settings.partition,
+            slow=settings.slow,
+            transfer=settings.snapshot is not None,
         )
         return Origin(
             name=self._me,

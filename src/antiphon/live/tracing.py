@@ -11,7 +11,7 @@ import platform
 import queue
 import threading
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from antiphon import __version__
 from antiphon.errors import UsageError
@@ -52,10 +52,10 @@ class LiveTrace:
         for life in self._lives:
             life.hand_over()
 
-    def close(self, now: Instant, *, ended: bool) -> None:
-        """Hand over the rest and wait for the thread; `ended`: the last log is complete."""
-        if ended and self._lives:
-            self._lives[-1].record(now, "end", None, None, None, None)
+    def close(self, now: Instant, last: Literal["end", "crash"] | None) -> None:
+        """Hand over the rest and wait for the thread; `last`: how the last log ends, if that is known."""
+        if last is not None and self._lives:
+            self._lives[-1].record(now, last, None, None, None, None)
         self.flush()
         self._jobs.put(None)
         self._thread.join()
