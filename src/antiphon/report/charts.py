@@ -49,10 +49,12 @@ def durations(rows: Sequence[Durations], label: str) -> str:
                 )
             for value, name, height in ((row.p50_ns, "half within", 1.32), (row.p99_ns, "99% within", 1.12)):
                 at = max(value, left)
+                on_the_left = math.log(at / left) > 0.8 * math.log(edges[-1] / left)  # there is no room on its right
                 axes.plot([at, at], [0, top * (height - 0.02)], color=COLOURS["ink"], linewidth=1)
                 axes.annotate(
-                    f"{name} {duration(value)}", (at, top * height), (3, -8), textcoords="offset points", fontsize=9.5
-                )
+                    f"{name} {duration(value)}", (at, top * height), (-3 if on_the_left else 3, -8),
+                    textcoords="offset points", fontsize=9.5, ha="right" if on_the_left else "left",
+                )  # fmt: skip
             axes.set_title(row.label)
             axes.set_ylim(0, top * 1.42)
             axes.set_yticks([])
@@ -142,11 +144,11 @@ def heat_map(names: Sequence[str], edges_ns: Sequence[int], values: Sequence[Seq
     first = edges_ns[0]
     unit, size = time_unit(edges_ns[-1] - first)
     edges = [(edge - first) / size for edge in edges_ns]
-    top = max((value for row in values for value in row), default=0.0) or 1.0
+    step = _round_step(max((value for row in values for value in row), default=0.0) / len(LEVELS))
     with drawing(height_in=1.35 + 0.24 * len(names)) as (figure, [axes]):
         for place, row in enumerate(values):
             for level, opacity in enumerate(LEVELS):
-                bars = _stretches(row, edges, level, top)
+                bars = _stretches(row, edges, level, step)
                 axes.broken_barh(bars, (place - 0.44, 0.88), facecolor=COLOURS["series-2"], alpha=opacity, linewidth=0)
         axes.set_ylim(len(names) - 0.4, -0.6)
         axes.set_yticks(range(len(names)), names)
@@ -157,7 +159,7 @@ def heat_map(names: Sequence[str], edges_ns: Sequence[int], values: Sequence[Seq
         from matplotlib.patches import Patch
 
         keys = [
-            Patch(facecolor=COLOURS["series-2"], alpha=opacity, label=f"up to {_round_up(top * (level + 1) / 5)}")
+            Patch(facecolor=COLOURS["series-2"], alpha=opacity, label=f"up to {step * (level + 1):,.6g}")
             for level, opacity in enumerate(LEVELS)
         ]
         axes.legend(
@@ -168,15 +170,19 @@ def heat_map(names: Sequence[str], edges_ns: Sequence[int], values: Sequence[Seq
         return svg(figure, label)
 
 
-def _round_up(value: float) -> str:
-    return f"{value:.2g}" if value < 10 else f"{math.ceil(value):,}"
+def _round_step(least: float) -> float:
+    """The smallest round number that is at least this."""
+    if least <= 0:
+        return 1.0
+    size = 10.0 ** math.floor(math.log10(least))
+    return next(size * lead for lead in (1, 2, 2.5, 5, 10) if size * lead >= least)
 
 
-def _stretches(row: Sequence[float], edges: Sequence[float], level: int, top: float) -> list[tuple[float, float]]:
+def _stretches(row: Sequence[float], edges: Sequence[float], level: int, step: float) -> list[tuple[float, float]]:
     """The stretches (start, length) of a row whose values are of one level; 0 is of none."""
     found: list[tuple[float, float]] = []
     for number, value in enumerate(row):
-        if value > 0 and min(len(LEVELS) - 1, int(len(LEVELS) * value / top)) == level:
+        if value > 0 and min(len(LEVELS) - 1, math.ceil(value / step) - 1) == level:
             start, stop = edges[number], edges[number + 1]
             if found and abs(sum(found[-1]) - start) < 1e-12:
                 start = found.pop()[0]

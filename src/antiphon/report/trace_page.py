@@ -46,7 +46,7 @@ def trace_page(facts: Facts) -> str:
         f"{headline(facts)} Report on {facts.trace}",
         body,
         style=asset("report.css") + (DIAGRAM_STYLE if drawn else ""),
-        script=DIAGRAM_SCRIPT if drawn else "",
+        script=(DIAGRAM_SCRIPT if drawn else "") + asset("report.js"),
     )
 
 
@@ -263,7 +263,7 @@ def _witness(facts: Facts, name: str, witness: Mapping[str, Any], window: Window
         f"{diagram}<details{'' if diagram else ' open'}><summary>The events that show it</summary>{events}</details>"
     )
     if folded:
-        inner = f'<details class="folded"><summary>{why}</summary>{inner}</details>'
+        inner = f'<details class="folded" open><summary>{why}</summary>{inner}</details>'
     else:
         inner = f"<h4>{why}</h4>{inner}"
     return Html(f'<article class="witness" data-guarantee="{name}">{inner}</article>')

@@ -37,6 +37,7 @@ MEMBERS_MAX: Final = 10  # lines of its diagram
 NEIGHBOURS: Final = 4  # rows before and after each of the witness's events
 _ROWS_PER_MEMBER_MAX: Final = 80
 _ABOUT_VIEWS: Final = frozenset({"agreement", "view-synchrony"})
+_ABOUT_LACK: Final = _ABOUT_VIEWS | {"validity"}
 _OWN, _ABOUT, _BESIDE, _ELSEWHERE = range(4)  # which rows stay if there are too many
 
 
@@ -154,7 +155,7 @@ def _ranked(subject: Subject, member: int, column: dict[str, Array]) -> dict[int
         add(np.flatnonzero(about), _ABOUT if concerned else _ELSEWHERE)
         if subject.guarantee == "stability":
             add(np.flatnonzero(of_sender & (seq >= number) & (event == STABLE))[:1], _ABOUT)
-        if concerned and not own:  # it lacks something: show its sender's messages before and after
+        if concerned and not own and subject.guarantee in _ABOUT_LACK:  # show the sender's messages before and after
             add(np.flatnonzero(of_sender & (abs(seq - number) == 1) & steps), _BESIDE)
     near = np.flatnonzero(steps)
     for row in own:
