@@ -56,6 +56,11 @@ from antiphon.protocol.recovery import RecoveryOptions
 from antiphon.protocol.wire import group_tag
 
 _FAREWELL_S = 1.0  # then the others find out by themselves
+_PAUSES = {  # of orderings, at most: repeating costs little on a local network, and one that waits makes all wait
+    "ask_ns_max": 50 * MILLISECOND,
+    "ret_retry_ns_max": 40 * MILLISECOND,
+    "probe_ns_max": 100 * MILLISECOND,
+}
 _EACH_BYTES = 64  # what a message costs beside its payload, for the bound of the inbox
 
 
@@ -73,7 +78,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     safe: bool = False  # deliver only what is stable
     views: bool = True  # False: the members never change, and all of them are waited for
     membership: MembershipOptions = MembershipOptions(heartbeat_ns=50 * MILLISECOND)  # one in ten suffices
-    partition: Literal["majority", "each-side"] = "majority"  # who goes on when the group is cut in two
     slow: Literal["block", "drop"] = "block"  # a member that holds all back: wait for it, or go on without it
     state: Path | None = None  # where the little that must survive a crash is kept
     snapshot: Callable[[], bytes] | None = None  # gives the application's state, for those who join
@@ -109,10 +113,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         stability_options = self.stability_options
         if "piggyback" in stability_type(self.stability).Options.__struct_fields__:
             stability_options = {"piggyback": True, **stability_options}  # small packets cost as much as large ones
+        known = ordering_type(self.ordering).Options.__struct_fields__
+        pauses = {key: pause for key, pause in _PAUSES.items() if key in known}
         return Config(
             group=f"{self.group}/{tag}",
             ordering=self.ordering,
-            ordering_options=self.ordering_options,
+            ordering_options={**pauses, **self.ordering_options},
             stability=self.stability,
             stability_options=stability_options,
             window=self.window,
@@ -151,7 +157,6 @@ class Keywords(TypedDict, total=False):
     safe: bool
     views: bool
     membership: MembershipOptions
-    partition: Literal["majority", "each-side"]
     slow: Literal["block", "drop"]
     state: Path | None
     snapshot: Callable[[], bytes] | None
@@ -297,7 +302,8 @@ class Group:
         return self._all_is_delivered() and (self._settings.views or (self._machine.drained and not self._sent))
 
     def _has_left(self) -> bool:
-        return self._machine.left and self._machine.deadline is None
+        alone = len(self._members) == 1  # nobody is left who needs to know
+        return self._machine.left and (alone or self._machine.deadline is None)
 
     async def _close(self, *, crashed: bool = False) -> None:
         self._closing, self._closed, self._open_bytes = True, True, 0
@@ -562,14 +568,13 @@ class Group:
                 tuple(self._show(member) for member in install.members),
                 tuple(self._show(member) for member in install.members if member not in old),
                 tuple(self._show(member) for member in old if member not in install.members),
-                tuple(self._show(member) for member in install.elders),
             )
         )
         if self._joined is not None and not self._joined.done():
             self._joined.set_result(None)
 
     def _notice(self, notice: protocol.Notice) -> None:
-        if notice.what in ("excluded", "yielded"):  # a new life: what was not sent yet is numbered anew
+        if notice.what == "excluded":  # a new life: what was not sent yet is numbered anew
             waiting = [receipt for receipt in self._sent.values() if not receipt.is_delivered]
             for receipt in self._sent.values():
                 if receipt.is_delivered:
@@ -672,12 +677,9 @@ class Group:
 
     def _origin(self, size: int) -> Origin:
         settings = self._settings
-        about = repr((self._names, *settings.protocols(), settings.safe, settings.views, settings.partition))
+        about = repr((self._names, *settings.protocols(), settings.safe, settings.views))
         membership = msgspec.structs.replace(
-            settings.membership,
-            partition=settings.partition,
-            slow=settings.slow,
-            transfer=settings.snapshot is not None,
+            settings.membership, slow=settings.slow, transfer=settings.snapshot is not None
         )
         return Origin(
             name=self._me,
