@@ -7,7 +7,7 @@ MINUTES ?= 10
 VIEWS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types unit faults torture bench wheel clean
+.PHONY: help setup demo test lint types unit faults torture bench docs wheel clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -17,11 +17,11 @@ setup: .venv/ready ## prepare .venv with everything, Java included
 .venv/ready: pyproject.toml constraints.txt scripts/setup.sh
 	@scripts/setup.sh
 
-demo: setup ## run a group under 10% loss, check its trace on Spark, say where the results lie
+demo: setup ## run a group under 10% loss, check its trace on Spark, say where the report lies
 	@rm -rf out/demo
 	@$(BIN)/antiphon simulate --members 5 --ordering causal --messages 200 --loss 0.1 --seed 7 --out out/demo/trace --force
-	@$(BIN)/antiphon check out/demo/trace --out out/demo/check
-	@echo "the trace lies in out/demo/trace, the verdicts and witnesses in out/demo/check"
+	@$(BIN)/antiphon report out/demo/trace --out out/demo/report.html
+	@echo "the trace lies in out/demo/trace; open out/demo/report.html to see what happened"
 
 test: setup lint types unit wheel ## everything that must pass before a change lands
 
@@ -44,6 +44,10 @@ torture: setup ## random schedules of every protocol: SEEDS=n FROM=first MINUTES
 
 bench: setup ## the figures that we publish, measured here
 	@$(BIN)/python -m bench
+
+docs: setup ## build the documentation site into out/docs
+	@$(BIN)/python -m sphinx -W --keep-going -q -b html -c docs -d out/doctrees . out/docs
+	@echo "the site's front page is out/docs/index.html"
 
 wheel: setup ## build the wheel and try it outside the checkout
 	@scripts/try-wheel.sh
