@@ -6,8 +6,8 @@ that the search is short.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -23,9 +23,8 @@ from antiphon.protocol.ordering.causal_blocks import CausalBlocks
 from antiphon.protocol.ordering.tomp import Tomp
 from antiphon.protocol.ordering.two_phase import Claim, TwoPhase
 from antiphon.sim.network import NetworkOptions
-from antiphon.sim.scenario import Fault, Scenario, Workload
+from antiphon.sim.scenario import Fault, Scenario
 from antiphon.sim.view_schedules import QUICK
-from support.mutants_sequencer import DependsOnNothing, DropsTheRest, OwnRestFirst
 
 
 class Mutant(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +52,7 @@ class Obedient(Agreement):
 class WithoutBallots(Process):
     """Follows whoever asked last."""
 
-    agreement_type = Obedient
+    agreements: ClassVar[Mapping[str, type[Agreement]]] = {"majority": Obedient}
 
 
 class AnyoneDecides(Agreement):
@@ -66,7 +65,7 @@ class AnyoneDecides(Agreement):
 class WithoutQuorum(Process):
     """Goes on with whoever is within reach."""
 
-    agreement_type = AnyoneDecides
+    agreements: ClassVar[Mapping[str, type[Agreement]]] = {"majority": AnyoneDecides}
 
 
 class ProposingAfresh(Agreement):
@@ -79,7 +78,7 @@ class ProposingAfresh(Agreement):
 class ForgettingTheAccepted(Process):
     """Proposes afresh although something may have been decided."""
 
-    agreement_type = ProposingAfresh
+    agreements: ClassVar[Mapping[str, type[Agreement]]] = {"majority": ProposingAfresh}
 
 
 class WithoutIncarnations(Process):
@@ -115,17 +114,17 @@ class MoreThanHalf(Agreement):
 class WithoutHalf(Process):
     """Asks for more than half even of two."""
 
-    agreement_type = MoreThanHalf
+    agreements: ClassVar[Mapping[str, type[Agreement]]] = {"majority": MoreThanHalf}
 
 
 class InstallingWithoutTheCut(Process):
     """Begins a newer view that it hears of without ending the one before."""
 
-    def _on_newer(self, view: GroupView, now: Instant, decision: Change | None = None) -> None:
+    def _on_newer(self, sender: int, view: GroupView, now: Instant, decision: Change | None = None) -> None:
         if view.number > self.view.number and self.member is not None and view.lists(self.id):
             self._install(view, now)
         else:
-            super()._on_newer(view, now, decision)
+            super()._on_newer(sender, view, now, decision)
 
 
 class OneTag(Process):
@@ -168,7 +167,7 @@ class WithoutBlocking(Process):
 
     member_type = OpenMember
 
-    def _receive(self, datagrams: list[bytes], now: Instant) -> bool:
+    def _receive(self, datagrams: Iterable[bytes], now: Instant) -> bool:
         if self._flush is not None and self.member is not None:
             self._drive(ReceiveMany([datagram for datagram in datagrams if self._is_data(datagram)]), now)
         return super()._receive(datagrams, now)
@@ -186,7 +185,7 @@ class CutAtTheLeast(Agreement):
 class LeastCommon(Process):
     """Cuts where everyone is, instead of where anyone is."""
 
-    agreement_type = CutAtTheLeast
+    agreements: ClassVar[Mapping[str, type[Agreement]]] = {"majority": CutAtTheLeast}
 
 
 # Orderings that end a view wrongly
@@ -253,18 +252,6 @@ FORGETFUL = made(
 )
 # the second of two is gone
 HALVED = made(2, Fault(kind="crash", at="300ms", member=1))
-# only 1 hears what the sequencer, 0, still says; it answers, and then both are gone
-EFFECT_WITHOUT_CAUSE = msgspec.structs.replace(
-    made(
-        5,
-        Fault(kind="cut", at="300ms", source=[0], target=[2, 3, 4]),
-        Fault(kind="crash", at="360ms", member=0),
-        Fault(kind="crash", at="360ms", member=1),
-    ),
-    ordering="sequencer",
-    messages=30,
-    workload=Workload(interval="fixed 15ms", payload=8),
-)
 
 MUTANTS: dict[str, Mutant] = {
     "without ballots": Mutant(process=WithoutBallots, breaks=("one-number",), made=DUEL),
@@ -282,10 +269,5 @@ MUTANTS: dict[str, Mutant] = {
         ordering="causal-blocks", ordering_type=OpenCausalBlocks, breaks=("agreement",), hint=8
     ),
     "first proposals": Mutant(ordering="tomp", ordering_type=FirstProposals, breaks=("total",), hint=199),
-    "drops the rest": Mutant(ordering="sequencer", ordering_type=DropsTheRest, breaks=("validity",), hint=0),
-    "own rest first": Mutant(ordering="sequencer", ordering_type=OwnRestFirst, breaks=("total",), hint=10),
-    "depends on nothing": Mutant(
-        ordering="sequencer", ordering_type=DependsOnNothing, breaks=("causal",), made=EFFECT_WITHOUT_CAUSE
-    ),
     "without neighbours": Mutant(ordering="abcast", ordering_type=WithoutNeighbours, breaks=("fifo",), hint=274),
 }

@@ -14,8 +14,21 @@ import pytest
 
 from antiphon.errors import UsageError
 from antiphon.protocol.config import Config
-from antiphon.protocol.machine import MILLISECOND, SECOND, Deliver, Drop, Effect, Install, Instant, Notice, Wake
+from antiphon.protocol.machine import (
+    MILLISECOND,
+    SECOND,
+    Deliver,
+    Drop,
+    Effect,
+    Install,
+    Instant,
+    Notice,
+    Receive,
+    ReceiveMany,
+    Wake,
+)
 from antiphon.protocol.membership.agreement import Agreement
+from antiphon.protocol.membership.flush import ViewMember
 from antiphon.protocol.membership.messages import (
     Accept,
     Acceptance,
@@ -35,6 +48,7 @@ from antiphon.protocol.membership.messages import (
 )
 from antiphon.protocol.membership.peers import Peers
 from antiphon.protocol.membership.process import MembershipOptions, Process
+from antiphon.protocol.membership.sides import Sides, outranks
 from antiphon.protocol.membership.views import (
     NO_BALLOT,
     Change,
@@ -183,8 +197,6 @@ def alone(name: int = 2, saved: bytes | None = None) -> Process:
 
 
 def hear(one: Process, sender: int, message: object, now: Instant = 1) -> list[Effect]:
-    from antiphon.protocol.machine import Receive
-
     effects = []
     for datagram in Post(one.config.group, QUICK.piece_bytes).write(sender, message):  # type: ignore[arg-type]
         effects += one.handle(Receive(datagram), now)
@@ -258,6 +270,40 @@ def test_what_cannot_work_with_views_is_refused() -> None:
         alone(10_000)
 
 
+# Sides
+
+
+def test_the_larger_side_stands_and_of_equal_ones_the_newer() -> None:
+    def view(number: int, *members: int, by: int = 0) -> GroupView:
+        return GroupView(number, (number, by), members, (0,) * len(members), 0)
+
+    def stands(one: GroupView, other: GroupView) -> bool:
+        assert outranks(one, other) is not outranks(other, one)
+        return outranks(one, other)
+
+    assert stands(view(3, 0, 1, 2), view(7, 3, 4))
+    assert stands(view(3, 2, 3, by=2), view(3, 0, 1))
+    assert stands(view(4, 0, 1), view(3, 2, 3))
+    assert stands(view(4, 0, 1), view(3, 0, 1, 2))  # who is left of the older one is 2
+    assert stands(view(3, 0, 1, 2, 3, 4), view(4, 0, 1))  # and here 2, 3 and 4
+
+
+def test_a_promise_holds_in_the_view_in_which_it_was_given() -> None:
+    """Two sides may use one number: a vote asked for in the other's view is not given."""
+    mine, theirs = (GroupView(2, (2, by), (0, 1, 2), (0, 0, 0), 0) for by in (0, 1))
+    agreement = Sides(mine, NO_BALLOT, None, 0)
+    follow = {
+        view.id: Accept((9, 1), Change(view.id, GroupView(3, (9, 1), (1, 2), (0, 0), 2), Cut((0, 0, 0), (0, 0, 0))))
+        for view in (mine, theirs)
+    }
+    assert agreement.may_vote(follow[mine.id], 2)
+    assert not agreement.may_vote(follow[theirs.id], 2)
+    agreement.propose(0, (0, 1, 2), 0)
+    assert agreement.round is not None
+    assert not agreement.take_state(1, State(agreement.round.ballot, theirs.id, "member", None, (0, 0, 0), 0, b""))
+    assert agreement.take_state(1, State(agreement.round.ballot, mine.id, "member", None, (0, 0, 0), 0, b""))
+
+
 # Small groups
 
 
@@ -277,6 +323,16 @@ class Watched(Group):
 
     def views(self, name: int) -> list[tuple[int, ...]]:
         return [effect.members for effect in self.told[name] if isinstance(effect, Install)]
+
+    def delivered_in(self, name: int, members: tuple[int, ...]) -> list[Deliver]:
+        """Give what a name's application was given in the view of these members."""
+        current, delivered = (), []
+        for effect in self.told[name]:
+            if isinstance(effect, Install):
+                current = effect.members
+            elif isinstance(effect, Deliver) and current == members:
+                delivered.append(effect)
+        return delivered
 
     def notices(self, name: int) -> list[str]:
         return [effect.what for effect in self.told[name] if isinstance(effect, Notice)]
@@ -337,6 +393,115 @@ def test_a_minority_stalls_says_so_is_left_out_and_returns() -> None:
     group = ran(Watched(scenario(Fault(kind="partition", at="200ms", until="900ms", groups=[[2]]))))
     assert group.notices(2) == ["stalled", "excluded"]
     assert group.views(1) == [(0, 1, 2), (0, 1), (0, 1, 10_002)]
+
+
+def test_who_is_cut_off_while_its_view_ends_says_that_it_has_stalled() -> None:
+    """The prepare of a change arrives, and nothing more."""
+    faults = (
+        Fault(kind="leave", at="200ms", member=4),
+        Fault(kind="partition", at="207ms", until="1200ms", groups=[[2, 3]]),
+    )
+    group = Watched(scenario(*faults, members=5, network=NetworkOptions(latency="fixed 2ms")))
+    seen: dict[int, list[tuple[bool, bool]]] = defaultdict(list)
+
+    def look(_: None) -> None:
+        for name in (2, 3):
+            one = group.nodes[name].member
+            assert isinstance(one, Process)
+            seen[name].append((one._flush is not None, one.stalled))
+
+    group.kernel.at(215 * MILLISECOND, look)
+    group.kernel.at(215 * MILLISECOND + QUICK.suspect_ns + QUICK.heartbeat_ns, look)
+    ran(group)
+    assert group.silent is None
+    assert seen[2] == seen[3] == [(True, False), (True, True)]
+    assert group.notices(2) == ["stalled", "excluded"]
+
+
+def test_a_view_that_cannot_end_stalls_and_the_next_one_goes_on() -> None:
+    """All are within reach, but what the proposer asks in the second phase is lost."""
+    reader = Post("small", QUICK.piece_bytes)
+
+    def lose(source: int, target: int, datagram: bytes, now: Instant) -> bool:
+        if group_of(datagram) != reader.group or now > 900 * MILLISECOND:
+            return False
+        return any(isinstance(message, Accept) and message.change.old[0] == 1 for message in reader.read(datagram)[1])
+
+    group = ran(Watched(scenario(Fault(kind="leave", at="200ms", member=2)), 1, lose))
+    assert group.silent is None
+    assert group.notices(0) == group.notices(1) == ["stalled", "resumed"]
+
+
+def without_heartbeats(source: int, target: int, datagram: bytes, now: Instant) -> bool:
+    """Lose all that 2 says but its data."""
+    return source == 2 and now > 200 * MILLISECOND and group_of(datagram) != group_tag("small")
+
+
+def test_whatever_a_member_sends_is_a_sign_of_life() -> None:
+    loaded = scenario(messages=60, workload=Workload(interval="fixed 20ms", payload=8), limit="1s")
+
+    class ListeningToHeartbeatsOnly(Process):
+        def _receive_data(self, member: ViewMember, datagrams: list[bytes], now: Instant) -> None:
+            if self.active:
+                self._drive(ReceiveMany(datagrams), now)
+
+    group = Watched(loaded, 1, without_heartbeats)
+    group.run()
+    assert group.views(0) == [(0, 1, 2)]
+    group = Watched(loaded, 1, without_heartbeats)
+    group.process = ListeningToHeartbeatsOnly
+    group.run()
+    assert (0, 1) in group.views(0)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("members", [2, 3, 5])
+def test_if_all_leave_at_once_they_get_out_together(members: int, seed: int) -> None:
+    faults = [Fault(kind="leave", at=f"{300 + seed * name}ms", member=name) for name in range(members)]
+    group = Watched(scenario(*faults, members=members, network=NetworkOptions(latency="uniform 1ms 4ms")), seed)
+    run = group.run()
+    assert flaw_of(run) is None
+    assert not group.running()
+    left = {log.member: log.times[log.events.index("leave")] for log in run.logs}
+    assert max(left.values()) < (300 + seed * members + 60) * MILLISECOND  # one change, or one after another
+    group.kernel.run(until=(300 + seed * members + 100) * MILLISECOND)
+    assert not [one.id for one in group._processes if one.deadline is not None]  # nobody lingers
+
+
+SIDES = msgspec.structs.replace(QUICK, partition="each-side", transfer=True)
+
+
+@pytest.mark.parametrize("ordering", ["fifo", "causal-blocks", "abcast"])
+def test_each_side_goes_on_and_the_smaller_one_joins_the_other_again_and_takes_its_state(ordering: str) -> None:
+    fault = Fault(kind="partition", at="300ms", until="1200ms", groups=[[3, 4]])
+    group = Watched(scenario(fault, members=5, messages=40, membership=SIDES, ordering=ordering))
+    states = with_states(group)
+    ran(group)
+    assert group.views(0)[:2] == [(0, 1, 2, 3, 4), (0, 1, 2)]
+    assert group.views(3)[:2] == [(0, 1, 2, 3, 4), (3, 4)]
+    assert group.views(0)[-1][:3] == (0, 1, 2)
+    assert set(map(name_of, group.views(0)[-1][3:])) == {3, 4}
+    assert [group.notices(name) for name in range(5)] == [[], [], [], ["yielded"], ["yielded"]]
+    alone = [effect for effect in group.delivered_in(3, (3, 4)) if name_of(effect.sender) == 4]
+    assert alone
+    assert all(sorted(states[name]) == sorted(states[0]) for name in range(5))
+    last = next(effect for effect in reversed(group.told[3]) if isinstance(effect, Install))
+    assert last.elders[:3] == (0, 1, 2)  # their state stands
+
+
+def test_four_sides_become_one() -> None:
+    fault = Fault(kind="partition", at="300ms", until="900ms", groups=[[0], [1], [2], [3, 4]])
+    group = Watched(scenario(fault, members=5, messages=40, membership=SIDES, ordering="abcast"))
+    states = with_states(group)
+    ran(group)
+    assert set(map(name_of, group.views(0)[-1])) == set(range(5))
+    assert all(states[name] == states[4] for name in range(5))
+
+
+def test_with_sides_all_that_start_are_in_the_first_view() -> None:
+    late = Fault(kind="join", at="100ms", member=0)
+    group = ran(Watched(scenario(late, members=4, membership=SIDES)))
+    assert group.views(1) == [(0, 1, 2, 3)]
 
 
 def test_in_three_parts_all_stall_and_go_on_in_the_same_view() -> None:
@@ -401,13 +566,8 @@ def test_a_receiver_that_holds_all_back_is_waited_for_or_dropped(ordering: str, 
     assert (len(own) == stuck.messages) is (slow == "drop") or ordering == "fifo"
 
 
-def test_a_joiner_is_given_the_state_at_the_beginning_of_its_view() -> None:
-    options = msgspec.structs.replace(QUICK, transfer=True)
-    faults = (
-        Fault(kind="join", at="300ms", member=3),
-        Fault(kind="crash", at="350ms", until="700ms", member=1),
-    )
-    group = Watched(scenario(*faults, members=4, founders=3, membership=options, ordering="abcast"))
+def with_states(group: Watched) -> dict[int, list[tuple[int, int]]]:
+    """Let the application of each name keep what was delivered, as state that is transferred."""
     states: dict[int, list[tuple[int, int]]] = defaultdict(list)
     carried_out = group._carry_out
 
@@ -422,6 +582,17 @@ def test_a_joiner_is_given_the_state_at_the_beginning_of_its_view() -> None:
     group._carry_out = carry_out  # type: ignore[method-assign]
     group.snapshot = lambda me: msgspec.json.encode(states[me])
     group.restore = restore
+    return states
+
+
+def test_a_joiner_is_given_the_state_at_the_beginning_of_its_view() -> None:
+    options = msgspec.structs.replace(QUICK, transfer=True)
+    faults = (
+        Fault(kind="join", at="300ms", member=3),
+        Fault(kind="crash", at="350ms", until="700ms", member=1),
+    )
+    group = Watched(scenario(*faults, members=4, founders=3, membership=options, ordering="abcast"))
+    states = with_states(group)
     ran(group)
     assert len(states[0]) > 20
     assert states[3] == states[2] == states[1] == states[0]
@@ -435,9 +606,9 @@ def test_what_was_fetched_is_passed_on_but_only_the_cut_is_delivered() -> None:
     sender, receiver = (group.nodes[name].member for name in (0, 1))
     assert isinstance(sender, Process)
     assert isinstance(receiver, Process)
-    sender._block()
+    sender._block(0)
     receiver._flush = None
-    receiver._block()
+    receiver._block(0)
     assert sender._flush is not None
     assert receiver._flush is not None
     have, reach = receiver._flush.reach[0], sender._flush.reach[0]
@@ -457,7 +628,7 @@ def test_a_fill_for_nobody_is_garbage() -> None:
     group.run()
     one = group.nodes[0].member
     assert isinstance(one, Process)
-    one._block()
+    one._block(0)
     assert one._flush is not None
     with pytest.raises(Malformed):
         one._flush.take(Fill(one.view.id, 7, 0, 1, []))

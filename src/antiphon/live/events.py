@@ -33,12 +33,16 @@ class ViewChange(msgspec.Struct, frozen=True):
     members: tuple[str, ...]
     joined: tuple[str, ...]
     left: tuple[str, ...]
+    elders: tuple[str, ...] = ()  # who comes from the view before: their state stands
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """Too few members are within reach (stalled), or enough again (resumed), or the group went on without us."""
+    """Too few members are within reach (stalled), or enough again (resumed).
 
-    what: Literal["stalled", "resumed", "excluded"]
+    Or the group went on without us (excluded), or two sides met again and the other's state stands (yielded).
+    """
+
+    what: Literal["stalled", "resumed", "excluded", "yielded"]
 
 
 Event: TypeAlias = Message | ViewChange | Notice

@@ -78,6 +78,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     safe: bool = False  # deliver only what is stable
     views: bool = True  # False: the members never change, and all of them are waited for
     membership: MembershipOptions = MembershipOptions(heartbeat_ns=50 * MILLISECOND)  # one in ten suffices
+    partition: Literal["majority", "each-side"] = "majority"  # who goes on when the group is cut in two
     slow: Literal["block", "drop"] = "block"  # a member that holds all back: wait for it, or go on without it
     state: Path | None = None  # where the little that must survive a crash is kept
     snapshot: Callable[[], bytes] | None = None  # gives the application's state, for those who join
@@ -157,6 +158,7 @@ class Keywords(TypedDict, total=False):
     safe: bool
     views: bool
     membership: MembershipOptions
+    partition: Literal["majority", "each-side"]
     slow: Literal["block", "drop"]
     state: Path | None
     snapshot: Callable[[], bytes] | None
@@ -302,8 +304,7 @@ class Group:
         return self._all_is_delivered() and (self._settings.views or (self._machine.drained and not self._sent))
 
     def _has_left(self) -> bool:
-        alone = len(self._members) == 1  # nobody is left who needs to know
-        return self._machine.left and (alone or self._machine.deadline is None)
+        return self._machine.left and self._machine.deadline is None
 
     async def _close(self, *, crashed: bool = False) -> None:
         self._closing, self._closed, self._open_bytes = True, True, 0
@@ -568,13 +569,14 @@ class Group:
                 tuple(self._show(member) for member in install.members),
                 tuple(self._show(member) for member in install.members if member not in old),
                 tuple(self._show(member) for member in old if member not in install.members),
+                tuple(self._show(member) for member in install.elders),
             )
         )
         if self._joined is not None and not self._joined.done():
             self._joined.set_result(None)
 
     def _notice(self, notice: protocol.Notice) -> None:
-        if notice.what == "excluded":  # a new life: what was not sent yet is numbered anew
+        if notice.what in ("excluded", "yielded"):  # a new life: what was not sent yet is numbered anew
             waiting = [receipt for receipt in self._sent.values() if not receipt.is_delivered]
             for receipt in self._sent.values():
                 if receipt.is_delivered:
@@ -677,9 +679,12 @@ class Group:
 
     def _origin(self, size: int) -> Origin:
         settings = self._settings
-        about = repr((self._names, *settings.protocols(), settings.safe, settings.views))
+        about = repr((self._names, *settings.protocols(), settings.safe, settings.views, settings.partition))
         membership = msgspec.structs.replace(
-            settings.membership, slow=settings.slow, transfer=settings.snapshot is not None
+            settings.membership,
+            partition=settings.partition,
+            slow=settings.slow,
+            transfer=settings.snapshot is not None,
         )
         return Origin(
             name=self._me,

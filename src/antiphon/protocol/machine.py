@@ -86,6 +86,7 @@ class Install(msgspec.Struct, frozen=True):
 
     view: int
     members: tuple[int, ...]
+    elders: tuple[int, ...] = ()  # who comes from the view before: their state stands
 
 
 class Drop(msgspec.Struct, frozen=True):
@@ -103,9 +104,12 @@ class Persist(msgspec.Struct, frozen=True):
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """The application should know: too few are within reach, or enough again, or the group went on without us."""
+    """The application should know: too few are within reach (stalled), or enough again (resumed).
 
-    what: Literal["stalled", "resumed", "excluded"]
+    Or the group went on without us (excluded), or two sides met again and the other's state stands (yielded).
+    """
+
+    what: Literal["stalled", "resumed", "excluded", "yielded"]
 
 
 class Capture(msgspec.Struct, frozen=True):

@@ -25,6 +25,7 @@ from antiphon.protocol.machine import (
     Wake,
 )
 from antiphon.protocol.membership.process import Process, ProcessInput
+from antiphon.protocol.membership.views import ViewId
 from antiphon.sim.cluster import Cluster, Node
 from antiphon.sim.distributions import duration
 from antiphon.sim.scenario import Fault
@@ -59,6 +60,8 @@ class Group(Cluster):
         self._every_log: list[MemberLog] = []
         self._processes: list[Process] = []
         self._healed_at: Instant = 0
+        self._spoke_at: dict[int, tuple[ViewId, Instant]] = {}  # when each delivered, or had said that it does not
+        self.silent: str | None = None  # who stopped without a word
         self._done = False
         self.snapshot: Callable[[int], bytes] | None = None  # a test's application state, by name
         self.restore: Callable[[int, bytes], None] | None = None
@@ -84,6 +87,8 @@ class Group(Cluster):
 
     def can_go_on(self) -> bool:
         """Say whether enough of the newest view still run: if those who decide have left for good, nobody can."""
+        if self.scenario.membership.partition == "each-side":
+            return True
         newest = max((process.view for process in self._processes), key=lambda view: view.number)
         return newest.is_quorum(self.running())
 
@@ -181,7 +186,20 @@ class Group(Cluster):
     def _see_whether_all_is_done(self, me: int, node: Node) -> None:
         """Nothing is to be seen from one member alone."""
 
+    def _watch_for_silence(self) -> None:
+        """A member that neither delivers nor ends its view in time must have said so."""
+        options, now = self.scenario.membership, self.kernel.now
+        limit_ns = max(options.stall_ns, options.suspect_ns) + 2 * options.heartbeat_ns + 2 * _CHECK_NS
+        for name, process in self.running().items():
+            said = self.nodes[name].paused or process.member is None or process.active or process.stalled
+            view, at = self._spoke_at.get(name, (process.view.id, now))
+            if said or view != process.view.id:
+                self._spoke_at[name] = process.view.id, now
+            elif now - at > limit_ns:
+                self.silent = f"{process.id} stopped delivering in view {process.view.number} and does not say so"
+
     def _see_whether_one_group_is_left(self, _: None) -> None:
+        self._watch_for_silence()
         if self.kernel.now > self._healed_at and not self._to_submit and self._one_group():
             self._done = True
             self.kernel.stop()

@@ -2,6 +2,7 @@
 
     python -m antiphon.sim.torture --seeds 10000 --from 0 --minutes 30 --ordering co
     python -m antiphon.sim.torture --views --minutes 30
+    python -m antiphon.sim.torture --views --partition each-side
 
 A seed decides everything. A failure prints its seed, the smallest scenario found that still fails, and the command
 that replays it exactly.
@@ -180,6 +181,12 @@ def main() -> int:
     parser.add_argument("--ordering", action="append", choices=sorted(ORDERINGS), help="only these")
     parser.add_argument("--stability", choices=sorted(STABILITIES), help="only this one")
     parser.add_argument("--views", action="store_true", help="groups whose members crash, come back, join and leave")
+    parser.add_argument(
+        "--partition",
+        choices=["majority", "each-side"],
+        default="majority",
+        help="with views: who goes on when cut off",
+    )
     parser.add_argument("--out", type=Path, default=Path("out/torture"), help="where failing scenarios are written")
     args = parser.parse_args()
     orderings = args.ordering or sorted(ORDERINGS)
@@ -188,7 +195,7 @@ def main() -> int:
         for seed in range(args.first, args.first + args.seeds):
             for ordering in orderings:
                 if args.views:
-                    scenario = view_schedules.schedule(seed, ordering)
+                    scenario = view_schedules.schedule(seed, ordering, args.partition)
                 else:
                     scenario = schedule(seed, ordering, args.stability)
                 wrong = flaw(scenario, seed)

@@ -8,6 +8,9 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import Literal, TypeAlias
+
+import msgspec
 
 from antiphon.errors import UsageError
 from antiphon.protocol.config import ordering_type
@@ -26,13 +29,15 @@ QUICK = MembershipOptions(
     retry_ns=25 * MILLISECOND,
     grace_ns=60 * MILLISECOND,
     patience_ns=120 * MILLISECOND,
+    stall_ns=300 * MILLISECOND,
 )
+View: TypeAlias = tuple[int, tuple[int, ...]]  # its number and its members
 _LATENCIES = ("fixed 2ms", "uniform 1ms 5ms", "uniform 1ms 5ms", "uniform 0 15ms", "exponential 4ms")
 _INTERVALS = ("exponential 10ms", "exponential 40ms", "uniform 0 100ms", "exponential 150ms")
 _CHAOS_MS = 900  # faults begin before this
 
 
-def schedule(seed: int, ordering: str) -> Scenario:
+def schedule(seed: int, ordering: str, partition: Literal["majority", "each-side"] = "majority") -> Scenario:
     """Draw the scenario of a seed: small, and full of changes."""
     rng = random.Random(f"{seed}/{ordering}/views")
     members = rng.choice((2, 3, 3, 3, 4, 4, 5))
@@ -46,7 +51,7 @@ def schedule(seed: int, ordering: str) -> Scenario:
         safe=needs_recovery and rng.random() < 0.3,
         views=True,
         founders=rng.choice((0, 0, 0, members - 1)) if members > 2 else 0,
-        membership=QUICK,
+        membership=msgspec.structs.replace(QUICK, partition=partition),
         network=NetworkOptions(
             latency=rng.choice(_LATENCIES),
             loss=rng.choice((0.0, 0.0, 0.05, 0.1, 0.2)),
@@ -106,6 +111,8 @@ def flaw(scenario: Scenario, seed: int, process: type[Process] = Process) -> str
     wrong = flaw_of(run, ended=run.finished or group.can_go_on())
     if wrong is None and not run.finished and group.can_go_on():
         return f"stuck: no single group of all that are alive within {scenario.limit}"
+    if wrong is None and group.silent is not None:
+        return f"silent: {group.silent}"
     return wrong
 
 
@@ -117,12 +124,23 @@ def flaw_of(run: Run, *, ended: bool = True) -> str | None:
     for name in promises:
         if verdicts[name].verdict == "violated":
             return f"{name} is violated: {verdicts[name].witnesses[0].why}"
-    if scenario.safe:
+    one_side = scenario.membership.partition == "majority"
+    if scenario.safe and one_side:
         for name, verdict in check(events, guarantees=("agreement", "total"), uniform=True).items():
             if name in promises and verdict.verdict == "violated":
                 return f"uniform-{name} is violated: {verdict.witnesses[0].why}"
-    wrong = two_views_with_one_number(events) or another_view(events)
+    wrong = two_views_with_one_number(events) if one_side else None
+    wrong = wrong or another_view(events)
     return wrong or (stable_and_lost(events) if ended else None)
+
+
+def with_views(events: list[Event]) -> Iterator[tuple[Event, View]]:
+    """Give each event with the view that its member was in: the last one that it installed."""
+    current: dict[int, View] = {}
+    for event in events:
+        if event.event == "view":
+            current[event.member] = event.view, tuple(event.members or ())
+        yield event, current.get(event.member, (0, ()))
 
 
 def two_views_with_one_number(events: list[Event]) -> str | None:
@@ -138,39 +156,37 @@ def two_views_with_one_number(events: list[Event]) -> str | None:
 
 def another_view(events: list[Event]) -> str | None:
     """Find a message that is delivered in another view than the one that it was sent in."""
-    sent = {(event.sender, event.seq): event.view for event in events if event.event == "send"}
-    for event in events:
-        if event.event == "deliver" and sent.get((event.sender, event.seq), event.view) != event.view:
+    sent = {(event.sender, event.seq): view for event, view in with_views(events) if event.event == "send"}
+    for event, view in with_views(events):
+        if event.event == "deliver" and sent.get((event.sender, event.seq), view) != view:
             return f"two-views: {event.sender}:{event.seq} is delivered by {event.member} in view {event.view}"
     return None
 
 
 def stable_and_lost(events: list[Event]) -> str | None:
     """Find a message that was marked stable and that a member, going on from that view, never delivers."""
-    marks: dict[tuple[int, int], int] = {}  # (view, sender) -> the highest number marked there
-    sent: dict[tuple[int, int], set[int]] = defaultdict(set)
-    members: dict[int, tuple[int, ...]] = {}
+    marks: dict[tuple[View, int], int] = {}  # (view, sender) -> the highest number marked there
+    sent: dict[tuple[View, int], set[int]] = defaultdict(set)
     handled: dict[int, set[tuple[int, int]]] = defaultdict(set)
-    views: dict[int, list[int]] = defaultdict(list)
+    views: dict[int, list[View]] = defaultdict(list)
     gone: set[int] = set()
-    for event in events:
+    for event, view in with_views(events):
         match event.event, event.sender, event.seq:
             case "stable", int(sender), int(seq):
-                marks[event.view, sender] = max(marks.get((event.view, sender), 0), seq)
+                marks[view, sender] = max(marks.get((view, sender), 0), seq)
             case "send", int(sender), int(seq):
-                sent[event.view, sender].add(seq)
+                sent[view, sender].add(seq)
             case (("deliver" | "discard"), int(sender), int(seq)):
                 handled[event.member].add((sender, seq))
             case "view", _, _:
-                members[event.view] = tuple(event.members or ())
-                views[event.member].append(event.view)
+                views[event.member].append(view)
             case (("crash" | "leave"), _, _):
                 gone.add(event.member)
     for (view, sender), upto in marks.items():
-        for member in members[view]:
+        for member in view[1]:
             stays = views[member]
             goes_on = view in stays and (stays[-1] != view or member not in gone)
             lost = {(sender, seq) for seq in sent[view, sender] if seq <= upto} - handled[member]
             if goes_on and lost:
-                return f"stable-lost: {member} never delivers {min(lost)}, stable in view {view}"
+                return f"stable-lost: {member} never delivers {min(lost)}, stable in view {view[0]}"
     return None

@@ -7,6 +7,7 @@ change (phase two). What may have been decided already is proposed again, unchan
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import ClassVar, Literal
 
 from antiphon.protocol.config import Config
 from antiphon.protocol.machine import Duration, Instant
@@ -21,7 +22,7 @@ from antiphon.protocol.membership.messages import (
     Standing,
     State,
 )
-from antiphon.protocol.membership.views import NO_BALLOT, Ballot, Change, Cut, GroupView, name_of
+from antiphon.protocol.membership.views import NO_BALLOT, Ballot, Change, Cut, GroupView, ViewId, name_of
 
 
 class Round:
@@ -31,7 +32,7 @@ class Round:
         self.ballot, self.targets, self.since, self.retry_at = ballot, tuple(targets), now, now
         self.states: dict[int, State] = {}
         self.change: Change | None = None  # what is proposed, once enough have answered
-        self.votes: set[int] = set()  # names
+        self.votes: set[int] = set()
 
     @property
     def answered(self) -> set[int]:
@@ -41,6 +42,8 @@ class Round:
 
 class Agreement:
     """What one name has promised, accepted and proposed about the view that follows another."""
+
+    GIVES_WAY: ClassVar[Literal["excluded", "yielded"]] = "excluded"  # what it means to heed another view
 
     def __init__(self, view: GroupView, promised: Ballot, accepted: Acceptance | None, now: Instant) -> None:
         self.view, self.promised, self.accepted = view, promised, accepted
@@ -60,6 +63,14 @@ class Agreement:
     def is_quorum(self, names: Collection[int]) -> bool:
         """Say whether these names decide what follows the view."""
         return self.view.is_quorum(names)
+
+    def is_news(self, theirs: ViewId) -> bool:
+        """Say whether one who knows that view for the newest should be told of ours."""
+        return theirs < self.view.id
+
+    def heeds(self, view: GroupView, sender: int) -> bool:
+        """Say whether this process gives way to a view that another tells of."""
+        return view.id > self.view.id
 
     def heard_of(self, ballot: Ballot) -> None:
         """Take note of another's ballot, so that one's own next one is higher."""
@@ -87,6 +98,10 @@ class Agreement:
         """Say that a higher ballot was promised."""
         return Refusal(ballot, self.view.id, self.promised)
 
+    def may_vote(self, accept: Accept, me: int) -> bool:
+        """Say whether this process' vote counts: its name is one of the view that ends."""
+        return accept.change.old == self.view.id and name_of(me) in self.view.names
+
     def accept(self) -> Accepted | None:
         """Accept what was to be accepted, whose cut is held now, unless a higher ballot was promised since."""
         accept, self.accepting = self.accepting, None
@@ -104,7 +119,7 @@ class Agreement:
         self.round = Round((self._highest_round, me), targets, now)
         self.progress_at = now
 
-    def questions(self, own: int, flush: Flush | None) -> Iterator[tuple[set[int], Message]]:
+    def questions(self, me: int, flush: Flush | None) -> Iterator[tuple[set[int], Message]]:
         """Say what was not answered yet, and who should."""
         current = self.round
         assert current is not None
@@ -112,9 +127,13 @@ class Agreement:
             yield set(current.targets) - current.answered, Prepare(current.ballot, self.view)
         else:
             # who proposes holds the cut before anyone who has lost its messages may vote for it
-            holds = flush is None or own in current.votes
-            others = set(self.view.names) - current.votes if holds else {own}
-            yield others, Accept(current.ballot, current.change)
+            holds = flush is None or me in current.votes
+            voters = self.voters(current.change) - set(map(name_of, current.votes))
+            yield voters if holds else {name_of(me)}, Accept(current.ballot, current.change)
+
+    def voters(self, change: Change) -> set[int]:
+        """Name those whose votes are asked for."""
+        return set(self.view.names)
 
     def take_state(self, sender: int, state: State) -> bool:
         """Note an answer; say whether it belongs to the ballot."""
@@ -145,13 +164,17 @@ class Agreement:
         current = self.round
         if current is None or current.change is None or current.ballot != accepted.ballot:
             return False
-        current.votes.add(name_of(sender))
+        current.votes.add(sender)
         return True
+
+    def is_decided(self, change: Change, votes: Collection[int]) -> bool:
+        """Say whether these votes decide."""
+        return self.is_quorum(set(map(name_of, votes)))
 
     def decision(self) -> Change | None:
         """Give the change that one's own ballot has decided."""
         current = self.round
-        if current is None or current.change is None or not self.is_quorum(current.votes):
+        if current is None or current.change is None or not self.is_decided(current.change, current.votes):
             return None
         return current.change
 
@@ -172,6 +195,8 @@ class Agreement:
         joiners = self.admitted(elders, [other for other in alive if not states[other].reach])
         while joiners and not fits(len(elders) + len(joiners)):
             joiners.pop()
+        if not elders and not joiners:
+            elders = [member for member in held if member == current.ballot[1]]  # all leave: one closes the door
         if not elders and not joiners:
             return None
         before = dict(zip(self.view.members, self.view.sent_before, strict=True))

@@ -6,17 +6,18 @@ sets, the greatest prefix per sender, is closed too: that is the cut. Whoever go
 
 from __future__ import annotations
 
+import random
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import cast
 
 from antiphon.protocol.config import Config, ordering_type
 from antiphon.protocol.machine import Duration, Effect, Instant, Submit
-from antiphon.protocol.member import Member
+from antiphon.protocol.member import Member, Record, View
 from antiphon.protocol.membership.messages import Fetch, Fill, State
 from antiphon.protocol.membership.views import Change, Cut, GroupView, name_of
-from antiphon.protocol.parts import Keeper, Out, Reliable, Watcher
-from antiphon.protocol.wire import Malformed
+from antiphon.protocol.parts import Keeper, Out, Reliable, Step, Watcher
+from antiphon.protocol.wire import Malformed, Pdu
 
 FILL_BYTES_MAX = 32_000
 
@@ -25,6 +26,26 @@ class ViewMember(Member):
     """A member whose view can end."""
 
     blocked = False
+
+    def __init__(
+        self, me: int, view: View, config: Config, randomness: random.Random, record: Record | None = None
+    ) -> None:
+        super().__init__(me, view, config, randomness, record)
+        self._heard: set[int] = set()
+
+    def heard(self) -> set[int]:
+        """Give those from whom anything came that could be decoded, since the last time."""
+        heard, self._heard = self._heard, set()
+        return {self._ids[rank] for rank in heard}
+
+    def recognize(self, datagram: bytes) -> None:
+        """Note who sent a datagram, and take nothing else from it."""
+        try:
+            header, _ = self._codec.decode(datagram)
+        except Malformed:
+            return
+        if header.view == self.view.number & 0xFFFFFFFF and header.sender < len(self._ids):
+            self._heard.add(header.sender)
 
     @property
     def keeper(self) -> Keeper:
@@ -67,6 +88,10 @@ class ViewMember(Member):
         """Give copies for others, with their numbers."""
         return [(number, self._codec.encode_pdu(pdu)) for number, pdu in self.keeper.copies(source, above, upto)]
 
+    def _hand_over(self, source: int, pdu: Pdu, now: Instant) -> Step:
+        self._heard.add(source)
+        return super()._hand_over(source, pdu, now)
+
     def _out(self, out: Out, now: Instant) -> None:
         if not self.blocked:
             super()._out(out, now)
@@ -79,9 +104,9 @@ class ViewMember(Member):
 class Flush:
     """What a stopped member still holds of its view, what it has fetched since, and what it still lacks of a cut."""
 
-    def __init__(self, view: GroupView, member: ViewMember) -> None:
+    def __init__(self, view: GroupView, member: ViewMember, now: Instant) -> None:
         member.block()
-        self.view, self.member = view, member
+        self.view, self.member, self.since = view, member, now
         self.reach = tuple(member.keeper.reach())  # when it stopped
         self.claim = member.ordering.claim()
         self._fetched: list[list[tuple[int, bytes]]] = [[] for _ in view.members]

@@ -18,6 +18,8 @@ class MembershipOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     retry_ns: Duration = 50 * MILLISECOND  # what was not answered is said again
     grace_ns: Duration = 200 * MILLISECOND  # how long the living may take to answer; at least 3 round trips
     patience_ns: Duration = 400 * MILLISECOND  # a change that takes longer is taken over, by the next in rank
+    stall_ns: Duration = SECOND  # a member that ends a view for longer says that it has stalled
+    partition: Literal["majority", "each-side"] = "majority"  # who goes on when a group is cut in two
     slow: Literal["block", "drop"] = "block"  # a member that holds all back: wait for it, or go on without it
     slow_ns: Duration = SECOND  # without anything becoming stable, until that is so
     transfer: bool = False  # whether joiners are given an older member's application state

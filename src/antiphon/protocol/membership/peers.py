@@ -72,6 +72,21 @@ class Peers:
         peer = self.by_name.get(name_of(process))
         return peer is not None and peer.process == process and peer.view >= view
 
+    def says(self, process: int, view: ViewId) -> bool:
+        """Say whether another process said that it knows this very view for the newest."""
+        peer = self.by_name.get(name_of(process))
+        return peer is not None and (peer.process, peer.view) == (process, view)
+
+    def behind(self, view: ViewId, now: Instant) -> bool:
+        """Say whether anyone that is alive, and does not join, has not said yet that it knows a view."""
+        return any(
+            peer.process is not None
+            and peer.standing != "joiner"
+            and peer.view < view
+            and not self.suspected(name, now)
+            for name, peer in self.by_name.items()
+        )
+
     # Who wants what
 
     def joiners(self, view: GroupView, now: Instant) -> list[int]:
@@ -98,22 +113,31 @@ class Peers:
         unheard = (name for name, peer in self.by_name.items() if peer.process is None)
         return {name for name in unheard if name in view.names and not self.suspected(name, now)}
 
-    def candidates(self, view: GroupView, unwanted: Collection[int], now: Instant) -> list[int]:
+    def has_members(self, view: GroupView, now: Instant) -> bool:
+        """Say whether anyone is alive who says that it is a member of this very view."""
+        return any(
+            peer.process is not None
+            and view.lists(peer.process)
+            and (peer.view, peer.standing) == (view.id, "member")
+            and not self.suspected(name, now)
+            for name, peer in self.by_name.items()
+        )
+
+    def candidates(self, view: GroupView, unwanted: Collection[int], joiners: Iterable[int], now: Instant) -> list[int]:
         """List the names that may propose what follows a view, in order: living members, or those who join if none.
 
-        Before the first view, a founder that was not heard yet may be about to.
+        Before the first view, a founder that was not heard yet may be about to. Where all leave and nobody joins, they
+        do it themselves.
         """
+        living = [member for member in view.members if view.number > 0 and self.lives(member, now)]
         away = self.leavers().union(unwanted)
-        members = [
-            name_of(member)
-            for member in view.members
-            if view.number > 0 and self.lives(member, now) and member not in away
-        ]
-        return members or sorted(self.coming(view, now).union(map(name_of, self.joiners(view, now))))
+        members = [name_of(member) for member in living if member not in away]
+        coming = sorted(self.coming(view, now).union(map(name_of, joiners)))
+        return members or coming or [name_of(member) for member in living if member not in unwanted]
 
-    def change_due(self, view: GroupView, unwanted: Collection[int], now: Instant) -> bool:
+    def change_due(self, view: GroupView, unwanted: Collection[int], joiners: Collection[int], now: Instant) -> bool:
         """Say whether a view is no longer what it should be."""
-        if self.joiners(view, now):
+        if joiners:
             return True
         away = self.leavers().union(unwanted)
         return any(member in away or not self.lives(member, now) for member in view.members)

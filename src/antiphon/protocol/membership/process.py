@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
-from typing import ClassVar, TypeAlias, assert_never
+from typing import ClassVar, Literal, TypeAlias, assert_never
 
 import msgspec
 
@@ -63,6 +63,7 @@ from antiphon.protocol.membership.messages import (
 )
 from antiphon.protocol.membership.options import MembershipOptions
 from antiphon.protocol.membership.peers import Peers
+from antiphon.protocol.membership.sides import Sides
 from antiphon.protocol.membership.slowness import Slowness
 from antiphon.protocol.membership.stay import Journal, Stay
 from antiphon.protocol.membership.transfer import Transfer
@@ -100,7 +101,7 @@ class Process:
 
     member_type: ClassVar[type[ViewMember]] = ViewMember  # a test may put others in their places
     flush_type: ClassVar[type[Flush]] = Flush
-    agreement_type: ClassVar[type[Agreement]] = Agreement
+    agreements: ClassVar[Mapping[str, type[Agreement]]] = {"majority": Agreement, "each-side": Sides}
 
     def __init__(
         self,
@@ -131,7 +132,7 @@ class Process:
         self.id = process(name, last.incarnation + 1)
         self._journal = journal(self.id)
         self._peers = Peers(self.id, (*founders, *last.view.names), options.suspect_ns, now)
-        self._agreement = self.agreement_type(last.view, last.promised, last.accepted, now)
+        self._agreement = self.agreements[options.partition](last.view, last.promised, last.accepted, now)
         self._stay: Stay | None = None  # in the newest view, if this process is its member
         self._flush: Flush | None = None  # the member was stopped: its view ends
         self._past = last.decision  # how the newest view came about: someone may not know
@@ -250,27 +251,40 @@ class Process:
     def _leave(self, now: Instant) -> None:
         self._queue.clear()
         self.leaving, self._peers.standing = True, "leaver"
-        alone = self.view.members == (self.id,) and self._flush is None and not self._joiners(now)
-        if self.member is None or alone:
+        if self.member is None or self._is_alone(now):
             self._depart(now)
         else:
             self.member.unsent()
             self._beat_at = now
 
+    def _is_alone(self, now: Instant) -> bool:
+        return self.view.members == (self.id,) and self._flush is None and not self._joiners(now)
+
     def _receive(self, datagrams: list[bytes], now: Instant) -> bool:
         """Take datagrams in their order, the member's as many at once as come together; say if there was only data."""
         only_data = self.active
-        if only_data and all(map(self._is_data, datagrams)):
-            self._drive(ReceiveMany(datagrams), now)
+        if only_data and self.member is not None and all(map(self._is_data, datagrams)):
+            self._receive_data(self.member, datagrams, now)
             return True
         for is_data, together in groupby(datagrams, self._is_data):
-            if is_data and self.member is not None and self.active:
-                self._drive(ReceiveMany(list(together)), now)
+            if is_data and self.member is not None:
+                self._receive_data(self.member, list(together), now)
             elif not is_data:
                 only_data = False
                 for datagram in together:
                     self._read(datagram, now)
         return only_data
+
+    def _receive_data(self, member: ViewMember, datagrams: list[bytes], now: Instant) -> None:
+        """Give the member what is its own, unless it has stopped; whatever comes is a sign of life."""
+        if self.active:
+            self._drive(ReceiveMany(datagrams), now)
+        else:
+            for datagram in datagrams:
+                member.recognize(datagram)
+        for other in member.heard():
+            if other != self.id:
+                self._peers.heard(other, now)
 
     def _is_data(self, datagram: bytes) -> bool:
         return group_of(datagram) == self._members_tag
@@ -307,9 +321,9 @@ class Process:
             case Accepted():
                 self._on_accepted(sender, message, now)
             case Commit():
-                self._learn(message.change, now)
+                self._learn(sender, message.change, now)
             case Newer():
-                self._on_newer(message.view, now)
+                self._on_newer(sender, message.view, now)
             case Fetch():
                 self._on_fetch(sender, message)
             case Fill():
@@ -371,8 +385,8 @@ class Process:
             self._tell_if_behind(sender, alive.view)
 
     def _tell_if_behind(self, sender: int, view: ViewId) -> bool:
-        """Tell one who knows an older view what came of it."""
-        if view >= self.view.id:
+        """Tell one who knows an older view, or another side's, what ours is and how it came about."""
+        if not self._agreement.is_news(view):
             return False
         if self._past is not None and self._past.old == view:
             self._say((sender,), Commit(self._past))
@@ -381,7 +395,11 @@ class Process:
         return True
 
     def _joiners(self, now: Instant) -> list[int]:
-        return self._peers.joiners(self.view, now)
+        """List who wants to join this view; with sides, who has not chosen another."""
+        joiners = self._peers.joiners(self.view, now)
+        if self.options.partition == "each-side":
+            return [other for other in joiners if other == self.id or self._peers.says(other, self.view.id)]
+        return joiners
 
     # Phase one
 
@@ -389,17 +407,18 @@ class Process:
         agreement, unwanted = self._agreement, self._slowness.accused
         if agreement.decided is not None or not agreement.is_quorum(self._peers.living(now)):
             return
-        candidates = self._peers.candidates(self.view, unwanted, now)
+        joiners = self._joiners(now)
+        candidates = self._peers.candidates(self.view, unwanted, joiners, now)
         if self.name not in candidates or self.view.lists(self.id) != (self.member is not None):
             return
         place = candidates.index(self.name)
         if agreement.promised > NO_BALLOT and (self._flush is not None or self.member is None):
             due = now >= agreement.progress_at + (place + 1) * self.options.patience_ns  # what was begun must end
         else:
-            due = place == 0 and agreement.round is None and self._peers.change_due(self.view, unwanted, now)
+            due = place == 0 and agreement.round is None
+            due = due and self._peers.change_due(self.view, unwanted, joiners, now)
         if due:
-            joiners = map(name_of, self._joiners(now))
-            agreement.propose(self.id, dict.fromkeys((*self.view.names, *joiners)), now)
+            agreement.propose(self.id, dict.fromkeys((*self.view.names, *map(name_of, joiners))), now)
             self.counts["proposals"] += 1
             self._continue_round(now)
 
@@ -409,18 +428,15 @@ class Process:
         if current is None or current.retry_at > now:
             return
         current.retry_at = now + self.options.retry_ns
-        for names, question in self._agreement.questions(self.name, self._flush):
+        for names, question in self._agreement.questions(self.id, self._flush):
             self._say_to_names(names, question)
         self._close_first_phase(now)
 
     def _on_prepare(self, sender: int, prepare: Prepare, now: Instant) -> None:
         self._agreement.heard_of(prepare.ballot)
-        if self._tell_if_behind(sender, prepare.view.id):
-            return
-        if prepare.view.id > self.view.id:
-            self._on_newer(prepare.view, now)
-            if prepare.view.id > self.view.id:
-                return  # a member of both has to finish the one before; it asks by its signs of life
+        self._on_newer(sender, prepare.view, now)
+        if self._tell_if_behind(sender, prepare.view.id) or prepare.view.id != self.view.id:
+            return  # a member of both views has to finish the one before; it asks by its signs of life
         if self.view.lists(self.id) and self.member is None:
             return
         if self._promise(sender, prepare.ballot, now):
@@ -436,12 +452,12 @@ class Process:
         if self._agreement.promised != before:
             self._persist()
         if self.member is not None and self._flush is None:
-            self._block()
+            self._block(now)
         return True
 
-    def _block(self) -> None:
+    def _block(self, now: Instant) -> None:
         assert self.member is not None
-        self._flush = self.flush_type(self.view, self.member)
+        self._flush = self.flush_type(self.view, self.member, now)
 
     def _close_first_phase(self, now: Instant) -> None:
         """Propose a change when enough have answered and the living had time to."""
@@ -467,9 +483,9 @@ class Process:
 
     def _on_accept(self, sender: int, accept: Accept, now: Instant) -> None:
         self._agreement.heard_of(accept.ballot)
-        if self._tell_if_behind(sender, accept.change.old) or accept.change.old > self.view.id:
+        if self._tell_if_behind(sender, accept.change.old) or not self._agreement.may_vote(accept, self.id):
             return
-        if self.name not in self.view.names or (self.view.lists(self.id) and self.member is None):
+        if self.view.lists(self.id) and self.member is None:
             return
         if self._promise(sender, accept.ballot, now):
             self._agreement.accepting = accept
@@ -499,23 +515,21 @@ class Process:
         if change is not None:
             names = dict.fromkeys((*self.view.names, *change.new.names))
             self._say_to_names((name for name in names if name != self.name), Commit(change))
-            self._learn(change, now)
+            self._learn(self.id, change, now)
 
     # The decision
 
-    def _learn(self, change: Change, now: Instant) -> None:
+    def _learn(self, sender: int, change: Change, now: Instant) -> None:
         """Carry out a change that was decided."""
-        if change.new.id <= self.view.id:
-            return
         if change.old != self.view.id or self.member is None:
-            self._on_newer(change.new, now, change)
+            self._on_newer(sender, change.new, now, change)
         elif self._flush is not None and (change.new.lists(self.id) or self.leaving):
             if self._agreement.decided is None:
                 self._agreement.decided, self._agreement.round = change, None
                 self._carry_out(change, self._flush, now)
-        else:
+        elif self._agreement.heeds(change.new, sender):
             self._past, self._past_flush = change, self._flush
-            self._excluded(change.new, now)
+            self._give_way(change.new, self._agreement.GIVES_WAY, now)
 
     def _carry_out(self, change: Change, flush: Flush, now: Instant) -> None:
         """End the old view once the whole cut is held, and begin the new one."""
@@ -533,25 +547,37 @@ class Process:
             self._persist()
             self._depart(now)
 
-    def _on_newer(self, view: GroupView, now: Instant, decision: Change | None = None) -> None:
-        """Hear of a newer view, in which the cut before it is of no use or not known."""
-        if view.id <= self.view.id:
-            return
-        accepted = self._agreement.accepted
-        if accepted is not None and accepted.change.new == view and self.member is not None:
-            self._learn(accepted.change, now)  # so that was it
-        elif self.member is None:
+    def _on_newer(self, sender: int, view: GroupView, now: Instant, decision: Change | None = None) -> None:
+        """Hear of another view, for which the cut before it is of no use or not known."""
+        accepted, heeds = self._agreement.accepted, self._agreement.heeds(view, sender)
+        if self.member is None:
+            if self._may_adopt(sender, view, now):
+                self._past, self._past_flush = decision, None
+                if view.lists(self.id):
+                    self._install(view, now)
+                else:
+                    self._adopt(view, now)
+                    if self._offered:
+                        self._begin_next_life(now)  # a view in between may have listed this one
+                    self._persist()
+        elif accepted is not None and accepted.change.new == view:
+            self._learn(sender, accepted.change, now)  # so that was it
+        elif heeds and (self.options.partition == "each-side" or not view.lists(self.id)):
             self._past, self._past_flush = decision, None
-            if view.lists(self.id):
-                self._install(view, now)
-            else:
-                self._adopt(view, now)
-                if self._offered:
-                    self._begin_next_life(now)  # a view in between may have listed this one
-                self._persist()
-        elif not view.lists(self.id):
-            self._past, self._past_flush = decision, None
-            self._excluded(view, now)
+            self._give_way(view, self._agreement.GIVES_WAY, now)
+
+    def _may_adopt(self, sender: int, view: GroupView, now: Instant) -> bool:
+        """Say whether one who wants to join takes a view for the one to join, or to begin with if it is listed there.
+
+        With sides, that is the strongest of which a member tells, unless nobody is left in it.
+        """
+        if self.options.partition == "majority":
+            return view.id > self.view.id
+        if view.id == self.view.id:
+            return False
+        if view.lists(self.id) or self._agreement.heeds(view, sender):
+            return True
+        return not self._peers.has_members(self.view, now) and (view.lists(sender) or view.id > self.view.id)
 
     def _adopt(self, view: GroupView, now: Instant) -> None:
         """Take a view for the newest."""
@@ -575,12 +601,12 @@ class Process:
         self._stay = Stay(self.id, view, self._tag(view), self.config, self.member_type, randomness, self._journal)
         self.counts["views"] += 1
         captures = self._transfer.begin(view, elder=was_member, now=now)
-        self._show(Install(view.number, view.members), *captures)
+        self._show(Install(view.number, view.members, view.members[: view.elders]), *captures)
         self._beat_at = now  # tell the others at once
         self._send_queued(now)
 
-    def _excluded(self, view: GroupView, now: Instant) -> None:
-        """Hear that the group goes on without this process: end this life, and come back in the next."""
+    def _give_way(self, view: GroupView, how: Literal["excluded", "yielded"], now: Instant) -> None:
+        """End this life, because the group goes on without it or another side stands, and come back in the next."""
         assert self._stay is not None
         self._effects += self._stay.unknown()
         self._queue.extendleft(reversed(self._stay.member.unsent()))
@@ -591,11 +617,16 @@ class Process:
             self._depart(now)
             return
         self.stalled = False
-        self._effects.append(Notice("excluded"))
+        self._effects.append(Notice(how))
+        if how == "yielded":
+            self._say_to_names(self._others_in_view(), Newer(view))  # all of a side give way together
         self.counts["exclusions"] += 1
         self._adopt(view, now)
         self._begin_next_life(now)
         self._persist()
+
+    def _others_in_view(self) -> list[int]:
+        return [name for name in self.view.names if name != self.name]
 
     def _begin_next_life(self, now: Instant) -> None:
         self._journal.record(now, "leave", None, None, None, "excluded")
@@ -609,7 +640,8 @@ class Process:
         self._journal.record(now, "leave", None, None, None, None)
         self.left, self.stalled = True, False
         self._say_to_names(self._peers.by_name, Alive(self.view.id, "leaver"))
-        self._linger_until = now + 4 * self.options.suspect_ns if self._past is not None else None
+        if self._past is not None:  # who is alone waits only for those who have just left together with it
+            self._linger_until = now + (1 if self.view.members == (self.id,) else 4) * self.options.suspect_ns
 
     # What is missing of a cut
 
@@ -652,7 +684,7 @@ class Process:
         decided = self._agreement.decided
         if decided is not None:
             self._past, self._past_flush = decided, None
-        self._excluded(self.view if decided is None else decided.new, now)
+        self._give_way(self.view if decided is None else decided.new, "excluded", now)
 
     # What is due
 
@@ -661,6 +693,8 @@ class Process:
         while True:
             while self._inbox:
                 self._hear(self.id, self._inbox.popleft(), now)
+            if self.leaving and not self.left and self._is_alone(now):
+                self._depart(now)
             if self.left:
                 self._linger(now)
                 return
@@ -689,10 +723,18 @@ class Process:
         self._consider_proposing(now)
 
     def _watch_for_a_stall(self, now: Instant) -> None:
-        """Stop delivering while too few of the view are within reach, not counting those who have gone on from it."""
+        """Stop delivering while too few of the view are within reach, not counting those who have gone on from it.
+
+        A view that is being ended and cannot end has stalled too; then only the next one says that all goes on.
+        """
+        living = self._peers.living(now)
+        if self._flush is not None:
+            if now - self._flush.since > self.options.stall_ns or not self._agreement.is_quorum(living):
+                self._stall(True)
+            return
         gone_on = {name for name, peer in self._peers.by_name.items() if peer.view > self.view.id}
-        stalled = not self._agreement.is_quorum(self._peers.living(now) - gone_on)
-        if stalled != self.stalled and self._flush is None:
+        stalled = not self._agreement.is_quorum(living - gone_on)
+        if stalled != self.stalled:
             self._stall(stalled)
             if self.active:
                 self._slowness.stable_at = now
@@ -718,11 +760,13 @@ class Process:
             self._past_flush = None
 
     def _linger(self, now: Instant) -> None:
-        """After leaving, be there until a quorum of the new view knows of it."""
+        """After leaving, be there until a quorum of the new view knows of it or, if that is nobody else, all do."""
         if self._linger_until is None:
             return
         knowing = {name_of(other) for other in self.view.members if self._peers.knows(other, self.view.id)}
-        if self._linger_until <= now or self.view.is_quorum(knowing):
+        alone = self.view.members == (self.id,)
+        done = not self._peers.behind(self.view.id, now) if alone else self.view.is_quorum(knowing)
+        if done or self._linger_until <= now:
             self._linger_until = None
 
     # Saying and keeping
