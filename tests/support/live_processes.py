@@ -85,7 +85,10 @@ class Members:
             if now != seen:
                 seen, since = now, time.monotonic()
             together = all(set(self.view(member)) == set(self.addresses) for member in self.all)
-            return together and len(set(map(frozenset, now))) == 1 and time.monotonic() - since > 0.5
+            alike = len(set(map(frozenset, now))) == 1 and self.stable() <= {
+                text for one in self.all for text in self.messages(one)
+            }
+            return together and alike and time.monotonic() - since > 0.5
 
         self._wait_for(at_rest, "rest")
         self.end()
@@ -113,6 +116,10 @@ class Members:
 
     def messages(self, member: int) -> list[str]:
         return [event["message"] for event in self.seen(member) if "message" in event]
+
+    def stable(self) -> set[str]:
+        """Give all that was ever acknowledged as stable."""
+        return {event["stable"] for member in self.all for event in self.seen(member) if "stable" in event}
 
     def view(self, member: int) -> list[str]:
         return next((event["members"] for event in reversed(self.seen(member)) if "members" in event), [])
@@ -258,7 +265,7 @@ def check_nothing_is_contradicted(members: Members, folder: Path, *, total: bool
     view_of = {
         event["message"]: event["view"] for member in streams for event in members.seen(member) if "message" in event
     }
-    stable = {event["stable"] for member in streams for event in members.seen(member) if "stable" in event}
+    stable = members.stable()
     assert stable <= view_of.keys(), "a message that was acknowledged as stable was delivered nowhere"
     assert stable
     for member, stream in streams.items():
