@@ -1,46 +1,205 @@
-"""What the documentation says can be done is done here: commands run, links lead somewhere, examples compile."""
+"""What the documentation says can be done is done here: commands and programs run, links lead somewhere."""
 
 from __future__ import annotations
 
-import ast
+import os
 import re
-import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
-import antiphon
-from antiphon.cli import main
+from antiphon.protocol.ordering import ORDERINGS
+from antiphon.protocol.stability import STABILITIES
+from support.documentation import ON_SPARK, ROOT, Block, Reader, blocks
+from support.live_group import free_addresses
 
-ROOT = Path(__file__).parents[2]
-PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("bench/**/*.md")]
-COMMAND = re.compile(r"^ {4}(antiphon simulate [^#\n]*)|^(antiphon simulate [^#\n]*)", re.MULTILINE)
-COMMANDS = sorted({(one or two).strip() for page in PAGES for one, two in COMMAND.findall(page.read_text())})
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_documented_simulation_runs(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (scenario,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/scenarios.md").read_text(), re.DOTALL)
-    (tmp_path / "scenario.toml").write_text(scenario)
-    monkeypatch.chdir(tmp_path)
-    words = shlex.split(command)[1:]
-    assert "..." not in words, "an example can be typed as it stands"
-    assert main(words) == 0
+LINKED = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("bench/**/*.md")]
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
+BLOCKS = [block for page in PAGES for block in blocks(page)]
+RUN = sorted({block.page for block in BLOCKS if not block.not_run})
+SPARK = [page for page in RUN if any(ON_SPARK.search(b.text) for b in BLOCKS if b.page == page and not b.not_run)]
 
 
-def test_there_are_commands_to_run() -> None:
-    assert len(COMMANDS) >= 3
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", [page for page in RUN if page not in SPARK], ids=name)
+def test_a_page_can_be_followed(page: Path, tmp_path: Path) -> None:
+    Reader(tmp_path).follow(page)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_pages_on_spark_can_be_followed(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    """All in one test, so that one Spark serves them all."""
+    from antiphon.pipeline.session import open_session
+
+    session = open_session("local[2]", name="antiphon documentation")
+    try:
+        for page in SPARK:
+            with subtests.test(page=name(page)):
+                folder = tmp_path / page.stem
+                folder.mkdir()
+                Reader(folder).follow(page)
+    finally:
+        session.stop()
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.not_run], ids=lambda block: block.where)
+def test_what_is_not_run_says_why(block: Block) -> None:
+    for path in re.findall(r"\btests/[\w/]+\.py", block.not_run):
+        assert (ROOT / path).exists(), f"{block.where}: {path} is said to run it"
+    pytest.skip(block.not_run)
+
+
+def test_the_blocks_of_a_page_are_found(tmp_path: Path) -> None:
+    page = ROOT / "docs" / "5-checking-a-trace-of-your-own-system.md"
+    kinds = [block.kind for block in blocks(page)]
+    assert kinds[:4] == ["broker.csv", "broker.toml", "console", "output"]
+    assert len(SPARK) >= 4
+    assert len(RUN) >= 15
+    programs = {name(block.page) for block in BLOCKS if block.kind == "program" and not block.not_run}
+    assert programs == {"README.md"}, "the next test runs it"
+
+
+@pytest.mark.parametrize("page", LINKED, ids=name)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
         if not target.startswith(("http:", "https:")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-def test_the_readme_example_compiles_and_uses_what_exists() -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    used = {node.attr for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Attribute)}
-    assert "join" in used
-    assert callable(antiphon.join)
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning_and_loads_nothing(tmp_path: Path) -> None:
+    for needed in ("sphinx", "myst_parser", "furo"):
+        pytest.importorskip(needed)
+    site = tmp_path / "site"
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-c", str(ROOT / "docs")]
+    built = subprocess.run(
+        [*command, "-d", str(tmp_path / "doctrees"), str(ROOT), str(site)], capture_output=True, text=True, timeout=120
+    )
+    assert (built.returncode, built.stderr) == (0, "")
+    for page in site.rglob("*.html"):
+        assert not re.findall(r'<(?:script|img|link|iframe)[^>]*(?:src|href)="(?:https?:)?//', page.read_text()), page
+    assert "antiphon simulate" in (site / "docs" / "commands.html").read_text()
+
+
+@pytest.mark.parametrize("protocol", [*ORDERINGS, *STABILITIES])
+def test_every_protocol_has_a_page_that_names_its_options(protocol: str) -> None:
+    page = (ROOT / "docs" / "protocols" / f"{protocol}.md").read_text()
+    headings = re.findall(r"^## (.*)$", page, re.MULTILINE)
+    assert [heading for heading in headings if heading in ("Rule", "Cost", "When to use it", "Options")] == [
+        "Rule",
+        "Cost",
+        "When to use it",
+        "Options",
+    ]
+    options = page.split("\n## Options\n")[1]
+    for link in re.findall(r"\]\(([\w-]+\.md)\)", options):  # those that it shares with another
+        options += (ROOT / "docs" / "protocols" / link).read_text().split("\n## Options\n")[1]
+    known = {**ORDERINGS, **STABILITIES}[protocol].Options.__struct_fields__
+    assert [option for option in known if f"`{option}`" not in options] == []
+
+
+# The programs and terminals of live groups
+
+
+@contextmanager
+def ended(processes: list[subprocess.Popen[str]], seconds: float = 60) -> Iterator[None]:
+    """End them at last: who waits for a word of theirs does not wait for ever."""
+
+    def kill() -> None:
+        for process in processes:
+            process.kill()
+
+    watchdog = Timer(seconds, kill)
+    watchdog.start()
+    try:
+        yield
+    finally:
+        watchdog.cancel()
+        kill()
+        for process in processes:
+            process.wait()
+
+
+def test_the_readme_program_makes_a_group(tmp_path: Path) -> None:
+    (program,) = [block.text for block in blocks(ROOT / "README.md") if block.kind == "program"]
+    one, other = free_addresses(2)
+    assert program.count("127.0.0.1:7001") == program.count("127.0.0.1:7002") == 1
+    processes = []
+    for own, peer in ((one, other), (other, one)):
+        text = program.replace("127.0.0.1:7001", own).replace("127.0.0.1:7002", peer)
+        environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / own.replace(":", "-")), "PYTHONUNBUFFERED": "1"}
+        processes.append(
+            subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True, env=environment)
+        )
+    with ended(processes):
+        for process in processes:
+            assert process.stdout is not None
+            seen = [line for _, line in zip(range(3), process.stdout, strict=False)]
+            assert seen[0].startswith("ViewChange(")
+            assert sorted(line.split("sender='")[1].split("'")[0] for line in seen[1:]) == sorted([one, other])
+
+
+def test_chapter_2_with_three_terminals(tmp_path: Path) -> None:
+    """Start the three, type, kill one, see the views; every command is the chapter's own."""
+    page = ROOT / "docs" / "2-a-live-group.md"
+    (joins,) = [block.text for block in blocks(page) if block.text.startswith("antiphon join")]
+    addresses = free_addresses(3)
+    for place, address in enumerate(addresses, 1):
+        joins = joins.replace(f"127.0.0.1:700{place}", address)
+    commands = [line.split() for line in joins.splitlines()]
+
+    def terminal(number: int) -> subprocess.Popen[str]:
+        environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
+        return subprocess.Popen(
+            [sys.executable, "-m", "antiphon.cli", *commands[number][1:]],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd=tmp_path,
+            env=environment,
+        )
+
+    def says(process: subprocess.Popen[str], wanted: str) -> None:
+        assert process.stdout is not None
+        assert any(line.rstrip() == wanted for line in process.stdout), f"never said: {wanted}"
+
+    def sees(process: subprocess.Popen[str], members: list[str]) -> None:
+        """Wait for a view of these members, whose order is that of their age."""
+        assert process.stdout is not None
+        views = (line.split(": ")[1].split() for line in process.stdout if line.startswith("# view "))
+        assert any({word.rstrip(",") for word in view} == {*members} for view in views), f"no view of {members}"
+
+    def types(process: subprocess.Popen[str], line: str) -> None:
+        assert process.stdin is not None
+        process.stdin.write(line + "\n")
+        process.stdin.flush()
+
+    processes = [terminal(number) for number in range(3)]
+    with ended(processes):
+        for process in processes:
+            sees(process, addresses)
+        types(processes[0], "hello from one")
+        for process in processes:
+            says(process, f"{addresses[0]}\thello from one")
+        processes[2].kill()
+        for process in processes[:2]:
+            sees(process, addresses[:2])
+        processes.append(terminal(2))
+        for process in (processes[0], processes[1], processes[3]):
+            sees(process, addresses)
+        for process in (processes[0], processes[1], processes[3]):
+            assert process.stdin is not None
+            process.stdin.close()
+            process.wait(30)
+            assert process.returncode == 0
+    assert list((tmp_path / "out" / "live").glob("*.parquet"))
