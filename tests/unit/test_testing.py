@@ -467,3 +467,11 @@ def test_wrong_names_are_named() -> None:
             testing.run(main)
     with pytest.raises(UsageError, match=r"faults\.kinds: unknown 'flood'"):
         testing.simulated(faults=testing.Faults(kinds=("flood",)))
+
+
+def test_the_program_in_the_documentation_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "testing.md").read_text()
+    program = page.split("```python\n")[1].split("```")[0]
+    exec(compile(program, "docs/testing.md", "exec"), {"__name__": "documented"})
+    (said,) = capsys.readouterr().out.splitlines()
+    assert f"prints `{said}`" in page
