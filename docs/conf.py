@@ -32,7 +32,7 @@ exclude_patterns = [".*", "out", "build", "src", "tests", "examples", "scripts",
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence"]
 # TOML with comments after inline tables, and console sessions, are shown as they are if the lexer stumbles.
-suppress_warnings = ["misc.highlighting_failure", "toc.not_included"]
+suppress_warnings = ["misc.highlighting_failure"]
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
