@@ -51,7 +51,6 @@ class Driver:
         self._data_tag, self._full, self._note = data_tag, full, note
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: Instant = 0
-        self._turn: asyncio.Handle | None = None
         self.counts: Counter[str] = Counter()
         self.running = False
 
@@ -68,17 +67,14 @@ class Driver:
             self.running = False
             self.transport.flush()
             self.transport.close()
-        for handle in (self._timer, self._turn):
-            if handle is not None:
-                handle.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
 
     def drive(self, event: Input | Snapshot) -> None:
-        """Give the machine an input; what it sends leaves at the end of this turn of the loop."""
-        if not self.running:
-            return
-        self._handle(event, self._clock())
-        if self._turn is None:
-            self._turn = self._loop.call_soon(self._end_turn)
+        """Give the machine an input, and the network what follows."""
+        if self.running:
+            self._handle(event, self._clock())
+            self._end_turn()
 
     def received(self, datagrams: list[bytes]) -> None:
         """Take what one wake-up of the transport completed."""
@@ -110,13 +106,9 @@ class Driver:
             self._failed(error)
 
     def _end_turn(self) -> None:
-        if self._turn is not None:
-            self._turn.cancel()
-            self._turn = None
-        if not self.running:
-            return
-        self.transport.flush()
-        self._follow_deadline()
+        if self.running:
+            self.transport.flush()
+            self._follow_deadline()
 
     def _follow_deadline(self) -> None:
         """Keep the timer at the deadline or before it; an early one looks again."""

@@ -12,6 +12,7 @@ from antiphon.protocol.config import Config
 from antiphon.protocol.machine import Effect, Input, Instant, Snapshot
 from antiphon.protocol.member import Member, View
 from antiphon.protocol.membership.process import Journal, MembershipOptions, Process
+from antiphon.protocol.membership.stay import Silence as Silence
 
 AnyInput: TypeAlias = Input | Snapshot
 
@@ -46,27 +47,14 @@ class Recording:
             yield machine.handle(event, now)  # type: ignore[arg-type]  # snapshots only where captured
 
 
-class Silence:
-    """A journal that keeps nothing."""
-
-    def __init__(self, member: int) -> None:
-        self.member = member
-
-    def record(
-        self, now: Instant, event: str, sender: int | None, seq: int | None, size: int | None, detail: str | None
-    ) -> None:
-        """Note nothing."""
-
-    def install(self, now: Instant, number: int, members: tuple[int, ...]) -> None:
-        """Note nothing."""
-
-
 def make(origin: Origin, journal: Callable[[int], Journal] = Silence) -> Member | Process:
     """Make the machine: a process with views, or a member of a group that never changes."""
     randomness = random.Random(origin.seed)
     names = tuple(range(origin.names))
     if origin.membership is None:
-        return Member(origin.name, View(0, names), origin.config, randomness, journal(origin.name).record)
+        log = journal(origin.name)
+        record = None if isinstance(log, Silence) else log.record
+        return Member(origin.name, View(0, names), origin.config, randomness, record)
     return Process(
         origin.name,
         names,

@@ -105,6 +105,8 @@ class Transport:
         if not self._outbox or self._loop is None:
             return
         outbox, self._outbox = self._outbox, {}
+        if len(outbox) > 1 and self._multicast is None:
+            outbox = _together(outbox, PACKET_BYTES // 2)
         for to, datagrams in outbox.items():
             packets = [self._envelope.seal(body) for body in self._cutter.cut(datagrams)]
             if self._multicast is not None and len(to) > 1:
@@ -237,6 +239,20 @@ class Transport:
             self.counts["refused-" + refused.reason] += 1
             return
         complete += self._cutter.join(sender, body, self._now)
+
+
+def _together(outbox: dict[tuple[int, ...], list[bytes]], size: int) -> dict[tuple[int, ...], list[bytes]]:
+    """Put what is for all and what is for one into the same packets, if all of it together is small."""
+    if sum(len(datagram) for datagrams in outbox.values() for datagram in datagrams) > size:
+        return outbox
+    told: dict[int, list[bytes]] = {}
+    for to, datagrams in outbox.items():
+        for name in to:
+            told.setdefault(name, []).extend(datagrams)
+    alike: dict[tuple[bytes, ...], list[int]] = {}
+    for name, datagrams in told.items():
+        alike.setdefault(tuple(datagrams), []).append(name)
+    return {tuple(names): list(datagrams) for datagrams, names in alike.items()}
 
 
 def _runs(packets: list[bytes]) -> list[tuple[bytes, int]]:

@@ -77,10 +77,6 @@ class View(msgspec.Struct, frozen=True):
     members: tuple[int, ...]
 
 
-def _no_record(*_: object) -> None:
-    """Keep no trace."""
-
-
 class Member:
     """One member of a group in one view: a `Machine`."""
 
@@ -92,8 +88,8 @@ class Member:
         self.me, self.view, self.config = me, view, config
         self._ids = view.members
         self._rank = view.members.index(me)
-        self._record = record or _no_record
-        self._group = group_tag(config.group)
+        self._record = record
+        self._group, self._view_tag = group_tag(config.group), view.number & 0xFFFFFFFF
         place = Place(self._rank, size, randomness, window=config.window)
         Ordering = ordering_type(config.ordering)
         self.ordering = Ordering(place, config.ordering_settings())
@@ -188,7 +184,8 @@ class Member:
             case Leave():
                 self._waiting.clear()
                 self.left = True
-                self._record(now, "leave", None, None, None, None)
+                if self._record is not None:
+                    self._record(now, "leave", None, None, None, None)
             case _:
                 assert_never(event)
         self._send_waiting(now)
@@ -243,7 +240,7 @@ class Member:
             header, pdus = self._codec.decode(datagram)
             if header.group != self._group:
                 raise Malformed("foreign-group")
-            if header.view != self.view.number & 0xFFFFFFFF:
+            if header.view != self._view_tag:
                 raise Malformed("other-view")
             if header.sender >= len(self._ids) or header.sender == self._rank:
                 raise Malformed("impossible-sender")
@@ -284,25 +281,29 @@ class Member:
                 case Deliver():
                     self._deliver(up, now)
                 case Received():
-                    self._record(now, "receive", self._ids[up.sender], up.seq, self._bytes_each, None)
+                    if self._record is not None:
+                        self._record(now, "receive", self._ids[up.sender], up.seq, self._bytes_each, None)
                 case Decided():
                     if up.source is None:
                         self._places[up.sender, up.seq] = ((up.sender, self._numbers[up.sender]),)
                     else:
                         self._places[up.sender, up.seq] += ((up.source, self._numbers[up.source]),)
-                    self._record(now, "control", self._ids[up.sender], up.seq, None, "final")
+                    if self._record is not None:
+                        self._record(now, "control", self._ids[up.sender], up.seq, None, "final")
                 case Frontier():
                     self._release(up.numbers if self._positions is None else self._stream_numbers(up.numbers[0]), now)
                 case Stable():
                     self._stable(up.sender, up.seq, now)
                 case Duplicate():
                     self.counts["duplicates"] += 1
-                    self._record(now, "control", self._ids[up.sender], up.seq, None, "duplicate")
+                    if self._record is not None:
+                        self._record(now, "control", self._ids[up.sender], up.seq, None, "duplicate")
                 case Drop():
                     sender = None if up.sender is None else self._ids[up.sender]
                     self.counts["discarded"] += 1
                     self._effects.append(Drop(up.reason, sender, up.seq))
-                    self._record(now, "discard", sender, up.seq, None, up.reason)
+                    if self._record is not None:
+                        self._record(now, "discard", sender, up.seq, None, up.reason)
                 case _:
                     assert_never(up)
 
@@ -333,7 +334,8 @@ class Member:
         if isinstance(pdu, Data):
             self._streamed_seqs[source].append((pdu.number, pdu.seq))
             self._places[source, pdu.seq] = ((source, pdu.number),)
-            self._record(now, "receive", self._ids[source], pdu.seq, self._bytes_each, None)
+            if self._record is not None:
+                self._record(now, "receive", self._ids[source], pdu.seq, self._bytes_each, None)
         position = self._position
         self._carry(self.ordering.accept(source, pdu, now), now)
         if self._positions is None:
@@ -356,7 +358,8 @@ class Member:
     def _hand_up(self, message: Deliver, now: Instant) -> None:
         sender = self._ids[message.sender]
         self._effects.append(Deliver(sender, message.seq, message.payload))
-        self._record(now, "deliver", sender, message.seq, None, None)
+        if self._record is not None:
+            self._record(now, "deliver", sender, message.seq, None, None)
 
     def _stream_numbers(self, position: int) -> tuple[int, ...]:
         """Say which numbers of the streams are held by all who have delivered so many messages of the total order."""
@@ -385,7 +388,8 @@ class Member:
         if source == self._rank:
             self._stable_seq = seq
         self._effects.append(Stable(self._ids[source], seq))
-        self._record(now, "stable", self._ids[source], seq, None, None)
+        if self._record is not None:
+            self._record(now, "stable", self._ids[source], seq, None, None)
 
     # Frames
 
@@ -393,16 +397,20 @@ class Member:
         """Encode a PDU for the next flush, and note it in the trace."""
         encoded = self._codec.encode_pdu(out.pdu)
         self._outbox.setdefault(out.to, []).append(encoded)
+        if out.repair:
+            self.counts["retransmissions"] += 1
+        elif out.seq is None:
+            self.counts[out.pdu.kind] += 1
+        if self._record is None:
+            return
         size = len(encoded) + FRAME_OVERHEAD_BYTES
         sender = None if out.sender is None else self._ids[out.sender]
         if out.repair:
-            self.counts["retransmissions"] += 1
             target = "all" if out.to is None else ",".join(str(self._ids[rank]) for rank in out.to)
             self._record(now, "control", sender, out.seq, size, f"repair to {target}")
         elif out.seq is not None:
             self._record(now, "send", sender, out.seq, size, None)
         else:
-            self.counts[out.pdu.kind] += 1
             self._record(now, "control", None, None, size, out.pdu.kind)
 
     def _flush(self, now: Instant) -> None:
@@ -415,9 +423,9 @@ class Member:
                 self._out(Out(pdu), now)
         ways, self._outbox = self._outbox, {}
         free = max(0, self._buffer - self.held)
-        header = Header(self._group, self.view.number & 0xFFFFFFFF, self._rank, recovery.sent if recovery else 0, free)
+        header = Header(self._group, self._view_tag, self._rank, recovery.sent if recovery else 0, free)
         for to, pdus in ways.items():
-            ids = None if to is None else tuple(self._ids[rank] for rank in to)
+            ids = None if to is None else tuple([self._ids[rank] for rank in to])
             start, size = 0, FRAME_OVERHEAD_BYTES
             for end, encoded in enumerate(pdus):
                 if size + len(encoded) > DATAGRAM_BYTES_MAX:

@@ -25,6 +25,21 @@ class Journal(Protocol):
         """Note that a view begins."""
 
 
+class Silence:
+    """A journal that keeps nothing, and need not be written."""
+
+    def __init__(self, member: int) -> None:
+        self.member = member
+
+    def record(
+        self, now: Instant, event: str, sender: int | None, seq: int | None, size: int | None, detail: str | None
+    ) -> None:
+        """Note nothing."""
+
+    def install(self, now: Instant, number: int, members: tuple[int, ...]) -> None:
+        """Note nothing."""
+
+
 class Stay:
     """A member of one view, and what is needed to tell of it."""
 
@@ -34,7 +49,7 @@ class Stay:
         view: GroupView,
         tag: int,
         config: Config,
-        member_type: Callable[[int, View, Config, random.Random, Record], ViewMember],
+        member_type: Callable[[int, View, Config, random.Random, Record | None], ViewMember],
         randomness: random.Random,
         journal: Journal,
     ) -> None:
@@ -44,7 +59,8 @@ class Stay:
         self._own_delivered = 0
         self._others = tuple(name_of(other) for other in view.members if other != me)
         self._journal = journal
-        self.member = member_type(me, View(tag, view.members), config, randomness, self._record)
+        record = None if isinstance(journal, Silence) else self._record
+        self.member = member_type(me, View(tag, view.members), config, randomness, record)
 
     def told(self, effects: Iterable[Effect]) -> Iterator[Effect]:
         """Translate what the member does: targets are names, and numbers count through all views."""
