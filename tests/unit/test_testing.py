@@ -318,6 +318,37 @@ def test_state_is_transferred_and_disks_outlive_crashes() -> None:
     )
 
 
+def test_two_join_while_the_others_are_busy() -> None:
+    """The first joiner's state is due from applications that have seen the second join when they come to it."""
+
+    async def member(own: str, peers: list[str], data: list[bytes], busy_s: float) -> None:
+        def restore(state: bytes) -> None:
+            data[:] = state.split(b",")
+
+        async with antiphon.join(
+            "test", bind=own, peers=peers, snapshot=lambda: b",".join(data), restore=restore
+        ) as group:
+            await group.send(own.encode())
+            await asyncio.sleep(busy_s)
+            async for event in group:
+                match event:
+                    case antiphon.Message(payload=payload):
+                        data.append(payload)
+
+    async def main(world: World) -> None:
+        addresses = world.addresses(5)
+        stores: dict[str, list[bytes]] = {own: [] for own in addresses}
+        for index, own in enumerate(addresses):
+            world.spawn(own, member, own, [peer for peer in addresses if peer != own], stores[own], 3 * (index < 3))
+            await asyncio.sleep(0.5 * (index >= 2))
+        await asyncio.sleep(10)
+        assert len(stores[addresses[0]]) == 5
+        assert all(data == stores[addresses[0]] for data in stores.values())
+
+    for seed in range(3):
+        testing.run(main, seed=seed, loss=0.05)
+
+
 # Guarantees
 
 

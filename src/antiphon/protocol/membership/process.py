@@ -600,7 +600,7 @@ class Process:
         randomness = random.Random(self._random.getrandbits(64))
         self._stay = Stay(self.id, view, self._tag(view), self.config, self.member_type, randomness, self._journal)
         self.counts["views"] += 1
-        captures = self._transfer.begin(view, elder=was_member, now=now)
+        captures = self._transfer.begin(view, self.id, elder=was_member, now=now)
         self._show(Install(view.number, view.members, view.members[: view.elders]), *captures)
         self._beat_at = now  # tell the others at once
         self._send_queued(now)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from antiphon.protocol.machine import Capture, Duration, Effect, Instant, Restore, Snapshot
+from antiphon.protocol.machine import Capture, Deliver, Drop, Duration, Effect, Instant, Restore, Snapshot
 from antiphon.protocol.membership.messages import SnapshotReply, SnapshotRequest
 from antiphon.protocol.membership.views import GroupView, ViewId
 
@@ -33,7 +33,7 @@ class Transfer:
         """Whether nothing is held back here."""
         return not self._held_back
 
-    def begin(self, view: GroupView, *, elder: bool, now: Instant) -> list[Effect]:
+    def begin(self, view: GroupView, me: int, *, elder: bool, now: Instant) -> list[Effect]:
         """Begin a view, as one who comes from the view before or as a joiner; give what the application must do."""
         if not self._enabled:
             return []
@@ -41,8 +41,21 @@ class Transfer:
             self._awaited = _Awaited(view.id, view.members[: view.elders], now)
         if elder and view.elders < len(view.members):
             self._captured = view.id
+            self._wait_anew(view, me, now)
             return [Capture(view.number)]
         return []
+
+    def _wait_anew(self, view: GroupView, me: int, now: Instant) -> None:
+        """Wait for the state at the beginning of this view instead, if one was still due.
+
+        With another joiner the elders keep a newer state in place of the older one. It has in it whatever was held
+        back here, so only the fate of this process' own messages is left to tell.
+        """
+        elders = () if self._awaited is None else tuple(filter(view.lists, self._awaited.elders))
+        if elders:
+            self._awaited = _Awaited(view.id, elders, now)
+            own = [effect for effect in self._held_back if isinstance(effect, Deliver) and effect.sender == me]
+            self._held_back = [Drop("unknown", me, effect.seq) for effect in own]
 
     def forget(self) -> None:
         """Wait for nothing any more: this life is over."""
