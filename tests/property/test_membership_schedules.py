@@ -9,9 +9,12 @@ one likes.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 import pytest
 
+from antiphon.protocol.machine import MILLISECOND
 from antiphon.protocol.ordering import ORDERINGS
 from antiphon.sim.scenario import to_toml
 from antiphon.sim.view_schedules import flaw, schedule
@@ -20,6 +23,7 @@ from support.mutants_membership import MUTANTS
 SCHEDULES = 340  # of each ordering
 CHUNK = 85
 SIDES = 35  # of each ordering, where each side of a partition goes on
+LAGGING = 20
 SEEDS = 300  # in which a mutant must be noticed
 
 
@@ -37,6 +41,15 @@ def test_random_schedules_in_which_each_side_goes_on(ordering: str) -> None:
     for seed in range(SIDES):
         scenario = schedule(seed, ordering, "each-side")
         wrong = flaw(scenario, seed)
+        assert wrong is None, f"seed {seed}: {wrong}\n{to_toml(scenario)}"
+
+
+@pytest.mark.parametrize("partition", ["majority", "each-side"])
+def test_random_schedules_in_which_messages_outlive_their_time(partition: Literal["majority", "each-side"]) -> None:
+    for seed in range(LAGGING):
+        scenario = schedule(seed, "causal-blocks", partition)
+        lagging = msgspec.structs.replace(scenario.membership, slow="lag", lifetime_ns=20 * MILLISECOND)
+        wrong = flaw(msgspec.structs.replace(scenario, membership=lagging), seed)
         assert wrong is None, f"seed {seed}: {wrong}\n{to_toml(scenario)}"
 
 

@@ -7,6 +7,7 @@ import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pyarrow.parquet as pq
@@ -20,6 +21,7 @@ from antiphon.protocol.machine import (
     Deliver,
     Drop,
     Effect,
+    Input,
     Install,
     Instant,
     Notice,
@@ -62,6 +64,7 @@ from antiphon.protocol.membership.views import (
 )
 from antiphon.protocol.ordering.two_phase import Claim, settle
 from antiphon.protocol.wire import Malformed, group_of, group_tag
+from antiphon.sim.cluster import Node
 from antiphon.sim.group import Group
 from antiphon.sim.network import NetworkOptions
 from antiphon.sim.scenario import Fault, Scenario, Workload, from_table, to_toml
@@ -548,22 +551,81 @@ def test_a_change_leaves_the_living_in_however_far_they_are() -> None:
     assert Watched(hasty).run().stats["members"].get("exclusions", 0) > 0
 
 
-@pytest.mark.parametrize("ordering", ["fifo", "causal-blocks", "co"])
-@pytest.mark.parametrize("slow", ["block", "drop"])
-def test_a_receiver_that_holds_all_back_is_waited_for_or_dropped(ordering: str, slow: str) -> None:
-    options = msgspec.structs.replace(QUICK, slow=slow, slow_ns=300 * MILLISECOND)
+SLOW = [
+    *((ordering, slow) for ordering in ("fifo", "causal-blocks", "co", "abcast") for slow in ("block", "drop")),
+    ("causal-blocks", "lag"),
+]
+
+
+class Measured(Watched):
+    """A group that notes the fullest buffer, and when each member was first named as the one that holds all back."""
+
+    def __init__(self, *args: Any) -> None:
+        self.fullest = 0
+        self.delivered_at: Instant = 0  # the last message, at 0
+        self.named: dict[int, Instant] = {}
+        super().__init__(*args)
+
+    def _carry_out(self, me: int, effect: Effect) -> None:
+        if me == 0 and isinstance(effect, Deliver):
+            self.delivered_at = self.kernel.now
+        super()._carry_out(me, effect)
+
+    def _drive(self, me: int, node: Node, event: Input) -> None:
+        super()._drive(me, node, event)
+        self.fullest = max(self.fullest, node.member.held)
+        member = node.member.member if isinstance(node.member, Process) else None
+        lag = {} if member is None else {other: lacks for other, lacks in member.lag().items() if lacks != 0}
+        if me == 0 and lag and self.kernel.now > 100 * MILLISECOND:
+            slowest = max(lag, key=lambda other: (lag[other] is None, lag[other] or 0))
+            self.named.setdefault(slowest, self.kernel.now)
+
+
+@pytest.mark.parametrize(("ordering", "slow"), SLOW)
+def test_a_receiver_that_holds_all_back_is_waited_for_or_dropped_or_lags(ordering: str, slow: str) -> None:
+    options = msgspec.structs.replace(QUICK, slow=slow, slow_ns=300 * MILLISECOND, lifetime_ns=200 * MILLISECOND)
     tag = group_tag("small")
 
     def deaf(source: int, target: int, datagram: bytes, now: Instant) -> bool:
-        return target == 2 and now > 100 * MILLISECOND and group_of(datagram) == tag
+        return target == 2 and 100 * MILLISECOND < now < SECOND and group_of(datagram) == tag
 
-    stuck = scenario(ordering=ordering, membership=options, limit="1500ms", window=4)
-    group = Watched(stuck, 1, deaf)
-    run = group.run()
-    assert flaw_of(run, ended=False) is None
+    stuck = scenario(ordering=ordering, membership=options, window=4, workload=Workload("fixed 50ms", 8, [0, 1]))
+    group = Measured(stuck, 1, deaf)
+    ran(group)
+    assert group.fullest <= stuck.config().places(stuck.members)
+    assert group.named[2] < 1100 * MILLISECOND  # within a second
     assert ((0, 1) in group.views(0)) is (slow == "drop")
-    own = [effect for effect in group.told[0] if isinstance(effect, Deliver) and effect.sender == 0]
-    assert (len(own) == stuck.messages) is (slow == "drop") or ordering == "fifo"
+    assert (group.delivered_at < SECOND) is (slow != "block")
+    discarded = [effect for effect in group.told[2] if isinstance(effect, Drop) and effect.reason == "expired"]
+    assert bool(discarded) is (slow == "lag")
+    if slow == "lag":
+        assert [group.views(name) for name in range(3)] == [[(0, 1, 2)]] * 3
+
+
+def test_who_lags_for_longer_than_there_is_room_is_dropped() -> None:
+    options = msgspec.structs.replace(QUICK, slow="lag", slow_ns=100 * MILLISECOND, lifetime_ns=50 * MILLISECOND)
+    tag = group_tag("small")
+
+    def deaf(source: int, target: int, datagram: bytes, now: Instant) -> bool:
+        return target == 2 and 100 * MILLISECOND < now < 1500 * MILLISECOND and group_of(datagram) == tag
+
+    busy = scenario(
+        ordering="causal-blocks",
+        membership=options,
+        messages=50,
+        window=4,
+        workload=Workload("fixed 20ms", 8, [0, 1]),
+    )
+    group = Measured(busy, 1, deaf)
+    ran(group)
+    assert (0, 1) in group.views(0)
+    assert group.fullest <= busy.config().places(busy.members)
+
+
+def test_lagging_needs_lifetimes() -> None:
+    options = msgspec.structs.replace(QUICK, slow="lag")
+    with pytest.raises(UsageError, match="causal-blocks"):
+        Process(0, range(3), Config(ordering="abcast"), options, random.Random(1), lambda one: MemberLog(one, 0), 0)
 
 
 def with_states(group: Watched) -> dict[int, list[tuple[int, int]]]:

@@ -38,7 +38,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stability", default="vector-ack", help="for the orderings that run on recovery")
     parser.add_argument("--safe", action="store_true", help="deliver only what every member holds")
     parser.add_argument("--fixed", action="store_true", help="no views: the members never change")
-    parser.add_argument("--slow", choices=["block", "drop"], default="block", help="what to do with a slow member")
+    parser.add_argument(
+        "--slow", choices=["block", "drop", "lag"], default="block", help="what to do with a slow member"
+    )
+    parser.add_argument(
+        "--partition",
+        choices=["majority", "each-side"],
+        default="majority",
+        help="who goes on when the group is cut in two",
+    )
     parser.add_argument("--key-file", type=Path, help="the group's key: everything is encrypted and authenticated")
     parser.add_argument("--multicast", metavar="GROUP:PORT", help="IPv4 multicast for what goes to all")
     parser.add_argument("--state", type=Path, help="folder for what must survive a crash")
@@ -71,6 +79,7 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
         "safe": args.safe,
         "views": not args.fixed,
         "slow": args.slow,
+        "partition": args.partition,
         "key": None if args.key_file is None else _read_key(args.key_file),
         "multicast": args.multicast,
         "state": args.state,

@@ -79,7 +79,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     views: bool = True  # False: the members never change, and all of them are waited for
     membership: MembershipOptions = MembershipOptions(heartbeat_ns=50 * MILLISECOND)  # one in ten suffices
     partition: Literal["majority", "each-side"] = "majority"  # who goes on when the group is cut in two
-    slow: Literal["block", "drop"] = "block"  # a member that holds all back: wait for it, or go on without it
+    slow: Literal["block", "drop", "lag"] = "block"  # a member that holds all back: wait, go on without it, or discard
     state: Path | None = None  # where the little that must survive a crash is kept
     snapshot: Callable[[], bytes] | None = None  # gives the application's state, for those who join
     restore: Callable[[bytes], None] | None = None  # takes it
@@ -159,7 +159,7 @@ class Keywords(TypedDict, total=False):
     views: bool
     membership: MembershipOptions
     partition: Literal["majority", "each-side"]
-    slow: Literal["block", "drop"]
+    slow: Literal["block", "drop", "lag"]
     state: Path | None
     snapshot: Callable[[], bytes] | None
     restore: Callable[[bytes], None] | None

@@ -57,6 +57,11 @@ class ViewMember(Member):
         """How many messages this member has sent in its view."""
         return self._seq
 
+    @property
+    def stuck(self) -> bool:
+        """Whether something waits to be sent and may not be."""
+        return bool(self._waiting) and not self._may_send()
+
     def lag(self) -> dict[int, int | None]:
         """Say who holds stability back, whichever part knows."""
         if self.recovery is None and isinstance(self.ordering, Watcher):

@@ -64,7 +64,7 @@ from antiphon.protocol.membership.messages import (
 from antiphon.protocol.membership.options import MembershipOptions
 from antiphon.protocol.membership.peers import Peers
 from antiphon.protocol.membership.sides import Sides
-from antiphon.protocol.membership.slowness import Slowness
+from antiphon.protocol.membership.slowness import Slowness, fitted
 from antiphon.protocol.membership.stay import Journal, Stay
 from antiphon.protocol.membership.transfer import Transfer
 from antiphon.protocol.membership.views import (
@@ -119,6 +119,7 @@ class Process:
         if not 0 <= name < NAMES_MAX:
             raise UsageError(f"name: 0 to {NAMES_MAX - 1}, not {name}")
         founders = tuple(names)
+        config = fitted(config, options)
         config.check(max(1, len(founders)), founding=False)
         if config.ordering_options.get("skip_after_ns"):
             raise UsageError("ordering.skip_after_ns: with views, a gap lasts until the view ends; leave it out")
@@ -138,7 +139,7 @@ class Process:
         self._past = last.decision  # how the newest view came about: someone may not know
         self._past_flush: Flush | None = None  # and what was held in the view before
         self._transfer = Transfer(options.transfer, options.retry_ns)
-        self._slowness = Slowness(options.slow, options.slow_ns, now)
+        self._slowness = Slowness(options, now)
         self._offered = False  # to join: some view may list this process already
         self._learnt_at: Instant = now - options.retry_ns  # of the newest view
         self._queue: deque[Submit] = deque()
@@ -241,6 +242,7 @@ class Process:
         return self._effects
 
     def _submit(self, message: Submit, now: Instant) -> None:
+        message = self._slowness.limited(message)
         if self.room < 1:
             raise LocalProtocolError(f"{self.config.queue} submissions wait already, or this member leaves")
         if self.member is not None and self.active:

@@ -1,20 +1,46 @@
-"""Who holds all back, and what is done about it."""
+"""Who holds all back, and what is done about it: three policies.
+
+`block`: the windows fill and all wait for it. `drop`: it is left out of the next view. `lag`: messages live for a time;
+what has outlived it needs no place in a window any more, and who still lacks it discards it. Only if there is no place
+even for the stamps of what it lacks is it left out, as with `drop`.
+"""
 
 from __future__ import annotations
 
 from math import inf
-from typing import Literal
 
-from antiphon.protocol.machine import Duration, Instant
+import msgspec
+
+from antiphon.errors import UsageError
+from antiphon.protocol.config import Config, ordering_type
+from antiphon.protocol.machine import Instant, Submit
 from antiphon.protocol.membership.flush import ViewMember
+from antiphon.protocol.membership.options import MembershipOptions
 from antiphon.protocol.membership.views import GroupView, name_of
+
+_LAGGING_WINDOWS = 3  # beside the one of what is alive: four in all, as many as a member has places for
+
+
+def fitted(config: Config, options: MembershipOptions) -> Config:
+    """Give the members what the policy asks of them, or say why they cannot have it."""
+    if options.slow != "lag":
+        return config
+    ordering = ordering_type(config.ordering)
+    if "lag" not in ordering.Options.__struct_fields__:
+        raise UsageError(
+            f"membership.slow: {config.ordering} has no lifetimes, so nothing can be discarded for who lags; "
+            f"choose block, drop, or the ordering causal-blocks"
+        )
+    return msgspec.structs.replace(
+        config, ordering_options={"lag": _LAGGING_WINDOWS * config.window, **config.ordering_options}
+    )
 
 
 class Slowness:
-    """Watches whether what is held becomes stable; with `drop`, accuses whoever prevents it."""
+    """Watches whether what is held becomes stable, and accuses whoever prevents it where the policy says so."""
 
-    def __init__(self, policy: Literal["block", "drop"], slow_ns: Duration, now: Instant) -> None:
-        self._policy, self._slow_ns = policy, slow_ns
+    def __init__(self, options: MembershipOptions, now: Instant) -> None:
+        self._options = options
         self.begin(now)
 
     def begin(self, now: Instant) -> None:
@@ -22,11 +48,19 @@ class Slowness:
         self.stable_at = now  # when something became stable, or nothing was held
         self.accused: frozenset[int] = frozenset()  # too slow to wait for
 
+    def limited(self, message: Submit) -> Submit:
+        """Give a message the life that the policy allows it."""
+        if self._options.slow != "lag":
+            return message
+        lifetime_ns = min(message.lifetime_ns or self._options.lifetime_ns, self._options.lifetime_ns)
+        return msgspec.structs.replace(message, lifetime_ns=lifetime_ns)
+
     def watch(self, member: ViewMember, active: bool, view: GroupView, now: Instant) -> None:
         """Accuse who lacks most, if nothing has become stable for too long and the others decide for the view."""
-        if not active or member.held == 0:
+        policy = self._options.slow
+        if not active or member.held == 0 or (policy == "lag" and not member.stuck):
             self.stable_at = now
-        elif self._policy == "drop" and now - self.stable_at > self._slow_ns:
+        elif policy != "block" and now - self.stable_at > self._options.slow_ns:
             lag = {other: inf if lacks is None else lacks for other, lacks in member.lag().items()}
             slow = frozenset(other for other, lacks in lag.items() if lacks == max(lag.values()))
             if view.is_quorum({name_of(other) for other in view.members if other not in slow}):

@@ -22,6 +22,7 @@ class Entry(msgspec.Struct, eq=False):
     awaits: bool = False  # it is looked at again when a predecessor is delivered
     passed: bool = False  # delivered, or discarded in its turn
     whole: bool = True  # the payload is here; if not, it was shed and comes again, or expired
+    lapsed: bool = False  # it was delivered here and its life is over: whoever still lacks it is told so
     discard: str | None = None  # it will be discarded in its turn, and why
     repair_after: Instant = 0  # someone has just sent it again: see first whether that helped
 
@@ -32,7 +33,7 @@ class Entry(msgspec.Struct, eq=False):
     @property
     def sendable(self) -> bool:
         """Whether this member can help another to it: with the payload, or with the news that it has expired."""
-        return self.whole or self.discard == "expired"
+        return self.whole or self.lapsed or self.discard == "expired"
 
     def strip(self) -> None:
         """Let the payload go and keep the stamps."""
@@ -71,6 +72,10 @@ class Column:
     def first(self) -> Entry | None:
         """The earliest message that is kept."""
         return self._entries[self.blocks[0]] if self.blocks else None
+
+    def at(self, place: int) -> Entry | None:
+        """Give the message at a place, from 0, if there are so many."""
+        return self._entries[self.blocks[place]] if place < len(self.blocks) else None
 
     def pop(self) -> Entry:
         """Let the earliest message go."""

@@ -61,6 +61,7 @@ class CausalBlocksOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     repeat_ns: NotNegative = 0  # pause before the same repair, whoever sent it; 0: one silence
     burst: Positive = 16  # repairs of one sender's messages for one member at a time; the paper's is 1
     window: Positive = 64  # own messages that may be unstable at once
+    lag: NotNegative = 0  # own unstable messages whose life is over that may be there beside those of the window
     buffer: NotNegative = 0  # received messages that may wait for delivery; 0: as many as the windows allow
     shed: Literal["recover", "discard"] = "recover"  # what becomes of a message that a full buffer had no room for
     skip_after_ns: NotNegative = 0  # the one lifetime of all messages, after which a gap is skipped; 0: never

@@ -60,6 +60,7 @@ class CausalBlocks(Ending):
         size = place.size
         self._rank, self._size, self._random, self._options = place.rank, size, place.random, options
         self._repeat_ns = options.repeat_ns or options.silence_ns
+        self._unstable_max = options.window + options.lag  # of one sender
         self.BC = 0
         self.BM = [Column() for _ in range(size)]
         self.MLDV = [[0] * size for _ in range(size)]
@@ -71,6 +72,7 @@ class CausalBlocks(Ending):
         # per member, what waited there at its last null, and the block up to which that was all
         self._early: list[frozenset[tuple[int, int]]] = [frozenset() for _ in range(size)]
         self._told = [0] * size
+        self._lapsed = [0] * size  # per sender, how many of its first messages that are kept have lapsed
         self._waiting: dict[tuple[int, int], Entry] = {}  # received, not yet delivered, and not wanted again
         self._waiters: list[list[tuple[int, int, Entry]]] = [[] for _ in range(size)]  # heaps of (block awaited, ...)
         self._waits = 0  # so far, to tell equal ones apart
@@ -93,12 +95,17 @@ class CausalBlocks(Ending):
     def deadline(self) -> Instant | None:
         """When a silence is to be broken, a message sent again or a gap skipped."""
         silence = self._silent_since + self._pause_ns if self._restless else None
-        return earliest(silence, self._repair_at, self._gap_at, min(self._answer_at.values(), default=None))
+        answer = min(self._answer_at.values(), default=None)
+        return earliest(silence, self._repair_at, self._gap_at, answer, self._lapse_at)
 
     def may_submit(self, priority: int) -> bool:
-        """Keep to the window of own messages that someone may still lack, and to the numbers that the wire has."""
+        """Keep to the window of own messages that someone may still lack, and to the numbers that the wire has.
+
+        Those whose life is over take places of their own, if there are any: who is slow holds nobody back by them.
+        """
         unstable = self._passed_seq[self._rank] - self._stable_seq[self._rank]
-        return unstable < self._options.window and self.BC < BLOCK_MAX
+        alive = unstable - self._lapsed[self._rank]
+        return alive < self._options.window and unstable < self._unstable_max and self.BC < BLOCK_MAX
 
     def lag(self) -> dict[int, int | None]:
         """Say how many of the messages that are kept here each member is not known to have delivered."""
@@ -240,7 +247,7 @@ class CausalBlocks(Ending):
 
     def _receive_new(self, pdu: BlockMessage, ldv: list[int], now: Instant, step: Step) -> None:
         k = pdu.sender
-        if len(self.BM[k]) >= self._options.window:
+        if len(self.BM[k]) >= self._unstable_max:
             self.overruns += 1  # its sender did not keep to the window
             return
         entry = self._enter(pdu, ldv, now)
@@ -293,7 +300,7 @@ class CausalBlocks(Ending):
         ldv = unpack_vector(packed, self._size)
         if mb > block or max(ldv) >= block:
             raise Malformed("impossible-stamps")
-        if not 0 <= seq - stable <= self._options.window:
+        if not 0 <= seq - stable <= self._unstable_max:
             raise Malformed("impossible-window")
         if ldv[self._rank] > self.LDV[self._rank] or (k == self._rank and block > self.LDV[k]):
             raise Malformed("never-sent")  # someone claims a message of ours that does not exist
@@ -416,6 +423,7 @@ class CausalBlocks(Ending):
 
     def _release(self, k: int) -> int:
         entry = self.BM[k].pop()
+        self._lapsed[k] -= entry.lapsed
         self.held -= 1
         self._stable_seq[k] = entry.message.seq
         return entry.message.seq
@@ -490,6 +498,8 @@ class CausalBlocks(Ending):
 
     def _settle(self, now: Instant, step: Step) -> Step:
         """See what the new state asks for, at the end of every call."""
+        if self._options.lag:
+            self._lapse(now)
         if self._options.skip_after_ns:
             self._skip(now, step)
         if self._restless and not self._was_restless:
@@ -500,6 +510,26 @@ class CausalBlocks(Ending):
             self._report(now, step)  # its senders may be waiting for room in their windows
         self._plan(now)
         return step
+
+    # Lagging
+
+    @property
+    def _lapse_at(self) -> Instant | None:
+        """When a message of one's own will lapse and so make room in a window that is full."""
+        lapsed = self._lapsed[self._rank]
+        if not self._options.lag or len(self.BM[self._rank]) - lapsed < self._options.window:
+            return None
+        first = self.BM[self._rank].at(lapsed)
+        return None if first is None else first.expires_at
+
+    def _lapse(self, now: Instant) -> None:
+        """Let the payloads go of what was delivered here and has outlived its time; who lacks it gets the stamps."""
+        for k, column in enumerate(self.BM):
+            while (entry := column.at(self._lapsed[k])) is not None and entry.passed and entry.expired(now):
+                if entry.whole:
+                    entry.strip()
+                entry.lapsed = True
+                self._lapsed[k] += 1
 
     # When the view ends: see `Keeper` and `Ending`
 
