@@ -12,16 +12,26 @@ from typing import Any, ClassVar
 import msgspec
 
 from antiphon.protocol.config import Config
-from antiphon.protocol.machine import Effect, Instant, ReceiveMany
+from antiphon.protocol.machine import Deliver, Effect, Instant, ReceiveMany
 from antiphon.protocol.membership.agreement import Agreement
 from antiphon.protocol.membership.flush import Flush, ViewMember
-from antiphon.protocol.membership.messages import Acceptance, State
+from antiphon.protocol.membership.messages import Acceptance, Message, State
 from antiphon.protocol.membership.process import Process, Saved
-from antiphon.protocol.membership.views import NO_BALLOT, Ballot, Change, Cut, GroupView, before_the_first, process
+from antiphon.protocol.membership.views import (
+    NO_BALLOT,
+    Ballot,
+    Change,
+    Cut,
+    GroupView,
+    before_the_first,
+    name_of,
+    process,
+)
 from antiphon.protocol.ordering.abcast import Abcast
 from antiphon.protocol.ordering.causal_blocks import CausalBlocks
 from antiphon.protocol.ordering.tomp import Tomp
 from antiphon.protocol.ordering.two_phase import Claim, TwoPhase
+from antiphon.protocol.wire import Data, Streamed
 from antiphon.sim.network import NetworkOptions
 from antiphon.sim.scenario import Fault, Scenario
 from antiphon.sim.view_schedules import QUICK
@@ -173,6 +183,59 @@ class WithoutBlocking(Process):
         return super()._receive(datagrams, now)
 
 
+class AcceptingAtOnce(Process):
+    """Accepts a change before it holds the cut."""
+
+    def _accept_if_held(self, now: Instant) -> None:
+        flush, self._flush = self._flush, None
+        super()._accept_if_held(now)
+        self._flush = flush
+
+
+class WithoutHelp(Process):
+    """Is deaf once it has left."""
+
+    def _help(self, sender: int, message: Message, now: Instant) -> None:
+        pass
+
+
+class AllJoinersAtOnce(Agreement):
+    """Takes all that want to join, however few stay."""
+
+    def admitted(self, elders: Collection[int], joiners: Iterable[int]) -> list[int]:
+        return sorted(joiners, key=name_of)
+
+
+class WithoutJoinerLimit(Process):
+    """Takes all that want to join, however few stay."""
+
+    agreements: ClassVar[Mapping[str, type[Agreement]]] = {"majority": AllJoinersAtOnce}
+
+
+class BodiesOnly(ViewMember):
+    """Takes a message for safe when all hold its body, whether they know its place in the order or not."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._bodies: dict[tuple[int, int], int] = {}
+
+    def _accept(self, source: int, pdu: Streamed, now: Instant) -> None:
+        if isinstance(pdu, Data):
+            self._bodies[source, pdu.seq] = pdu.number
+        super()._accept(source, pdu, now)
+
+    def _deliver(self, message: Deliver, now: Instant) -> None:
+        body = self._bodies[message.sender, message.seq]
+        self._places[message.sender, message.seq] = ((message.sender, body),)
+        super()._deliver(message, now)
+
+
+class SafeByBody(Process):
+    """Takes a message for safe when all hold its body."""
+
+    member_type = BodiesOnly
+
+
 class CutAtTheLeast(Agreement):
     """Cuts where everyone is, instead of where anyone is."""
 
@@ -220,6 +283,16 @@ class WithoutNeighbours(Abcast):
         return _claim(self, {(m.sender, m.seq): max(self.provisional(m), m.own) for m in waiting})
 
 
+class WithoutTheSendersStamp(Abcast):
+    """Claims what it proposed itself, and not what the sender's own timestamp was."""
+
+    def claim(self) -> bytes:
+        for messages in self.undecided:
+            for message in messages.values():
+                message.own = (0, message.sender)
+        return super().claim()
+
+
 def made(members: int, *faults: Fault) -> Scenario:
     """Give a small schedule that a mutant cannot get through, with exact times."""
     return Scenario(
@@ -253,6 +326,14 @@ FORGETFUL = made(
 # the second of two is gone
 HALVED = made(2, Fault(kind="crash", at="300ms", member=1))
 
+# 0 leaves; 1 decides on the view without it with its vote, is heard by nobody else, and crashes
+LAST_WORD = made(
+    4,
+    Fault(kind="leave", at="200ms", member=0),
+    Fault(kind="cut", at="205ms", until="900ms", source=[1], target=[2, 3]),
+    Fault(kind="crash", at="211ms", member=1),
+)
+
 MUTANTS: dict[str, Mutant] = {
     "without ballots": Mutant(process=WithoutBallots, breaks=("one-number",), made=DUEL),
     "without a quorum": Mutant(process=WithoutQuorum, breaks=("one-number",), hint=1),
@@ -268,6 +349,7 @@ MUTANTS: dict[str, Mutant] = {
     "open causal blocks": Mutant(
         ordering="causal-blocks", ordering_type=OpenCausalBlocks, breaks=("agreement",), hint=8
     ),
+    "without help": Mutant(process=WithoutHelp, breaks=("stuck",), made=LAST_WORD),
     "first proposals": Mutant(ordering="tomp", ordering_type=FirstProposals, breaks=("total",), hint=199),
     "without neighbours": Mutant(ordering="abcast", ordering_type=WithoutNeighbours, breaks=("fifo",), hint=274),
 }

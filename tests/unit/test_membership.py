@@ -62,7 +62,9 @@ from antiphon.protocol.membership.views import (
     name_of,
     process,
 )
-from antiphon.protocol.ordering.two_phase import Claim, settle
+from antiphon.protocol.ordering.abcast import Abcast
+from antiphon.protocol.ordering.two_phase import Claim, TimedData, TwoPhaseOptions, settle
+from antiphon.protocol.parts import Place
 from antiphon.protocol.wire import Malformed, group_of, group_tag
 from antiphon.sim.cluster import Node
 from antiphon.sim.group import Group
@@ -71,6 +73,7 @@ from antiphon.sim.scenario import Fault, Scenario, Workload, from_table, to_toml
 from antiphon.sim.view_schedules import QUICK, flaw, flaw_of
 from antiphon.trace.log import MemberLog
 from antiphon.trace.writer import write_trace
+from support.mutants_membership import AcceptingAtOnce, SafeByBody, WithoutJoinerLimit, WithoutTheSendersStamp
 
 # Who is who
 
@@ -530,6 +533,77 @@ def test_own_messages_whose_fate_is_unknown_are_reported() -> None:
     unknown = [effect for effect in group.told[2] if isinstance(effect, Drop) and effect.reason == "unknown"]
     assert unknown
     assert {effect.sender for effect in unknown} == {2}
+
+
+# Rules whose lack no random schedule shows, each beside a process without it
+
+
+@pytest.mark.parametrize(("process", "goes_on"), [(Process, True), (WithoutJoinerLimit, False)])
+def test_at_most_as_many_join_as_stay(process: type[Process], goes_on: bool) -> None:
+    """Two join one who is alone, and both crash at once."""
+    faults = [
+        Fault(kind="leave", at="200ms", member=1),
+        Fault(kind="leave", at="495ms", member=2),  # the others come while this is being decided
+        *(Fault(kind="join", at="496ms", member=name) for name in (3, 4)),
+        *(Fault(kind="crash", at="506ms", member=name) for name in (3, 4)),
+    ]
+    calm = NetworkOptions(latency="fixed 2ms")
+    group = Watched(scenario(*faults, members=5, founders=3, messages=0, network=calm, limit="2s"))
+    group.process = process
+    group.run()
+    one = group.nodes[0].member
+    assert isinstance(one, Process)
+    assert (one.active, one.stalled) == (goes_on, not goes_on)
+
+
+@pytest.mark.parametrize(("process", "exclusions"), [(Process, 0), (AcceptingAtOnce, 2)])
+def test_what_is_accepted_is_held(process: type[Process], exclusions: int) -> None:
+    """The only one that holds some messages crashes when it has told of them, before anyone could fetch them."""
+
+    def lose(source: int, target: int, datagram: bytes, now: Instant) -> bool:
+        return source == 2 and now > 100 * MILLISECOND and group_of(datagram) == group_tag("small")
+
+    faults = (Fault(kind="join", at="300ms", member=3), Fault(kind="crash", at="307ms", member=2))
+    calm = NetworkOptions(latency="fixed 2ms")
+    group = Watched(scenario(*faults, members=4, founders=3, network=calm, limit="5s"), 1, lose)
+    group.process = process
+    assert group.run().stats["members"].get("exclusions", 0) == exclusions
+
+
+@pytest.mark.parametrize(("process", "delivers"), [(Process, False), (SafeByBody, True)])
+def test_what_is_safe_has_its_place_in_the_order_everywhere(process: type[Process], delivers: bool) -> None:
+    """All hold the body of 0's message, and only 0 knows its final timestamp."""
+
+    def lose(source: int, target: int, datagram: bytes, now: Instant) -> bool:
+        return source == 0 and now > 101 * MILLISECOND and group_of(datagram) == group_tag("small")
+
+    safe = scenario(
+        ordering="abcast",
+        safe=True,
+        messages=1,
+        network=NetworkOptions(latency="fixed 2ms"),
+        workload=Workload("fixed 100ms", 8, [0]),
+        limit="400ms",
+    )
+    group = Watched(safe, 1, lose)
+    group.process = process
+    group.run()
+    assert group.views(0) == [(0, 1, 2)]
+    assert any(isinstance(effect, Deliver) for effect in group.told[0]) is delivers
+
+
+@pytest.mark.parametrize(
+    ("ordering", "order"), [(Abcast, [b"x", b"reply"]), (WithoutTheSendersStamp, [b"reply", b"x"])]
+)
+def test_a_reply_comes_after_what_it_answers_though_it_came_first_and_both_senders_are_gone(
+    ordering: type[Abcast], order: list[bytes]
+) -> None:
+    one = ordering(Place(2, 3, random.Random(1)), TwoPhaseOptions())
+    one.accept(1, TimedData(number=1, seq=1, payload=b"reply", own=10), 0)
+    one.accept(0, TimedData(number=1, seq=1, payload=b"x", own=1), 0)
+    one.block()
+    step = one.finish([1, 1, 0], one.settle({2: one.claim()}, safe=False))
+    assert [effect.payload for effect in step.up if isinstance(effect, Deliver)] == order
 
 
 def test_a_pause_of_ones_own_is_no_silence_of_the_others() -> None:
