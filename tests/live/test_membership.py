@@ -44,13 +44,12 @@ def test_the_majority_goes_on_and_the_minority_says_that_it_is_cut_off(tmp_path:
             for one, group in enumerate(groups):
                 group.transport.lose = lambda packet, one=one: (sender_of(packet) < 2) != (one < 2)  # type: ignore[misc]
             await until(lambda: all(len(group.status().members) == 3 for group in groups[2:]))
-            await until(lambda: all(group.status().standing in ("stalled", "changing") for group in groups[:2]))
+            await until(lambda: all(group.status().standing == "stalled" for group in groups[:2]))
             await (await groups[2].send(b"in the majority")).stable()
             cut_off = await groups[0].send(b"cut off")
             await asyncio.sleep(0.3)
             assert not cut_off.is_delivered
-            for group, one in zip(groups[:2], seen, strict=False):
-                assert (antiphon.Notice("stalled") in one) == (group.status().standing == "stalled")
+            assert all(antiphon.Notice("stalled") in one for one in seen[:2])
             for group in groups:
                 group.transport.lose = None
             await until(lambda: all(len(group.status().members) == 5 for group in groups))
@@ -58,10 +57,81 @@ def test_the_majority_goes_on_and_the_minority_says_that_it_is_cut_off(tmp_path:
             await until(lambda: all(any(_says(event, b"together") for event in one) for one in seen))
             assert all(any(_says(event, b"in the majority") for event in one) for one in seen[2:])
             assert not any(_says(event, b"in the majority") for one in seen[:2] for event in one)
+            assert all(
+                _notices(one)[-1] in ("resumed", "excluded") for one in seen[:2]
+            )  # it goes on again, and says so
             for task in tasks:
                 task.cancel()
 
     run(test())
+
+
+def test_each_side_goes_on_and_the_smaller_takes_the_state_of_the_larger(tmp_path: Path) -> None:
+    async def test() -> None:
+        addresses = sorted(free_addresses(5))
+        states: dict[str, list[bytes]] = {own: [] for own in addresses}
+
+        def join(own: str) -> antiphon.Group:
+            return antiphon.join(
+                "test",
+                bind=own,
+                peers=[peer for peer in addresses if peer != own],
+                state=tmp_path,
+                key=key,
+                partition="each-side",
+                snapshot=lambda: b"\n".join(states[own]),
+                restore=lambda state: states.update({own: state.split(b"\n")}),
+            )
+
+        async def apply(own: str, group: antiphon.Group, notices: list[str]) -> None:
+            async for event in group:
+                if isinstance(event, antiphon.Message):
+                    states[own].append(event.payload)
+                elif isinstance(event, antiphon.Notice):
+                    notices.append(event.what)
+
+        key = os.urandom(16)
+        groups = [join(own) for own in addresses]
+        await asyncio.gather(*(group.__aenter__() for group in groups))
+        notices: list[list[str]] = [[] for _ in groups]
+        tasks = [asyncio.create_task(apply(*one)) for one in zip(addresses, groups, notices, strict=True)]
+        await until(lambda: all(len(group.status().members) == 5 for group in groups))
+        small = {group._me for group in groups[:2]}
+        for group in groups:
+            group.transport.lose = lambda packet, group=group: (sender_of(packet) in small) != (group._me in small)  # type: ignore[misc]
+        await until(lambda: all(len(group.status().members) == 3 for group in groups[2:]))
+        await until(lambda: all(len(group.status().members) == 2 for group in groups[:2]))
+        await (await groups[0].send(b"of the two")).stable()
+        await (await groups[2].send(b"of the three")).stable()
+        for group in groups:
+            group.transport.lose = None
+        await until(lambda: all(len(group.status().members) == 5 for group in groups))
+        await (await groups[1].send(b"together")).stable()
+        await until(lambda: all(state[-1:] == [b"together"] for state in states.values()))
+        assert all(state == [b"of the three", b"together"] for state in states.values())
+        assert all("yielded" in one for one in notices[:2])
+        assert notices[2:] == [[], [], []]
+        await asyncio.gather(*(group.leave() for group in groups))
+        await asyncio.gather(*tasks)
+
+    run(test())
+
+
+def test_all_leave_at_once_and_nobody_waits_for_long(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with members(4, tmp_path) as groups:
+            await until(lambda: all(len(group.status().members) == 4 for group in groups))
+            await (await groups[0].send(b"the last")).stable()
+            began = time.monotonic()
+            await asyncio.gather(*(group.leave() for group in groups))
+            assert time.monotonic() - began < 0.9
+            assert all(group._machine.left and group._machine.deadline is None for group in groups)
+
+    run(test())
+
+
+def _notices(seen: list[antiphon.Message | antiphon.ViewChange | antiphon.Notice]) -> list[str]:
+    return [event.what for event in seen if isinstance(event, antiphon.Notice)]
 
 
 def _says(event: object, payload: bytes) -> bool:
