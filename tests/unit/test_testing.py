@@ -475,6 +475,29 @@ def test_errors_are_not_lost() -> None:
         assert any("seed 9" in note for note in caught.value.__notes__)
 
 
+def test_a_world_does_not_run_inside_a_loop() -> None:
+    async def main() -> None:
+        testing.run(asyncio.sleep(0))
+
+    with pytest.raises(RuntimeError, match="inside a running loop"):
+        asyncio.run(main())
+
+
+def test_where_membership_is_fixed_a_group_may_begin_anew(tmp_path: Path) -> None:
+    async def main(world: World) -> None:
+        for _ in range(2):
+            groups = await joined(world, 2, views=False)
+            await (await groups[0].send(b"x")).stable()
+            await asyncio.sleep(0.2)
+            await asyncio.gather(*(group.leave() for group in groups))
+
+    with testing.simulated() as world:
+        world.run(main)
+    assert list(world.runs) == ["test", "test 2"]
+    world.write_trace(tmp_path)
+    assert sorted(folder.name for folder in tmp_path.iterdir()) == ["test", "test 2"]
+
+
 def test_wrong_names_are_named() -> None:
     async def crash(world: World) -> None:
         await joined(world)

@@ -116,7 +116,7 @@ async def replicas_agree(world: World, kind: type[kv_store.Store]) -> None:
     assert written.items() <= data[0].items()
 
 
-@pytest.mark.antiphon(seeds=12, **ROUGH)
+@pytest.mark.antiphon(seeds=8, **ROUGH)
 async def test_replicas_agree(world: World) -> None:
     await replicas_agree(world, kv_store.Store)
 
@@ -183,7 +183,7 @@ async def all_is_done(world: World, kind: type[work_log.Worker]) -> None:
     assert set(entered) <= {job for jobs in did for job in jobs}
 
 
-@pytest.mark.antiphon(seeds=12, **ROUGH)
+@pytest.mark.antiphon(seeds=8, **ROUGH)
 async def test_no_crash_loses_a_job(world: World) -> None:
     await all_is_done(world, work_log.Worker)
 

@@ -148,6 +148,8 @@ class VirtualLoop(NothingReal):
         """Be the running loop of this thread, and make its clock and its chance virtual."""
         if self._closed:
             raise RuntimeError("this loop is closed")
+        if asyncio._get_running_loop() is not None:
+            raise RuntimeError("a simulated world cannot run inside a running loop; call it where nothing is awaited")
         asyncio._set_running_loop(self)
         hooks = sys.get_asyncgen_hooks()
         sys.set_asyncgen_hooks(firstiter=self._generators.add, finalizer=self._finalize)

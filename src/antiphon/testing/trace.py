@@ -104,9 +104,9 @@ class Traces:
         runs = self._by_config.setdefault(config.group, [])
         found = next((run for run in runs if not run.has(member)), None)
         if found is None:
-            name = config.group.rpartition("/")[0]
-            if name in self.runs:
-                name = f"{name} {sum(run.name.split(' ')[0] == name for run in self.runs.values()) + 1}"
+            group = config.group.rpartition("/")[0]
+            names = (group, *(f"{group} {number}" for number in range(2, len(self.runs) + 2)))
+            name = next(name for name in names if name not in self.runs)
             found = self.runs[name] = Run(name, addresses, config, views=views)
             runs.append(found)
         return found
