@@ -172,11 +172,11 @@ class Member:
         self._effects = []
         self._bytes_each = None
         match event:
-            case Receive():
-                self._receive(event.datagram, now)
             case ReceiveMany():
                 for datagram in event.datagrams:
                     self._receive(datagram, now)
+            case Receive():
+                self._receive(event.datagram, now)
             case Wake():
                 self._wake(now)
             case Submit():
@@ -339,7 +339,9 @@ class Member:
         position = self._position
         self._carry(self.ordering.accept(source, pdu, now), now)
         if self._positions is None:
-            self._carry(self.stability.advanced(source, pdu, self._numbers, now), now)
+            step = self.stability.advanced(source, pdu, self._numbers, now)
+            if step.up or step.down:
+                self._carry(step, now)
         elif self._position > position:
             self._carry(self.stability.advanced(0, pdu, [self._position], now), now)
 

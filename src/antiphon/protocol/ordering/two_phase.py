@@ -393,7 +393,8 @@ class TwoPhase(Ending):
 
     def _deliveries(self) -> list[Up]:
         """Deliver from the head of the queue, bringing the timestamps of what shows there up to date."""
-        queue, delivered = self._queue, list[Up]()
+        queue = self._queue
+        delivered: list[Up] = []
         while queue and not self._blocked:
             key, _, _, decided, message = queue[0]
             if message.decided and not decided:

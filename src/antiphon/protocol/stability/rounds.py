@@ -121,7 +121,7 @@ class VectorPart:
     def advanced(self, source: int, pdu: Streamed, received: Sequence[int], now: Instant) -> Step:
         """Take note of what this member holds now."""
         number = received[source]
-        self.unstable += number - int(self.held[source])
+        self.unstable += number - self.held.item(source)
         self.held[source] = number
         self.more(source, now)
         return self._step()

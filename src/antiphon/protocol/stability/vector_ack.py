@@ -99,7 +99,7 @@ class VectorAck(VectorPart):
             self._news = True
             self._due = now + self._options.interval_ns
             self._latest = self._due + self.ride_wait_ns(now)
-        if self.size == 1 or self._others.least[source] > self.frontier[source]:
+        if self.size == 1 or self._others.least.item(source) > self.frontier.item(source):
             self._settle()
         if self.unstable and self._waiting.at is None:
             self._wait_for_all(now)
