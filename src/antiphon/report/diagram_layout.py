@@ -289,9 +289,15 @@ def _by_happened_before(marks: Sequence[Mark], order: Sequence[int], sources: di
     lines: dict[int, _Line] = defaultdict(_Line)
     for place in order:
         mark, line = marks[place], lines[marks[place].lane]
-        line.put(mark, max([line.next(mark), *(marks[source].x + ARROW_MIN for source in sources.get(place, ()))]))
+        earliest = [marks[source].x + _reach(marks[source], mark) for source in sources.get(place, ())]
+        line.put(mark, max([line.next(mark), *earliest]))
     _move_right(marks, order, sources)
     return []
+
+
+def _reach(source: Mark, target: Mark) -> float:
+    """How far an arrow goes at least, where no clock says: the more lines it crosses, the further."""
+    return ARROW_MIN + 4.0 * abs(source.lane - target.lane)
 
 
 def _move_right(marks: Sequence[Mark], order: Sequence[int], sources: dict[int, list[int]]) -> None:
@@ -314,7 +320,7 @@ def _move_right(marks: Sequence[Mark], order: Sequence[int], sources: dict[int, 
         for joined in itertools.takewhile(lambda one: one.joined, itertools.islice(marks, place + 1, None)):
             joined.x = mark.x
         for source in sources.get(place, ()):
-            limits[source] = min(limits[source], mark.x - ARROW_MIN)
+            limits[source] = min(limits[source], mark.x - _reach(marks[source], mark))
 
 
 def _along_the_clock(

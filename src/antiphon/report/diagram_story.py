@@ -45,16 +45,16 @@ def _told(layout: Layout, mark: Mark, links: list[Link], sent: Mark | None) -> s
             and (other.event.seq or 0) >= layout.focus[1]
             for other in layout.marks
         )
-        return "" if earlier else f"stable{_since(mark, sent)}"
+        return "" if earlier else f"stable{_since(layout, mark, sent)}"
     if mark.message != layout.focus:
         return ""
     match mark.kind:
         case "receive" if event.sender != event.member:
-            return f"received{_since(mark, sent)}{_helped(layout, mark, links)}"
+            return f"received{_since(layout, mark, sent)}{_helped(layout, mark, links)}"
         case "deliver" | "discard":
-            return f"{mark.kind}ed{_since(mark, sent)}"
+            return f"{mark.kind}ed{_since(layout, mark, sent)}"
         case "repair":
-            return f"sent again{_since(mark, sent)} ({event.detail})"
+            return f"sent again{_since(layout, mark, sent)} ({event.detail})"
     return ""
 
 
@@ -70,8 +70,10 @@ def _at(mark: Mark) -> str:
     return "" if mark.event.time_ns is None else f" at {tell_time(mark.event.time_ns)}"
 
 
-def _since(mark: Mark, sent: Mark | None) -> str:
-    """How long after the sending, by the same clock as far as the layout trusts it."""
+def _since(layout: Layout, mark: Mark, sent: Mark | None) -> str:
+    """How long after the sending, where one clock says so."""
     if sent is None or mark.event.time_ns is None or sent.event.time_ns is None:
+        return ""
+    if layout.axis != "clock" and mark.lane != sent.lane:
         return ""
     return f" +{tell_time(mark.event.time_ns - sent.event.time_ns)}"

@@ -176,7 +176,9 @@ class _Reader:
             elsewhere=self._elsewhere(run, events, members),
             before=any(steps and steps[0] > bounds[member].first for member, steps in spans.items()),
             after=any(steps and steps[-1] < bounds[member].last for member, steps in spans.items()),
-            shortened=bool({one.member for one in anchors if one.event == "stable"} - _marking(events, focus)),
+            shortened=bool(
+                {one.member for one in anchors if one.event == "stable"} & set(members) - _marking(events, focus)
+            ),
             thinned=thinned,
         )
 

@@ -85,7 +85,13 @@
     window.addEventListener("pointerup", () => { held = null; pan.classList.remove("held"); });
 
     // Details
-    const words = (element) => element.querySelector("title").textContent;
+    const title = (element) => element.querySelector("title").textContent;
+    function words(element) { // with those that are drawn in the same place
+      if (!element.matches(".event")) return title(element);
+      const place = element.getAttribute("transform");
+      const stack = lanes.get(element.dataset.member).filter((one) => one.element.getAttribute("transform") === place);
+      return stack.map((one) => title(one.element)).join("; ");
+    }
     function show(element) {
       for (const other of svg.querySelectorAll(".shown")) other.classList.remove("shown");
       if (element) element.classList.add("shown");
