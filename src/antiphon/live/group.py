@@ -16,7 +16,7 @@ import msgspec
 
 from antiphon.errors import UsageError
 from antiphon.live import burst
-from antiphon.live.addresses import parse, resolve, resolve_group, show
+from antiphon.live.addresses import Address, parse, resolve, resolve_group, show
 from antiphon.live.driver import Driver
 from antiphon.live.events import (
     Batch,
@@ -33,6 +33,7 @@ from antiphon.live.publish import Publisher
 from antiphon.live.recording import Origin, Recording, Silence, make
 from antiphon.live.security import SealedEnvelope, check_keys, envelope
 from antiphon.live.tracing import LiveTrace
+from antiphon.live.transport import Transport
 from antiphon.protocol import machine as protocol
 from antiphon.protocol.config import Config, ordering_type, part_name, stability_type
 from antiphon.protocol.machine import (
@@ -252,6 +253,7 @@ class Group:
             receive=self._driver.received,
         )
         try:
+            await self._check_name(transport, addresses[self._me])
             self._machine = make(origin, self._journals(origin))
             self._joined = loop.create_future()
             if not settings.views:
@@ -267,6 +269,18 @@ class Group:
             await self._close()
             raise
         return self
+
+    async def _check_name(self, transport: Carrier, address: Address) -> None:
+        """Make sure that no other member lives at the address that was given for this one, if it is not bound there."""
+        settings = self._settings
+        if settings.address is None or not isinstance(transport, Transport):
+            return
+        if await resolve(settings.bind, "bind") != address:
+            transport.start(self._loop)
+            if await transport.name_is_taken():
+                raise UsageError(
+                    f"address: another member answers at {settings.address}; two members cannot have one name"
+                )
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -133,7 +133,7 @@ class SealedEnvelope:
         _, key_id, sender, session, counter = _HEADER.unpack(header)
         heard = self._heard.get(sender)
         if heard is None or session > heard.session:
-            if sender == self._sender:
+            if sender == self._sender and session == self._session:
                 raise Refused("own-name")
             heard = _Heard(session)  # remembered only if the packet is proven
         elif session < heard.session:

@@ -20,6 +20,7 @@ from typing import Final
 from antiphon.errors import UsageError
 from antiphon.live.addresses import Address, show
 from antiphon.live.burst import ASK_NS, Cutter
+from antiphon.live.namesake import ANSWER_S, QUESTIONS, Namesake
 from antiphon.live.security import Envelope, OpenEnvelope, Refused
 
 PACKET_BYTES: Final = 1_400
@@ -58,7 +59,9 @@ class Transport:
         self._waiting: deque[tuple[bytes, int, Address]] = deque()  # (packets, size of each, to): no room in the kernel
         self.counts: Counter[str] = Counter()
         self.lose: Callable[[bytes], bool] | None = None  # a test's network: says which packets never arrive
-        self._socket = _open(bind or addresses[me])
+        self._bound = bind or addresses[me]
+        self._namesake = Namesake(random.randbytes(8))
+        self._socket = _open(self._bound)
         self._sockets = [self._socket]
         if multicast is not None:
             self._sockets.append(_open_multicast(multicast, self._socket, ttl))
@@ -222,6 +225,24 @@ class Transport:
             self._send(packet, len(packet), self._addresses[name])
         self.counts["pieces-again"] += len(bodies)
 
+    # Whose name it is
+
+    async def name_is_taken(self) -> bool:
+        """Ask at one's own address whether another member lives there, before the others hear of this one."""
+        for _ in range(QUESTIONS):
+            packet = self._envelope.seal(self._namesake.question(self._bound, self._addresses[self._me]))
+            self._send(packet, len(packet), self._addresses[self._me])
+            await asyncio.sleep(ANSWER_S)
+            if self._namesake.exists:
+                return True
+        return False
+
+    def _hear_own_name(self, body: bytes, source: tuple[str, int] | None) -> None:
+        answer = self._namesake.hear(body, None if source is None else (source[0], source[1]))
+        if answer is not None:
+            packet = self._envelope.seal(answer[1])
+            self._send(packet, len(packet), answer[0])
+
     def _take(self, packet: bytes, source: tuple[str, int] | None, complete: list[bytes]) -> None:
         """Open a packet; `source` is known where it is all that speaks for the sender."""
         if self.lose is not None and self.lose(packet):
@@ -229,12 +250,13 @@ class Transport:
         self.counts["packets-received"] += 1
         try:
             sender, body = self._envelope.open(packet)
+            if sender == self._me:
+                self._hear_own_name(body, source)  # a multicast that comes back, or another who has our name
+                raise Refused("own-name")
             if self._checks_source and (source is None or self._names.get((source[0], source[1]), -1) != sender):
                 raise Refused("unknown-source")
             if sender >= len(self._addresses):
                 raise Refused("unknown-sender")
-            if sender == self._me:
-                raise Refused("own-name")  # a multicast comes back to its sender
         except Refused as refused:
             self.counts["refused-" + refused.reason] += 1
             return
