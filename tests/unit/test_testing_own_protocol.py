@@ -16,7 +16,9 @@ from antiphon import testing
 from antiphon.cli import main
 from antiphon.errors import UsageError
 from antiphon.protocol.config import ordering_type, stability_type
+from antiphon.protocol.ordering.fifo import Fifo
 from antiphon.protocol.stability.vector_ack import VectorAck
+from antiphon.protocol.wire import Data, Streamed
 from antiphon.sim import view_schedules
 from antiphon.sim.cluster import simulate
 from antiphon.sim.network import NetworkOptions
@@ -121,3 +123,14 @@ def test_what_cannot_be_used_is_named(name: str, said: str) -> None:
         ordering_type(name)
     with pytest.raises(UsageError, match="stability: unknown 'x'"):
         stability_type("x")
+
+
+def test_tags_that_are_taken_are_named() -> None:
+    class Taken(Streamed, tag=1):
+        """Has the tag of `Data`."""
+
+    class Mine(Fifo):
+        PDUS = (Data, Taken)
+
+    with pytest.raises(UsageError, match="Taken and Data both have the tag 1; give yours one above 199"):
+        Scenario(ordering=Mine).check()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -11,9 +11,9 @@ import msgspec
 from antiphon.errors import UsageError
 from antiphon.protocol.ordering import ALIASES, ORDERINGS
 from antiphon.protocol.parts import Ordering, Shaped, Stability
-from antiphon.protocol.recovery import RecoveryOptions
+from antiphon.protocol.recovery import Recovery, RecoveryOptions
 from antiphon.protocol.stability import STABILITIES
-from antiphon.protocol.wire import PAYLOAD_BYTES_MAX, VECTOR_ENTRIES_MAX
+from antiphon.protocol.wire import PAYLOAD_BYTES_MAX, VECTOR_ENTRIES_MAX, Pdu
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +52,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             )
         ordering, stability = ordering_type(self.ordering), stability_type(self.stability)
         self.ordering_settings()
+        _check_tags((*ordering.PDUS, *((*stability.PDUS, *Recovery.PDUS) if ordering.NEEDS_RECOVERY else ())))
         if ordering.NEEDS_RECOVERY:
             options = options_of(stability, self.stability_options, "stability")
             if isinstance(options, Shaped) and founding:
@@ -144,6 +145,18 @@ def _imported(name: str, where: str) -> type:
     if not isinstance(found, type):
         raise UsageError(f"{where}: {name} is no class; write package.module:Class")
     return found
+
+
+def _check_tags(kinds: Iterable[type[Pdu]]) -> None:
+    """Raise a `UsageError` unless PDUs of these kinds can be told apart."""
+    by_tag: dict[object, type[Pdu]] = {}
+    for kind in kinds:
+        tag = kind.__struct_config__.tag
+        other = by_tag.setdefault(tag, kind)
+        if other is not kind:
+            raise UsageError(
+                f"PDUS: {kind.__qualname__} and {other.__qualname__} both have the tag {tag}; give yours one above 199"
+            )
 
 
 def options_of(part: type[Ordering] | type[Stability], given: dict[str, Any], where: str) -> Any:
