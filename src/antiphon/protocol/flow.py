@@ -14,10 +14,12 @@ class Flow:
         self.window = window
         self._size = size
         self._free = [buffer] * size  # a full buffer is assumed at first: assuming 0 would never start
+        self.sources: set[int] = set()  # who was heard, since someone last asked
 
     def heard(self, source: int, free: int) -> None:
         """Remember what a member says that it has left."""
         self._free[source] = free
+        self.sources.add(source)
 
     def credit(self) -> int:
         """Count the messages that may be outstanding now."""

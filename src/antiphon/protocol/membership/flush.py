@@ -6,18 +6,18 @@ sets, the greatest prefix per sender, is closed too: that is the cut. Whoever go
 
 from __future__ import annotations
 
-import random
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from operator import le
 from typing import cast
 
 from antiphon.protocol.config import Config, ordering_type
 from antiphon.protocol.machine import Duration, Effect, Instant, Submit
-from antiphon.protocol.member import Member, Record, View
+from antiphon.protocol.member import Member
 from antiphon.protocol.membership.messages import Fetch, Fill, State
 from antiphon.protocol.membership.views import Change, Cut, GroupView, name_of
-from antiphon.protocol.parts import Keeper, Out, Reliable, Step, Watcher
-from antiphon.protocol.wire import Malformed, Pdu
+from antiphon.protocol.parts import Keeper, Out, Reliable, Watcher
+from antiphon.protocol.wire import Malformed
 
 FILL_BYTES_MAX = 32_000
 
@@ -27,15 +27,9 @@ class ViewMember(Member):
 
     blocked = False
 
-    def __init__(
-        self, me: int, view: View, config: Config, randomness: random.Random, record: Record | None = None
-    ) -> None:
-        super().__init__(me, view, config, randomness, record)
-        self._heard: set[int] = set()
-
     def heard(self) -> set[int]:
         """Give those from whom anything came that could be decoded, since the last time."""
-        heard, self._heard = self._heard, set()
+        heard, self._flow.sources = self._flow.sources, set()
         return {self._ids[rank] for rank in heard}
 
     def recognize(self, datagram: bytes) -> None:
@@ -45,7 +39,7 @@ class ViewMember(Member):
         except Malformed:
             return
         if header.view == self.view.number & 0xFFFFFFFF and header.sender < len(self._ids):
-            self._heard.add(header.sender)
+            self._flow.sources.add(header.sender)
 
     @property
     def keeper(self) -> Keeper:
@@ -93,10 +87,6 @@ class ViewMember(Member):
         """Give copies for others, with their numbers."""
         return [(number, self._codec.encode_pdu(pdu)) for number, pdu in self.keeper.copies(source, above, upto)]
 
-    def _hand_over(self, source: int, pdu: Pdu, now: Instant) -> Step:
-        self._heard.add(source)
-        return super()._hand_over(source, pdu, now)
-
     def _out(self, out: Out, now: Instant) -> None:
         if not self.blocked:
             super()._out(out, now)
@@ -128,6 +118,10 @@ class Flush:
             for rank, (have, reach) in enumerate(zip(self._upto, cut.reach, strict=True))
             if have < reach
         ]
+
+    def lies_within(self, cut: Cut) -> bool:
+        """Say whether all that was held here belongs to a cut."""
+        return len(cut.reach) == len(self.reach) and all(map(le, self.reach, cut.reach))
 
     def fetches(self, change: Change, retry_ns: Duration, now: Instant) -> Iterator[tuple[tuple[int, ...], Fetch]]:
         """Ask for what is missing of a cut: first those who said that they hold it, by name, then everyone."""
