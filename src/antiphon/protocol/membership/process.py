@@ -525,13 +525,20 @@ class Process:
         """Carry out a change that was decided."""
         if change.old != self.view.id or self.member is None:
             self._on_newer(sender, change.new, now, change)
-        elif self._flush is not None and (change.new.lists(self.id) or self.leaving):
+        elif self._flush is not None and self._takes_part(change, self._flush):
             if self._agreement.decided is None:
                 self._agreement.decided, self._agreement.round = change, None
                 self._carry_out(change, self._flush, now)
         elif self._agreement.heeds(change.new, sender):
             self._past, self._past_flush = change, self._flush
             self._give_way(change.new, self._agreement.GIVES_WAY, now)
+
+    def _takes_part(self, change: Change, flush: Flush) -> bool:
+        """Say whether a change concerns this process: it is listed, or leaves and has no more than what was counted.
+
+        A leaver that was not heard may hold, and safely keep back, what the others go on without.
+        """
+        return change.new.lists(self.id) or (self.leaving and flush.lies_within(change.cut))
 
     def _carry_out(self, change: Change, flush: Flush, now: Instant) -> None:
         """End the old view once the whole cut is held, and begin the new one."""
