@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -40,6 +40,9 @@ class Carrier(Protocol):
     def close(self) -> None:
         """Stop listening, give the address back."""
 
+    def know(self, name: int, address: Address) -> None:
+        """Learn where a member is."""
+
     def queue(self, to: tuple[int, ...] | None, datagram: bytes) -> None:
         """Take a protocol datagram for the next flush."""
 
@@ -60,7 +63,7 @@ class Host(Protocol):
         self,
         group: Group,
         me: int,
-        addresses: Sequence[Address],
+        addresses: Mapping[int, Address],
         envelope: Envelope,
         *,
         bind: Address,
@@ -96,7 +99,7 @@ class ThisHost:
         self,
         group: Group,
         me: int,
-        addresses: Sequence[Address],
+        addresses: Mapping[int, Address],
         envelope: Envelope,
         *,
         bind: Address,

@@ -21,7 +21,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a member is made from."""
 
     name: int
-    names: int  # how many there are
+    names: tuple[int, ...]  # of the founders
     config: Config
     membership: MembershipOptions | None  # None: membership is fixed
     seed: int
@@ -50,14 +50,13 @@ class Recording:
 def make(origin: Origin, journal: Callable[[int], Journal] = Silence) -> Member | Process:
     """Make the machine: a process with views, or a member of a group that never changes."""
     randomness = random.Random(origin.seed)
-    names = tuple(range(origin.names))
     if origin.membership is None:
         log = journal(origin.name)
         record = None if isinstance(log, Silence) else log.record
-        return Member(origin.name, View(0, names), origin.config, randomness, record)
+        return Member(origin.name, View(0, origin.names), origin.config, randomness, record)
     return Process(
         origin.name,
-        names,
+        origin.names,
         origin.config,
         origin.membership,
         randomness,

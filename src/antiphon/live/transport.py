@@ -14,7 +14,7 @@ import socket
 import struct
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from antiphon.errors import UsageError
@@ -39,7 +39,7 @@ class Transport:
     def __init__(
         self,
         me: int,
-        addresses: Sequence[Address],
+        addresses: Mapping[int, Address],
         envelope: Envelope,
         *,
         bind: Address | None = None,
@@ -49,10 +49,10 @@ class Transport:
         receive: Callable[[list[bytes]], None],
     ) -> None:
         """Open the socket; `receive` is given the protocol datagrams that one wake-up completed."""
-        self._me, self._addresses, self._envelope, self._receive = me, list(addresses), envelope, receive
-        self._names = {address: name for name, address in enumerate(addresses)}
+        self._me, self._addresses, self._envelope, self._receive = me, dict(addresses), envelope, receive
+        self._names = {address: name for name, address in addresses.items()}
         self._checks_source = isinstance(envelope, OpenEnvelope)
-        self._others = tuple(name for name in range(len(addresses)) if name != me)
+        self._others = tuple(name for name in addresses if name != me)
         self._multicast = multicast
         self._cutter = Cutter(PACKET_BYTES - envelope.overhead, random.getrandbits(32))
         self._outbox: dict[tuple[int, ...], list[bytes]] = {}
@@ -64,7 +64,7 @@ class Transport:
         self._socket = _open(self._bound)
         self._sockets = [self._socket]
         if multicast is not None:
-            self._sockets.append(_open_multicast(multicast, self._socket, ttl))
+            self._sockets.append(open_multicast(multicast, self._socket, ttl))
         wanted = offload is not False
         self.segments = wanted and all(_can(one, _UDP_SEGMENT, 0) for one in self._sockets)
         self.gathers = wanted and all(_can(one, _UDP_GRO, 1) for one in self._sockets)
@@ -91,6 +91,11 @@ class Transport:
             one.close()
         self._sockets, self._loop = [], None
 
+    def know(self, name: int, address: Address) -> None:
+        """Learn where a member is."""
+        self._addresses[name] = address
+        self._names[address] = name
+
     @property
     def broken(self) -> int:
         """How many datagrams were begun and never became whole, or made no sense."""
@@ -115,7 +120,7 @@ class Transport:
             if self._multicast is not None and len(to) > 1:
                 targets = [self._multicast]
             else:
-                targets = [self._addresses[name] for name in to if name < len(self._addresses)]
+                targets = [self._addresses[name] for name in to if name in self._addresses]
             if self.segments:
                 for run, size in _runs(packets):
                     for target in targets:
@@ -255,7 +260,7 @@ class Transport:
                 raise Refused("own-name")
             if self._checks_source and (source is None or self._names.get((source[0], source[1]), -1) != sender):
                 raise Refused("unknown-source")
-            if sender >= len(self._addresses):
+            if sender not in self._addresses:
                 raise Refused("unknown-sender")
         except Refused as refused:
             self.counts["refused-" + refused.reason] += 1
@@ -312,7 +317,7 @@ def _open(bind: Address) -> socket.socket:
     return one
 
 
-def _open_multicast(group: Address, sender: socket.socket, ttl: int) -> socket.socket:
+def open_multicast(group: Address, sender: socket.socket, ttl: int, what: str = "multicast") -> socket.socket:
     """Open a second socket that hears the multicast address, on the interface of the first."""
     host = sender.getsockname()[0]
     one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -329,7 +334,7 @@ def _open_multicast(group: Address, sender: socket.socket, ttl: int) -> socket.s
         one.close()
         sender.close()
         raise UsageError(
-            f"multicast: {show(group)} cannot be used on {host} ({error.strerror}); give an IPv4 group of "
+            f"{what}: {show(group)} cannot be used on {host} ({error.strerror}); give an IPv4 group of "
             f"239.0.0.0/8 and bind an address of an interface that has multicast"
         ) from None
     return one

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context, copy_context
 from pathlib import Path
 from typing import Any
@@ -40,14 +40,14 @@ class SimulatedCarrier:
         host: SimulatedHost,
         life: Life,
         group: Group,
-        addresses: Sequence[Address],
+        addresses: Mapping[int, Address],
         me: int,
         envelope: Envelope,
         receive: Callable[[list[bytes]], None],
     ) -> None:
         self._host, self.life, self.group, self._me = host, life, group, me
         self._envelope, self._receive = envelope, receive
-        self.addresses = [show(address) for address in addresses]
+        self.addresses = [show(address) for address in addresses.values()]  # by name: from 0, without a gap
         self.address = self.addresses[me]
         self._others = tuple(name for name in range(len(addresses)) if name != me)
         self._outbox: list[tuple[tuple[int, ...], bytes]] = []
@@ -66,6 +66,9 @@ class SimulatedCarrier:
         if self.open:
             self.open = False
             self._host.closed(self)
+
+    def know(self, name: int, address: Address) -> None:
+        """Learn nothing: all are known, since nobody is discovered here."""
 
     def queue(self, to: tuple[int, ...] | None, datagram: bytes) -> None:
         """Take a protocol datagram for the next flush."""
@@ -176,7 +179,7 @@ class SimulatedHost:
         self,
         group: Group,
         me: int,
-        addresses: Sequence[Address],
+        addresses: Mapping[int, Address],
         envelope: Envelope,
         *,
         bind: Address,

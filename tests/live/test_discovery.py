@@ -1,0 +1,149 @@
+"""Members that know nothing but a multicast address and the key find each other, and are one group."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import antiphon
+from antiphon.errors import UsageError
+from antiphon.live import discovery
+from antiphon.live.discovery import Hello, Seal, name_from
+from antiphon.live.security import Refused
+from support.live_group import collect, free_addresses, run
+
+KEY = os.urandom(16)
+
+
+def somewhere() -> str:
+    """Make up a multicast address that no other test uses now."""
+    return f"239.77.{random.randrange(256)}.{random.randrange(1, 255)}:{random.randrange(20_000, 60_000)}"
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0.02)
+
+
+async def are_one(groups: list[antiphon.Group]) -> None:
+    """Wait until all are in one view of just these, and see that each hears each."""
+    everyone = {group.status().me for group in groups}
+    await until(lambda: all(set(group.status().members) == everyone for group in groups))
+    before = [group.status().view for group in groups]
+    assert len(set(before)) == 1
+    for group in groups:
+        await group.send(group.status().me.encode())
+    for group in groups:
+        assert {message.payload.decode() for message in await collect(group, len(groups))} == everyone
+
+
+def joined(own: str, where: str, folder: Path, **settings: Any) -> antiphon.Group:
+    return antiphon.join("test", bind=own, discover=where, **{"key": KEY, "state": folder, "leave_s": 1.0, **settings})
+
+
+@pytest.mark.parametrize("key", [None, KEY], ids=["open", "sealed"])
+def test_concurrent_starts_end_in_one_group(key: bytes | None, tmp_path: Path) -> None:
+    async def test() -> None:
+        where = somewhere()
+        groups = [joined(own, where, tmp_path, key=key) for own in free_addresses(5)]
+
+        async def start(index: int, group: antiphon.Group) -> None:
+            await asyncio.sleep(0.3 * index)  # some within the time that the first looks, some after
+            await group.__aenter__()
+
+        await asyncio.gather(*(start(index, group) for index, group in enumerate(groups)))
+        await are_one(groups)
+        assert not any(group.discovered["other-group"] for group in groups)
+        await asyncio.gather(*(group.leave() for group in groups))
+
+    run(test())
+
+
+def test_one_that_comes_late_or_again_is_found_by_those_who_remain(tmp_path: Path) -> None:
+    async def test() -> None:
+        where, addresses = somewhere(), sorted(free_addresses(4))
+        first, second, late, later = (joined(own, where, tmp_path) for own in addresses)
+        await asyncio.gather(first.__aenter__(), second.__aenter__())
+        async with late:
+            await are_one([first, second, late])
+            await first.stop()
+            await until(lambda: len(late.status().members) == 2)
+            again = joined(addresses[0], where, tmp_path)
+            async with again:
+                await until(lambda: len(late.status().members) == 3)
+                await asyncio.gather(again.leave(), second.leave())
+            await until(lambda: len(late.status().members) == 1)
+            async with later:  # none of the founders is there any more
+                await until(lambda: len(late.status().members) == 2)
+                receipt = await later.send(b"found you")
+                await receipt.stable()
+
+    run(test())
+
+
+def test_who_has_another_key_is_not_found_and_not_answered(tmp_path: Path) -> None:
+    async def test() -> None:
+        where, (one, other) = somewhere(), free_addresses(2)
+        async with joined(one, where, tmp_path) as group, joined(other, where, tmp_path, key=os.urandom(16)) as alone:
+            assert group.status().members == (one,)
+            assert alone.status().members == (other,)
+            assert group.discovered["refused-forged"] > 0
+
+    run(test())
+
+
+def test_hellos_are_proven_and_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    seal = Seal("test", [KEY])
+    hello = Hello(1, "127.0.0.1:7001", ("127.0.0.1:7001",))
+    packet = seal.seal(hello)
+    assert seal.open(packet) == hello
+    rng = random.Random(1)
+    for _ in range(2_000):
+        mutated = bytearray(packet)
+        mutated[rng.randrange(len(mutated))] ^= 1 << rng.randrange(8)
+        with pytest.raises(Refused):
+            seal.open(bytes(mutated[: rng.randrange(1, len(mutated) + 1)]))
+    with pytest.raises(Refused, match="forged"):
+        Seal("another group", [KEY]).open(packet)
+    with pytest.raises(Refused, match="other-group"):
+        Seal("test", None).open(Seal("another group", None).seal(hello))
+
+    async def test() -> None:
+        with pytest.raises(Refused, match="old-hello"):
+            made._hear(hello)
+
+    where = ("239.77.1.1", 20_001)
+    made = discovery.Discovery("test", ("127.0.0.1", 7001), where, bind=("127.0.0.1", 7001), ttl=0, keys=[KEY])
+    run(test())
+    made.close()
+
+
+def test_names_of_neighbours_differ() -> None:
+    hosts = {name_from((f"10.1.{high}.{low}", 7001)) for high in range(16) for low in range(256)}
+    ports = {name_from(("10.1.0.1", port)) for port in range(7_000, 17_000)}
+    assert len(hosts) == 16 * 256
+    assert len(ports) == 10_000
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"discover": "nowhere"}, "discover: 'nowhere' is no address"),
+        ({"discover": "127.0.0.1:7100"}, "discover: 127.0.0.1:7100 cannot be used on 127.0.0.1"),
+        ({"peers": ["127.0.0.1:7001"]}, "discover: .* give neither peers"),
+        ({"views": False}, "discover: .* nor views=False"),
+    ],
+)
+def test_bad_settings_are_one_sentence(settings: dict[str, object], message: str, tmp_path: Path) -> None:
+    async def test() -> None:
+        with pytest.raises(UsageError, match=message):
+            async with antiphon.join("test", **{"bind": free_addresses(1)[0], "discover": somewhere(), **settings}):  # type: ignore[arg-type]
+                pass
+
+    run(test())
