@@ -325,7 +325,8 @@ class TwoPhase(Ending):
 
     def finish(self, reach: Sequence[int], order: bytes) -> Step:
         """Deliver everything, by final timestamps; of equal ones those that their own senders decided go first."""
-        rest = {(m.sender, m.seq): (m.stamp, False, m.sender, m.seq, m) for *_, m in self._queue if m.decided}
+        # by the entry, not by the message: what it was before its decision may still lie there when it was delivered
+        rest = {(m.sender, m.seq): (m.stamp, False, m.sender, m.seq, m) for *_, decided, m in self._queue if decided}
         for sender, seq, time, host, after in msgspec.msgpack.decode(order or b"\x90", type=_Settled):
             message = self.undecided[sender].get(seq)
             if message is not None:
