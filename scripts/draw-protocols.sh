@@ -12,6 +12,7 @@ causal-blocks     | --members 3 --messages 2 --seed 109 | 2:1
 co                | --members 3 --messages 2 --seed 134 | 0:1
 abcast            | --members 3 --messages 2 --seed 71 | 0:1
 tomp              | --members 3 --messages 2 --seed 71 | 0:1
+sequencer         | --members 3 --messages 2 --seed 132 | 1:1
 vector-ack        | --members 4 --messages 1 --seed 5 | 1:1
 timestamp-ack     | --members 4 --messages 1 --seed 74 | 2:1
 coordinator       | --members 4 --messages 1 --seed 143 | 2:1
@@ -28,7 +29,7 @@ while IFS='|' read -r name run message; do
   name=$(echo $name) message=$(echo $message)
   [[ -z $name || ($# -gt 0 && " $* " != *" $name "*) ]] && continue
   case $name in
-    fifo | causal-blocks | co | abcast | tomp) protocol=(--ordering "$name") ;;
+    fifo | causal-blocks | co | abcast | tomp | sequencer) protocol=(--ordering "$name") ;;
     *) protocol=(--ordering fifo --stability "$name") ;;
   esac
   "$antiphon" simulate "${protocol[@]}" $run --loss 0.1 --interval "exponential 4ms" --out "$work/$name" >"$work/log"
