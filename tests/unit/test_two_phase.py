@@ -19,6 +19,7 @@ from antiphon.protocol.ordering.tomp import (
     AllHostsBox,
     BoundingDecision,
     BoundingPoll,
+    ListBox,
     Staircase,
     Tomp,
     TompOptions,
@@ -419,3 +420,15 @@ def test_bound_that_lies_too_far_below_bounds_nothing() -> None:
     (_, first0, stamp0), (_, first1, _) = sent.bounds(2)
     assert (first0, stamp0) == (2, (2**40 + 1, 0))
     assert first1 == 2**32 - 1
+
+
+def test_bounds_on_lists_are_the_same() -> None:
+    rng = random.Random(5)
+    for _ in range(300):
+        size, late = rng.randint(1, 6), rng.choice((0, 2**32))
+        lists, words = ListBox(size), UpdateBox(size)
+        for host in rng.sample(range(size), size):
+            time, next_mid = rng.randint(1, 9) + rng.choice((0, late)), pack_vector(rng.choices(range(1, 4), k=size))
+            lists.hear(host, time, next_mid)
+            words.hear(host, time, next_mid)
+        assert lists.decision(3, 9 + late, 0) == words.decision(3, 9 + late, 0)

@@ -11,6 +11,7 @@ proposal, 10n a decision.
 
 from __future__ import annotations
 
+import struct
 from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Annotated, ClassVar, Final, Literal, TypeAlias
@@ -37,6 +38,7 @@ from antiphon.protocol.wire import Malformed, Pdu, Vector, pack_vector, unpack_v
 
 MEMBERS_MAX: Final = 4_000  # a decision must fit into a datagram
 STEPS_MORE_MAX: Final = 1_024
+LISTS_MAX: Final = 32  # members, up to which lists are faster than whole-vector work
 _HOST_BITS: Final = 16
 _NO_ID: Final = 2**32 - 1  # no message has it
 
@@ -63,7 +65,7 @@ class BoundingDecision(Decision, tag=51):
             raise Malformed("vector-length")
         senders = list(range(size))
         firsts, below = unpack_vector(self.min_next_mid, size), unpack_vector(self.below, size)
-        hosts: list[int] = np.frombuffer(self.hosts, "<u2").tolist()
+        hosts = list(struct.unpack(f"<{size}H", self.hosts))
         if self.more:
             more = unpack_vector(self.more, len(self.more) // 4)
             for column, place in zip((senders, firsts, below, hosts), range(4), strict=True):
@@ -110,6 +112,58 @@ class UpdateBox:
         nothing: Words = np.empty(0, np.int64)
         return nothing, nothing, nothing
 
+    def hear(self, host: int, time: int, next_mid: bytes) -> None:
+        """Take a proposal as it came."""
+        self.take(host, time, np.frombuffer(next_mid, "<u4").astype(np.int64))
+
+    def decision(self, seq: int, time: int, host: int) -> BoundingDecision:
+        """Put the bounds into a decision."""
+        firsts, below, hosts = _relative(time, self.min_next_mid, self.max_next_ts)
+        more_senders, more_firsts, more_stamps = (column[:STEPS_MORE_MAX] for column in self.more())
+        more = np.stack((more_senders, *_relative(time, more_firsts, more_stamps)), axis=1)
+        return BoundingDecision(
+            seq=seq,
+            time=time,
+            host=host,
+            min_next_mid=firsts.astype("<u4").tobytes(),
+            below=below.astype("<u4").tobytes(),
+            hosts=hosts.astype("<u2").tobytes(),
+            more=more.astype("<u4").tobytes(),
+        )
+
+
+class ListBox(UpdateBox):
+    """The paper's bounds once more, on lists: several times as fast for a few members, and slower for many."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self._firsts, self._stamps = [_NO_ID] * size, [0] * size
+
+    def hear(self, host: int, time: int, next_mid: bytes) -> None:
+        """Update per sender, as `take` does."""
+        stamp, firsts, stamps = packed(time + 1, host), self._firsts, self._stamps
+        for sender, first in enumerate(unpack_vector(next_mid, len(firsts))):
+            if first < firsts[sender]:
+                firsts[sender], stamps[sender] = first, stamp
+            elif first == firsts[sender] and stamp > stamps[sender]:
+                stamps[sender] = stamp
+
+    def decision(self, seq: int, time: int, host: int) -> BoundingDecision:
+        """Put the bounds into a decision."""
+        firsts, below = self._firsts, [time + 1 - (stamp >> _HOST_BITS) for stamp in self._stamps]
+        if max(below) >= _NO_ID:  # too far below to be said, so it bounds nothing
+            firsts = [_NO_ID if less >= _NO_ID else first for first, less in zip(firsts, below, strict=True)]
+            below = [0 if less >= _NO_ID else less for less in below]
+        hosts = [stamp & (1 << _HOST_BITS) - 1 for stamp in self._stamps]
+        return BoundingDecision(
+            seq=seq,
+            time=time,
+            host=host,
+            min_next_mid=pack_vector(firsts),
+            below=pack_vector(below),
+            hosts=struct.pack(f"<{len(hosts)}H", *hosts),
+        )
+
 
 class AllHostsBox(UpdateBox):
     """For every message the best bound of all hosts that do not have it yet; keeps all proposals until the decision."""
@@ -149,23 +203,11 @@ class BoundingPoll(Poll):
         """Count a proposal and what it says of next messages."""
         super().take(host, proposal)
         assert isinstance(proposal, VectorProposal)
-        self.box.take(host, proposal.time, np.frombuffer(proposal.next_mid, "<u4").astype(np.int64))
+        self.box.hear(host, proposal.time, proposal.next_mid)
 
     def decision(self, seq: int) -> Decision:
         """Put the bounds into the decision."""
-        time, host = self.greatest
-        firsts, below, hosts = _relative(time, self.box.min_next_mid, self.box.max_next_ts)
-        more_senders, more_firsts, more_stamps = (column[:STEPS_MORE_MAX] for column in self.box.more())
-        more = np.stack((more_senders, *_relative(time, more_firsts, more_stamps)), axis=1)
-        return BoundingDecision(
-            seq=seq,
-            time=time,
-            host=host,
-            min_next_mid=firsts.astype("<u4").tobytes(),
-            below=below.astype("<u4").tobytes(),
-            hosts=hosts.astype("<u2").tobytes(),
-            more=more.astype("<u4").tobytes(),
-        )
+        return self.box.decision(seq, *self.greatest)
 
 
 def _relative(time: int, firsts: Words, stamps: Words) -> tuple[Words, Words, Words]:
@@ -232,7 +274,9 @@ class Tomp(TwoPhase):
 
     def box(self) -> UpdateBox:
         """Choose how bounds are derived."""
-        return UpdateBox(self.size) if self._bound == "paper" else AllHostsBox(self.size, self._delta)
+        if self._bound == "paper":
+            return ListBox(self.size) if self.size <= LISTS_MAX else UpdateBox(self.size)
+        return AllHostsBox(self.size, self._delta)
 
     def poll(self, now: Instant) -> Poll:
         """Collect vectors with the proposals."""

@@ -400,7 +400,7 @@ class TwoPhase(Ending):
             key, _, _, decided, message = queue[0]
             if message.decided and not decided:
                 heappop(queue)  # its decision has put it in once more
-            elif key != self.order_key(message):
+            elif not decided and key != self.order_key(message):
                 heapreplace(queue, self._entry(message))
             elif self.deliverable(message):
                 heappop(queue)
