@@ -199,7 +199,7 @@ def test_an_attack_changes_nothing(tmp_path: Path) -> None:
 def test_without_a_key_only_known_addresses_are_heard(tmp_path: Path) -> None:
     async def test() -> None:
         async with members(2, tmp_path, views=False, ordering="fifo") as groups:
-            answers = await stray(groups[0].status().me, [b"\x01\x00\x01\x00nonsense"] * 20)
+            answers = await stray(groups[0].status().me, [b"\x01\x00%c\x00nonsense" % (1 - groups[0]._me)] * 20)
             assert answers == []
             assert groups[0].status().counts["refused-unknown-source"] == 20
 
