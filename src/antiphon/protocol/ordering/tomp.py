@@ -14,7 +14,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 from collections.abc import Iterable
-from typing import Annotated, ClassVar, Final, Literal, TypeAlias
+from typing import Annotated, ClassVar, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 import numpy as np
@@ -93,6 +93,16 @@ def packed(number: int, host: int) -> int:
     return number << _HOST_BITS | host
 
 
+class Box(Protocol):
+    """What the proposals for one message say of later ones."""
+
+    def hear(self, host: int, time: int, next_mid: bytes) -> None:
+        """Take a proposal as it came."""
+
+    def decision(self, seq: int, time: int, host: int) -> BoundingDecision:
+        """Put the bounds into a decision."""
+
+
 class UpdateBox:
     """The paper's bounds: `min_next_mid` and `max_next_ts`, updated together with every proposal."""
 
@@ -132,15 +142,14 @@ class UpdateBox:
         )
 
 
-class ListBox(UpdateBox):
+class ListBox:
     """The paper's bounds once more, on lists: several times as fast for a few members, and slower for many."""
 
     def __init__(self, size: int) -> None:
-        super().__init__(size)
         self._firsts, self._stamps = [_NO_ID] * size, [0] * size
 
     def hear(self, host: int, time: int, next_mid: bytes) -> None:
-        """Update per sender, as `take` does."""
+        """Update per sender: an earlier next message replaces the bound, an equal one may raise it."""
         stamp, firsts, stamps = packed(time + 1, host), self._firsts, self._stamps
         for sender, first in enumerate(unpack_vector(next_mid, len(firsts))):
             if first < firsts[sender]:
@@ -195,7 +204,7 @@ class AllHostsBox(UpdateBox):
 class BoundingPoll(Poll):
     """Proposals with vectors."""
 
-    def __init__(self, size: int, now: Instant, box: UpdateBox) -> None:
+    def __init__(self, size: int, now: Instant, box: Box) -> None:
         super().__init__(size, now)
         self.box = box
 
@@ -272,7 +281,7 @@ class Tomp(TwoPhase):
         if min(next_mid) < 1 or not proposal.seq < next_mid[self.rank] <= self.next_mid[self.rank]:
             raise Malformed("impossible-vector")
 
-    def box(self) -> UpdateBox:
+    def box(self) -> Box:
         """Choose how bounds are derived."""
         if self._bound == "paper":
             return ListBox(self.size) if self.size <= LISTS_MAX else UpdateBox(self.size)
