@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -66,6 +68,8 @@ def test_lines_come_out_in_one_order_everywhere(words: list[str], tmp_path: Path
         (["--bind", "127.0.0.1:7001", "--key-file", "no-such-file"], "--key-file: no-such-file: No such file"),
         (["--bind", "127.0.0.1:7001", "--ordering", "alphabetical"], "ordering: unknown 'alphabetical'"),
         (["--bind", "127.0.0.1:7001", "--count", "0"], "--count: at least 1"),
+        (["--bind", "127.0.0.1:7001", "--discover", "127.0.0.1:7100"], "discover: 127.0.0.1:7100 cannot be used"),
+        (["--bind", "192.0.2.1:7001"], "bind: 192.0.2.1:7001 is no address of this machine"),
     ],
 )
 def test_bad_usage_is_one_line(words: list[str], message: str, capfd: pytest.CaptureFixture[str]) -> None:
@@ -73,3 +77,43 @@ def test_bad_usage_is_one_line(words: list[str], message: str, capfd: pytest.Cap
     said = capfd.readouterr().err
     assert message in said
     assert said.count("\n") == 1
+
+
+def test_a_key_of_the_wrong_length_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    key = tmp_path / "short.key"
+    key.write_text("00112233")
+    assert main(["join", "lines", "--bind", "127.0.0.1:7001", "--key-file", str(key)]) == 2
+    assert capfd.readouterr().err == f"antiphon join: --key-file: {key}: 16, 24 or 32 bytes make a key, not 4\n"
+
+
+def test_a_line_over_the_limit_ends_the_command(tmp_path: Path) -> None:
+    process = start(free_addresses(1)[0], [], tmp_path)
+    _, said = process.communicate("x" * ((16 << 20) + 1), timeout=30)
+    assert process.returncode == 2
+    assert said.count("\n") == 1
+    assert "input: a line is longer than 16777216 bytes" in said or "payload: 16777217 bytes are over" in said
+
+
+def test_the_status_stays_at_the_foot_of_the_terminal(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "antiphon.cli", "join", "lines", "--bind", free_addresses(1)[0]]
+    process = subprocess.Popen(
+        [*command, "--state", str(tmp_path), "--status"], stdin=theirs, stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    shown, deadline = b"", time.monotonic() + 30
+    os.write(ours, b"".join(b"line %d\n" % number for number in range(50)))
+    while b"50 delivered" not in shown and time.monotonic() < deadline:
+        shown += os.read(ours, 65_536)
+    os.write(ours, b"\x04")
+    while process.poll() is None and time.monotonic() < deadline:
+        try:
+            shown += os.read(ours, 65_536)
+        except OSError:
+            break
+    assert process.wait(30) == 0
+    assert b"50 sent, 50 delivered" in shown
+    for number in range(50):
+        assert b"\tline %d\r\n" % number in shown
+    assert b"\x1b[J" in shown[shown.rindex(b"50 delivered") :], "the foot is cleared at the end"
+    os.close(ours)

@@ -7,6 +7,9 @@ import json
 import os
 import signal
 import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +19,10 @@ if TYPE_CHECKING:
     from antiphon.live.events import Event, Status
     from antiphon.live.group import Group
 
+_LINE_BYTES_MAX = 16 << 20  # as `message_bytes_max`
 _EXAMPLES = """examples:
   antiphon join orders --bind 127.0.0.1:7001 --peer 127.0.0.1:7002 --peer 127.0.0.1:7003
+  antiphon join orders --bind 10.0.0.5:7001 --discover 239.1.2.3:7100 --key-file group.key
   tail -f log | antiphon join logs --bind 10.0.0.5:7001 --peer 10.0.0.6:7001 --ordering causal --key-file group.key
 
 Every line of the input is multicast; every line that any member sends comes out, in the group's order, after its
@@ -48,6 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="who goes on when the group is cut in two",
     )
     parser.add_argument("--key-file", type=Path, help="the group's key: everything is encrypted and authenticated")
+    parser.add_argument("--discover", metavar="GROUP:PORT", help="instead of peers: IPv4 multicast where members meet")
     parser.add_argument("--multicast", metavar="GROUP:PORT", help="IPv4 multicast for what goes to all")
     parser.add_argument("--state", type=Path, help="folder for what must survive a crash")
     parser.add_argument("--trace", type=Path, help="folder for the member's trace")
@@ -63,13 +69,17 @@ def run(args: argparse.Namespace) -> int:
 
     if args.count is not None and args.count < 1:
         raise UsageError(f"--count: at least 1, not {args.count}")
+    screen = _Screen(sys.stderr.isatty()) if args.status else None
     try:
-        return asyncio.run(_take_part(args, _settings(args)))
+        return asyncio.run(_take_part(args, _settings(args, screen)))
     except KeyboardInterrupt:
         return 0  # before the group was there
+    finally:
+        if screen is not None:
+            screen.close()
 
 
-def _settings(args: argparse.Namespace) -> dict[str, Any]:
+def _settings(args: argparse.Namespace, screen: _Screen | None) -> dict[str, Any]:
     return {
         "bind": args.bind,
         "address": args.address,
@@ -81,11 +91,12 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
         "slow": args.slow,
         "partition": args.partition,
         "key": None if args.key_file is None else _read_key(args.key_file),
+        "discover": args.discover,
         "multicast": args.multicast,
         "state": args.state,
         "trace": args.trace,
         "status_at": args.status_at,
-        "metrics": _Screen(sys.stderr.isatty()).show if args.status else None,
+        "metrics": None if screen is None else screen.show,
     }
 
 
@@ -99,9 +110,12 @@ def _read_key(path: Path) -> bytes:
     if len(raw) in KEY_LENGTHS:
         return raw
     try:
-        return bytes.fromhex(raw.decode())
+        key = bytes.fromhex(raw.decode())
     except ValueError:
         raise UsageError(f"--key-file: {path}: neither 16, 24 or 32 bytes nor hexadecimal") from None
+    if len(key) not in KEY_LENGTHS:
+        raise UsageError(f"--key-file: {path}: 16, 24 or 32 bytes make a key, not {len(key)}")
+    return key
 
 
 async def _take_part(args: argparse.Namespace, settings: dict[str, Any]) -> int:
@@ -142,29 +156,41 @@ async def _carry_lines_in(group: Group, stay: bool) -> None:
     """Send every line of the input; its thread waits where the group has no room."""
     import asyncio
     import threading
+    from concurrent.futures import CancelledError
 
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    from antiphon.live.events import GroupClosed
+
+    loop = asyncio.get_running_loop()
+    ended = loop.create_future()
 
     def read() -> None:
-        rest = b""
-        while chunk := os.read(0, 65_536):  # not sys.stdin, whose lock would be held at the end
-            *lines, rest = (rest + chunk).split(b"\n")
-            if not _send(lines):
-                return
-        if rest:
-            _send([rest])
-        loop.call_soon_threadsafe(ended.set)
-
-    def _send(lines: list[bytes]) -> bool:
+        rest = bytearray()
         try:
-            if lines:
-                asyncio.run_coroutine_threadsafe(group.send_many(lines), loop).result()
-        except Exception:
-            return False  # the group is gone; that is told elsewhere
-        return True
+            while chunk := os.read(0, 65_536):  # not sys.stdin, whose lock would be held at the end
+                rest += chunk
+                if b"\n" in chunk:
+                    *lines, end = bytes(rest).split(b"\n")
+                    rest = bytearray(end)
+                    send(lines)
+                elif len(rest) > _LINE_BYTES_MAX:
+                    raise UsageError(f"input: a line is longer than {_LINE_BYTES_MAX} bytes; break it up")
+            send([bytes(rest)] if rest else [])
+            tell(ended.set_result, None)
+        except (UsageError, OSError) as error:
+            tell(ended.set_exception, error)
+        except (GroupClosed, CancelledError):
+            pass  # that is told elsewhere
+
+    def send(lines: list[bytes]) -> None:
+        if lines:
+            asyncio.run_coroutine_threadsafe(group.send_many(lines), loop).result()
+
+    def tell(how: Callable[..., None], what: object) -> None:
+        with suppress(RuntimeError):  # the loop has ended before the input
+            loop.call_soon_threadsafe(lambda: None if ended.done() else how(what))
 
     threading.Thread(target=read, name="antiphon-input", daemon=True).start()
-    await ended.wait()
+    await ended
     if stay:
         await asyncio.Event().wait()
 
@@ -199,22 +225,61 @@ def _line(event: Event, as_json: bool) -> str:
 
 
 class _Screen:
-    """A few lines about the group, drawn in place on a terminal, one after another elsewhere."""
+    """The group's state: at the foot of a terminal, above which lines come and go; elsewhere, line after line."""
 
-    def __init__(self, in_place: bool) -> None:
-        self._in_place, self._height = in_place, 0
+    def __init__(self, terminal: bool) -> None:
+        self._terminal = terminal
+        self._region = (0, 0)  # the terminal's height, and how much of it is the foot
+        self._delivered: tuple[float, int] | None = None  # when last looked, and how many there were
 
     def show(self, status: Status) -> None:
         """Draw."""
-        waiting = status.waiting_bytes + status.inbox_bytes
-        lines = [
-            f"{status.group}: {status.standing}, view {status.view}, {len(status.members)} members, "
-            f"{status.held} bursts held, {waiting} bytes waiting",
-            *(f"  {member}: {'silent' if lacks is None else f'lacks {lacks}'}" for member, lacks in status.lag.items()),
-        ]
-        if status.slowest is not None:
-            lines.append(f"  waiting for {status.slowest}")
-        up = f"\033[{self._height}A\033[J" if self._in_place and self._height else ""
-        self._height = len(lines)
-        sys.stderr.write(up + "\n".join(lines) + "\n")
+        lines = self._lines(status)
+        if self._terminal:
+            self._draw(lines)
+        else:
+            sys.stderr.write("\n".join(lines) + "\n")
         sys.stderr.flush()
+
+    def close(self) -> None:
+        """Give the whole terminal back."""
+        height, foot = self._region
+        if foot:
+            sys.stderr.write(f"\0337\033[r\033[{height - foot + 1};1H\033[J\0338")
+            sys.stderr.flush()
+
+    def _lines(self, status: Status) -> list[str]:
+        now, before = time.monotonic(), self._delivered
+        self._delivered = (now, status.delivered)
+        rate = 0.0 if before is None else (status.delivered - before[1]) / max(0.1, now - before[0])
+        waiting = status.waiting_bytes + status.inbox_bytes
+        behind = [
+            f"  {member}: {'silent' if lacks is None else f'lacks {lacks} bursts'}"
+            + (", holds the others back" if member == status.slowest else "")
+            for member, lacks in status.lag.items()
+        ]
+        members = ", ".join(status.members) or "none yet"
+        return [
+            f"{status.group}: {status.standing}, view {status.view}, members: {members}",
+            f"  {status.sent} sent, {status.delivered} delivered ({rate:,.0f}/s), "
+            f"{status.held} bursts held, {waiting:,} bytes waiting",
+            *behind,
+        ]
+
+    def _draw(self, lines: list[str]) -> None:
+        size = os.get_terminal_size(sys.stderr.fileno())
+        width, height = size.columns or 80, size.lines or 24  # some do not tell
+        foot = min(len(lines), max(2, height // 3))
+        out = []
+        if self._region[0] != height or self._region[1] < foot:  # never smaller, so that nothing jumps
+            out.append("\n" * foot + f"\033[{foot}A\0337\033[1;{height - foot}r\0338")
+            self._region = (height, foot)
+        foot = self._region[1]
+        first = height - foot + 1
+        shown = [*lines, *[""] * foot][:foot]
+        out.append("\0337")
+        out += [
+            f"\033[{first + number};1H\033[2K\033[{7 if number == 0 else 2}m{line[:width]}\033[m"
+            for number, line in enumerate(shown)
+        ]
+        sys.stderr.write("".join(out) + "\0338")
