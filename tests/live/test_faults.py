@@ -82,7 +82,7 @@ def spread_over(namespaces: Namespaces, folder: Path, **settings: Any) -> Member
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("ordering", ["fifo", "causal-blocks", "co", "abcast", "tomp"])
+@pytest.mark.parametrize("ordering", ["fifo", "causal-blocks", "co", "abcast", "tomp", "sequencer"])
 def test_two_are_killed_one_after_the_other(ordering: str, five: Callable[..., Members], tmp_path: Path) -> None:
     members = five(ordering=ordering)
     members.signal(3, signal.SIGKILL)
@@ -91,11 +91,11 @@ def test_two_are_killed_one_after_the_other(ordering: str, five: Callable[..., M
     members.go_on(1, 2, 4)
     members.join_again(0, 3)
     members.end_quietly()
-    check_nothing_is_contradicted(members, tmp_path, total=ordering in ("abcast", "tomp"))
+    check_nothing_is_contradicted(members, tmp_path, total=ordering in ("abcast", "tomp", "sequencer"))
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("ordering", ["fifo", "causal-blocks", "co", "abcast", "tomp"])
+@pytest.mark.parametrize("ordering", ["fifo", "causal-blocks", "co", "abcast", "tomp", "sequencer"])
 def test_a_killing_under_loss(ordering: str, five: Callable[..., Members], tmp_path: Path) -> None:
     """Every fifth packet is lost, everywhere and all the time."""
     members = five(ordering=ordering, loss=0.2)
@@ -103,7 +103,7 @@ def test_a_killing_under_loss(ordering: str, five: Callable[..., Members], tmp_p
     members.go_on(1, 2, 3, 4)
     members.join_again(0)
     members.end_quietly()
-    check_nothing_is_contradicted(members, tmp_path, total=ordering in ("abcast", "tomp"))
+    check_nothing_is_contradicted(members, tmp_path, total=ordering in ("abcast", "tomp", "sequencer"))
 
 
 @pytest.mark.faults
@@ -146,4 +146,4 @@ def test_a_partition_under_loss_heals(ordering: str, tmp_path: Path) -> None:
             members.end_quietly()
         finally:
             members.end()
-    check_nothing_is_contradicted(members, tmp_path, total=ordering in ("abcast", "tomp"))
+    check_nothing_is_contradicted(members, tmp_path, total=ordering in ("abcast", "tomp", "sequencer"))
