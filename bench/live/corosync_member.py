@@ -6,8 +6,10 @@ this runs as root only. The daemon's CPU counts as the member's. No encryption, 
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -55,6 +57,11 @@ exec "$@"
 """
 
 
+def die_with_parent() -> None:
+    """Leave no daemon behind when the benchmark is stopped."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
 def cpu_s_of(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -66,7 +73,7 @@ def main() -> None:
         if "own_files" not in about:
             words = [sys.executable, "-m", "bench.live.corosync_member", json.dumps({**about, "own_files": here})]
             own_files = ["unshare", "--mount", "sh", "-ec", _OWN_FILES.format(here=here), "sh"]
-            subprocess.run([*own_files, *words], check=True)
+            subprocess.run([*own_files, *words], check=True, preexec_fn=die_with_parent)
             return
     take_part(about, Path(about["own_files"]))
 
@@ -80,12 +87,15 @@ def take_part(about: dict[str, Any], here: Path) -> None:
     config.write_text(
         _CONFIG.format(transport=about["transport"], unsealed=unsealed, port=port, nodes=nodes, state=here / "state")
     )
-    daemon = subprocess.Popen(["corosync", "-f", "-c", str(config)], stdout=subprocess.DEVNULL)
+    daemon = subprocess.Popen(
+        ["corosync", "-f", "-c", str(config)], stdout=subprocess.DEVNULL, preexec_fn=die_with_parent
+    )
     client = subprocess.Popen(
         [about["client"], *(str(about[key]) for key in ("size", "rate", "seconds", "thin")), str(len(everyone))],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
+        preexec_fn=die_with_parent,
     )
     assert client.stdin is not None
     assert client.stdout is not None
