@@ -147,8 +147,8 @@ class Discovery:
     async def find(self, remembered: Collection[str] = ()) -> dict[int, Address]:
         """Find the group, or found it; give the founders by name. `remembered`: they were so when last seen."""
         self._loop = asyncio.get_running_loop()
-        self._found = self._loop.create_future()
         self._loop.add_reader(self._in.fileno(), self._read)
+        self._found = self._loop.create_future()
         self._began = self._loop.time()
         self._remembered = tuple(remembered)
         self._say()
