@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import antiphon
-from antiphon.live.transport import PACKET_BYTES, _runs
+from antiphon.live.transport import PACKET_BYTES, _runs, _together
 from support.live_group import LIMIT_S, collect, members, run
 
 
@@ -69,6 +69,18 @@ def test_runs_are_what_the_kernel_can_cut_again() -> None:
     assert cut == packets
     assert len(runs) == 4
     assert all(len(run) <= 65_507 for run, _ in runs)
+
+
+def test_what_one_is_told_in_a_turn_shares_a_packet() -> None:
+    everyone, outbox = (1, 2, 3), {(1,): [b"to one"], (1, 2, 3): [b"to all", b"once more"], (3,): [b"to three"]}
+    together = _together(outbox, 100)
+    assert sorted(name for to in together for name in to) == list(everyone), "one packet for each"
+    told = {name: sorted(datagrams) for to, datagrams in together.items() for name in to}
+    assert told == {
+        name: sorted(datagram for to, datagrams in outbox.items() if name in to for datagram in datagrams)
+        for name in everyone
+    }
+    assert _together(outbox, 10) is outbox, "too large to share"
 
 
 def test_a_full_kernel_makes_packets_wait_not_vanish(tmp_path: Path) -> None:
