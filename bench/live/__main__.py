@@ -24,7 +24,7 @@ from bench.live.peers import PEERS, measure_peers
 from bench.live.soak import soak
 
 MEMBERS = 4
-_START_S = 60  # for members that never find each other
+_START_S = 25  # for members that never find each other
 
 
 def free_addresses(count: int) -> list[str]:
