@@ -182,7 +182,7 @@ def _differences(chapters: Sequence[Chapter]) -> str:
     ]
     return f"""<h2 id="differences">What does not reproduce</h2>
 <p>{len(rows)} claims came out otherwise than published. Why is said where each one stands.</p>
-{_html_table(["where", "claim", "published", "ours"], rows)}"""
+{_html_table(["where", "claim", "published", "ours"], rows, stacks=True)}"""
 
 
 def _chapter(chapter: Chapter, quick: bool) -> str:
@@ -240,7 +240,7 @@ def _claims(claims: Sequence[Claim]) -> str:
         ]
         for claim in claims
     ]
-    return _html_table(["", "claim", "published", "ours", "why"], rows)
+    return _html_table(["", "claim", "published", "ours", "why"], rows, stacks=True)
 
 
 def _table(table: Table) -> str:
@@ -257,27 +257,37 @@ def _table(table: Table) -> str:
 
 
 def _html_table(
-    head: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = (), caption: str = ""
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    right: Iterable[int] = (),
+    caption: str = "",
+    *,
+    stacks: bool = False,
 ) -> str:
-    """Put cells of HTML into a table that scrolls by itself on a narrow screen; `right` are columns of numbers."""
+    """Put cells of HTML into a table; `right` are columns of numbers.
+
+    On a narrow screen it scrolls by itself or, if it `stacks`, shows its cells one below the other.
+    """
     numeric = set(right)
 
-    def line(tag: str, cells: Sequence[str]) -> str:
-        return "".join(
-            f"<{tag}{' class=number' if place in numeric else ''}>{text}</{tag}>" for place, text in enumerate(cells)
-        )
+    def cells(tag: str, row: Sequence[str]) -> str:
+        found = ""
+        for place, text in enumerate(row):
+            number = " class=number" if place in numeric else ""
+            label = f' data-label="{head[place]}"' if stacks and tag == "td" and head[place] else ""
+            found += f"<{tag}{number}{label}>{text}</{tag}>"
+        return found
 
-    inside = "".join(f"<tr>{line('td', row)}</tr>" for row in rows)
+    inside = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
     title = f"<caption>{caption}</caption>" if caption else ""
-    return (
-        f'<div class="scroll" tabindex="0"><table>{title}<thead><tr>{line("th", head)}</tr></thead>'
-        f"<tbody>{inside}</tbody></table></div>\n"
-    )
+    table = f"<table>{title}<thead><tr>{cells('th', head)}</tr></thead><tbody>{inside}</tbody></table>"
+    return f'<div class="scroll{" stacks" if stacks else ""}" tabindex="0">{table}</div>\n'
 
 
 def _figure(chapter: Chapter, stem: str, command: str) -> str:
     (path,) = (path for path in chapter.reproduction.figures if path.stem == stem and path.suffix == ".svg")
-    return f"""<figure>{themed(path.read_text(encoding="utf-8"), f"{chapter.paper.name}-{stem}")}
+    svg = themed(path.read_text(encoding="utf-8"), f"{chapter.paper.name}-{stem}")
+    return f"""<figure><div class="scroll" tabindex="0">{svg}</div>
 <figcaption><code>{path.name}</code>, made by <code>{command}</code></figcaption></figure>
 """
 
@@ -318,6 +328,16 @@ figure svg text { fill: var(--ink); }
 .erratum dt { color: var(--muted); }
 .erratum dd { margin: 0; overflow-wrap: anywhere; }
 .kind { font-weight: 400; font-size: .85rem; border: 1px solid var(--line); border-radius: 1rem; padding: 0 .6rem; }
-@media (max-width: 40rem) { .erratum dl { grid-template-columns: 1fr; } .erratum dd { margin-bottom: .4rem; } }
+code, a, p { overflow-wrap: anywhere; }
+@media (max-width: 40rem) {
+  .erratum dl { grid-template-columns: 1fr; }
+  .erratum dd { margin-bottom: .4rem; }
+  figure svg { min-width: 34rem; }
+  .stacks thead { display: none; }
+  .stacks table, .stacks tbody, .stacks tr, .stacks td { display: block; }
+  .stacks td { border: 0; padding: .1rem 0; }
+  .stacks td[data-label]::before { content: attr(data-label) ": "; color: var(--muted); }
+  .stacks tr { border-bottom: 1px solid var(--line); padding: .5rem 0; }
+}
 @media print { .erratum { break-inside: avoid; } }
 """
