@@ -87,6 +87,24 @@ def test_one_that_comes_late_or_again_is_found_by_those_who_remain(tmp_path: Pat
     run(test())
 
 
+def test_lists_of_peers_may_differ_as_long_as_they_connect(tmp_path: Path) -> None:
+    async def test() -> None:
+        one, two, three, four = free_addresses(4)
+        lists = {one: [two], two: [], three: [two, three], four: [three]}
+        groups = [
+            antiphon.join("test", bind=own, peers=peers, discover="peers", key=KEY, state=tmp_path, leave_s=1.0)
+            for own, peers in lists.items()
+        ]
+        await asyncio.gather(*(group.__aenter__() for group in groups))
+        await are_one(groups)
+        with pytest.raises(UsageError, match=f"bind: {two} is in use"):
+            async with antiphon.join("test", bind=two, peers=[one], discover="peers", key=KEY, state=tmp_path):
+                pass
+        await asyncio.gather(*(group.leave() for group in groups))
+
+    run(test())
+
+
 def test_who_has_another_key_is_not_found_and_not_answered(tmp_path: Path) -> None:
     async def test() -> None:
         where, (one, other) = somewhere(), free_addresses(2)

@@ -53,7 +53,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="who goes on when the group is cut in two",
     )
     parser.add_argument("--key-file", type=Path, help="the group's key: everything is encrypted and authenticated")
-    parser.add_argument("--discover", metavar="GROUP:PORT", help="instead of peers: IPv4 multicast where members meet")
+    parser.add_argument(
+        "--discover", metavar="GROUP:PORT", help="find members by IPv4 multicast; or 'peers': by asking those"
+    )
     parser.add_argument("--multicast", metavar="GROUP:PORT", help="IPv4 multicast for what goes to all")
     parser.add_argument("--state", type=Path, help="folder for what must survive a crash")
     parser.add_argument("--trace", type=Path, help="folder for the member's trace")

@@ -1,4 +1,4 @@
-"""Discovery by multicast: members that know nothing but a multicast address find each other and form one group.
+"""Discovery: members that know nothing but a multicast address, or some of the others, find each other.
 
 Whoever looks for a group says hello, again and again. Members of a group answer with its founders; whoever hears that
 joins them. Where nobody answers for a while, the one with the smallest address founds the group, with all that are
@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import os
+import random
 import socket
 import time
 from collections import Counter
@@ -25,7 +26,7 @@ import msgspec
 from antiphon.errors import UsageError
 from antiphon.live.addresses import Address, parse, show
 from antiphon.live.security import Refused
-from antiphon.live.transport import PACKET_BYTES, open_multicast
+from antiphon.live.transport import HELLO, PACKET_BYTES, open_multicast, open_socket
 from antiphon.protocol.membership.views import NAMES_MAX, GroupView
 
 LOOK_S: Final = 1.0  # for a group that is there
@@ -33,10 +34,11 @@ ALIVE_S: Final = 0.5  # whoever looks and was silent for longer has gone
 PAUSE_S: Final = 0.1  # between the hellos of one that looks
 CALM_S: Final = 1.0  # between those of one that has found its group
 ANSWER_S: Final = 0.05  # at most so many answers
-FOUNDERS_MAX: Final = 24  # so that a hello is one packet
-VIEW_MEMBERS_MAX: Final = 48  # of a larger one newcomers hear from the founders only
+FOUNDERS_MAX: Final = 20  # so that a hello is one packet
+KNOWN_MAX: Final = 10
+VIEW_MEMBERS_MAX: Final = 32  # of a larger one newcomers hear from the founders only
 FRESH_NS: Final = 60_000_000_000
-_KIND, _NONCE_BYTES = 3, 12
+_NONCE_BYTES: Final = 12
 
 _Place = Annotated[str, msgspec.Meta(max_length=64)]
 
@@ -47,6 +49,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     at_ns: int
     address: _Place
     founders: Annotated[tuple[_Place, ...], msgspec.Meta(max_length=FOUNDERS_MAX)] = ()
+    known: Annotated[tuple[_Place, ...], msgspec.Meta(max_length=KNOWN_MAX)] = ()  # others, where there is no multicast
     view: GroupView | None = None  # the newest that its sender knows, for newcomers who may not meet a founder any more
 
 
@@ -90,14 +93,14 @@ class Seal:
         """Make a packet."""
         body = _encode(hello)
         if self._ciphers is None:
-            return bytes([_KIND]) + sha256(self._group).digest()[:_NONCE_BYTES] + body
+            return bytes([HELLO]) + sha256(self._group).digest()[:_NONCE_BYTES] + body
         nonce = os.urandom(_NONCE_BYTES)
-        return bytes([_KIND]) + nonce + self._ciphers[0].encrypt(nonce, body, None)
+        return bytes([HELLO]) + nonce + self._ciphers[0].encrypt(nonce, body, None)
 
     def open(self, packet: bytes) -> Hello:
         """Take a packet apart, or raise `Refused`."""
         nonce, body = packet[1 : 1 + _NONCE_BYTES], packet[1 + _NONCE_BYTES :]
-        if packet[:1] != bytes([_KIND]) or not body:
+        if packet[:1] != bytes([HELLO]) or not body:
             raise Refused("no-hello")
         try:
             return _decode(self._unsealed(nonce, body))
@@ -121,10 +124,18 @@ class Discovery:
     """One member's search for its group, and then its help for those who look for it."""
 
     def __init__(
-        self, group: str, own: Address, where: Address, *, bind: Address, ttl: int, keys: Sequence[bytes] | None
+        self,
+        group: str,
+        own: Address,
+        where: Address | None,
+        *,
+        asked: Sequence[Address] = (),
+        bind: Address,
+        ttl: int,
+        keys: Sequence[bytes] | None,
     ) -> None:
-        """Open the sockets: one that hears the multicast address, one that speaks."""
-        self._own, self._where, self._seal = own, where, Seal(group, keys)
+        """Open the sockets, one that hears and one that speaks: at a multicast address, or to those to be asked."""
+        self._own, self._where, self._asked, self._seal = own, where, asked, Seal(group, keys)
         self._founders: tuple[str, ...] = ()
         self._looking: dict[Address, float] = {}  # who looks for the group too, and when it was last heard
         self._members: dict[int, Address] = {name_from(own): own}
@@ -142,17 +153,25 @@ class Discovery:
         except OSError as error:
             self._out.close()
             raise UsageError(f"bind: {bind[0]} cannot be used ({error.strerror}); bind an address of its own") from None
-        self._in = open_multicast(where, self._out, ttl, "discover")
+        self._in: socket.socket | None = None
+        try:
+            self._in = open_socket(bind) if where is None else open_multicast(where, self._out, ttl, "discover")
+        except UsageError:
+            self._out.close()
+            raise
 
     async def find(self, remembered: Collection[str] = ()) -> dict[int, Address]:
         """Find the group, or found it; give the founders by name. `remembered`: they were so when last seen."""
         self._loop = asyncio.get_running_loop()
+        assert self._in is not None
         self._loop.add_reader(self._in.fileno(), self._read)
         self._found = self._loop.create_future()
         self._began = self._loop.time()
         self._remembered = tuple(remembered)
         self._say()
         await self._found
+        if self._where is None:
+            self._close_ear()  # from now on the transport hears here
         return {name_from(address): address for address in map(_address, self._founders)}
 
     def go_on(self, learnt: Callable[[int, Address], None], view: Callable[[], GroupView | None]) -> None:
@@ -169,21 +188,30 @@ class Discovery:
         """Fall silent."""
         if self._timer is not None:
             self._timer.cancel()
-        if self._found is not None:
-            self._loop.remove_reader(self._in.fileno())
-        self._in.close()
+        self._close_ear()
         self._out.close()
+
+    def _close_ear(self) -> None:
+        if self._in is not None:
+            if self._found is not None:
+                self._loop.remove_reader(self._in.fileno())
+            self._in.close()
+            self._in = None
 
     def _say(self) -> None:
         """Say hello, and again after a pause."""
         self._consider_founding()
         view = self._tell_view()
         small = view is not None and len(view.members) <= VIEW_MEMBERS_MAX
-        hello = Hello(time.time_ns(), show(self._own), self._founders, view if small else None)
-        try:
-            self._out.sendto(self._seal.seal(hello), self._where)
-        except OSError:
-            self.counts["hellos-unsendable"] += 1
+        others = [address for address in self._members.values() if address != self._own]
+        known = random.sample(others, min(KNOWN_MAX, len(others))) if self._where is None else []
+        hello = Hello(time.time_ns(), show(self._own), self._founders, tuple(map(show, known)), view if small else None)
+        packet = self._seal.seal(hello)
+        for target in {*self._asked, *others} if self._where is None else (self._where,):
+            try:
+                self._out.sendto(packet, target)
+            except OSError:
+                self.counts["hellos-unsendable"] += 1
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._loop.call_later(CALM_S if self._founders else PAUSE_S, self._say)
@@ -206,15 +234,20 @@ class Discovery:
     def _read(self) -> None:
         try:
             for _ in range(64):
-                packet = self._in.recv(PACKET_BYTES + 1)
-                try:
-                    self._hear(self._seal.open(packet))
-                except Refused as refused:
-                    self.counts["refused-" + refused.reason] += 1
+                if self._in is None:
+                    return
+                self.take(self._in.recv(PACKET_BYTES + 1))
         except (BlockingIOError, InterruptedError):
             pass
         except OSError:
             self.counts["receive-errors"] += 1
+
+    def take(self, packet: bytes) -> None:
+        """Take a packet that may be a hello."""
+        try:
+            self._hear(self._seal.open(packet))
+        except Refused as refused:
+            self.counts["refused-" + refused.reason] += 1
 
     def _hear(self, hello: Hello) -> None:
         if abs(hello.at_ns - time.time_ns()) > FRESH_NS:
@@ -223,6 +256,8 @@ class Discovery:
         if address == self._own:
             return
         self._meet(address)
+        for other in map(_address, hello.known):
+            self._meet(other)
         if not hello.founders:
             self._looking[address] = self._loop.time()
             self._answer()

@@ -57,6 +57,7 @@ from antiphon.protocol.parts import Ordering, Stability
 from antiphon.protocol.recovery import RecoveryOptions
 from antiphon.protocol.wire import group_tag
 
+PEERS = "peers"  # for `discover`: some of the others are known, and know the rest
 _FAREWELL_S = 1.0  # then the others find out by themselves
 _PAUSES = {  # of orderings, at most: repeating costs little on a local network, and one that waits makes all wait
     "ask_ns_max": 50 * MILLISECOND,
@@ -91,7 +92,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     message_bytes_max: int = 16 << 20
     inbox_bytes_max: int = 8 << 20  # delivered and not yet taken; beyond, nothing more is taken in
     listen: bool = True  # False: this application only sends, and events are dropped
-    discover: str | None = None  # instead of peers: IPv4 multicast group and port where members find each other
+    discover: str | None = None  # IPv4 multicast group and port where members find each other; or "peers": by those
     multicast: str | None = None  # IPv4 group and port for what goes to all
     ttl: int = 1
     offload: bool | None = None  # segmentation by the kernel; None: where it has it
@@ -145,7 +146,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 raise UsageError(f"{key}: must be at least 1, not {getattr(self, key)}")
         if (self.snapshot is None) != (self.restore is None):
             raise UsageError("snapshot, restore: one without the other cannot bring a joiner up to date")
-        if self.discover is not None and (self.peers or not self.views):
+        if self.discover is not None and (not self.views or (self.peers and self.discover != PEERS)):
             raise UsageError("discover: finds members that come and go; give neither peers nor views=False with it")
         self.keys()
 
@@ -225,6 +226,14 @@ class Group:
     # Coming and going
 
     async def __aenter__(self) -> Group:
+        try:
+            return await self._enter()
+        except BaseException:
+            if self._discovery is not None:
+                self._discovery.close()
+            raise
+
+    async def _enter(self) -> Group:
         if self._entered:
             raise UsageError("a group is entered once; join again")
         self._entered = True
@@ -272,6 +281,8 @@ class Group:
             self._driver.start(self._machine, transport, loop)
             if self._discovery is not None:
                 self._discovery.go_on(self._learn, self._newest_view)
+                if isinstance(transport, Transport):
+                    transport.hello = self._discovery.take
             self._tick()
             if settings.status_at is not None:
                 self._publisher = await Publisher.start(settings.status_at, self.status)
@@ -305,16 +316,13 @@ class Group:
         self._discovery = Discovery(
             settings.group,
             self._own,
-            await resolve(settings.discover, "discover"),
+            None if settings.discover == PEERS else await resolve(settings.discover, "discover"),
+            asked=[await resolve(peer, "peers") for peer in settings.peers],
             bind=await resolve(settings.bind, "bind"),
             ttl=settings.ttl,
             keys=settings.keys(),
         )
-        try:
-            return await self._discovery.find(self._founders_of_last_time())
-        except BaseException:
-            self._discovery.close()
-            raise
+        return await self._discovery.find(self._founders_of_last_time())
 
     def _newest_view(self) -> GroupView | None:
         """Give the newest view for newcomers, once there is one."""

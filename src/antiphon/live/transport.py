@@ -24,6 +24,8 @@ from antiphon.live.namesake import ANSWER_S, QUESTIONS, Namesake
 from antiphon.live.security import Envelope, OpenEnvelope, Refused
 
 PACKET_BYTES: Final = 1_400
+HELLO: Final = 3  # first byte of packets that are no envelope's
+_HELLO_KIND: Final = bytes([HELLO])
 PACKETS_PER_WAKE_MAX: Final = 64
 WAITING_PACKETS_MAX: Final = 2_048
 SOCKET_BUFFER_BYTES: Final = 8 << 20
@@ -59,9 +61,10 @@ class Transport:
         self._waiting: deque[tuple[bytes, int, Address]] = deque()  # (packets, size of each, to): no room in the kernel
         self.counts: Counter[str] = Counter()
         self.lose: Callable[[bytes], bool] | None = None  # a test's network: says which packets never arrive
+        self.hello: Callable[[bytes], None] | None = None  # takes packets of those who look for the group
         self._bound = bind or addresses[me]
         self._namesake = Namesake(random.randbytes(8))
-        self._socket = _open(self._bound)
+        self._socket = open_socket(self._bound)
         self._sockets = [self._socket]
         if multicast is not None:
             self._sockets.append(open_multicast(multicast, self._socket, ttl))
@@ -263,7 +266,10 @@ class Transport:
             if sender not in self._addresses:
                 raise Refused("unknown-sender")
         except Refused as refused:
-            self.counts["refused-" + refused.reason] += 1
+            if self.hello is not None and packet[:1] == _HELLO_KIND:
+                self.hello(packet)
+            else:
+                self.counts["refused-" + refused.reason] += 1
             return
         complete += self._cutter.join(sender, body, self._now)
 
@@ -295,7 +301,8 @@ def _runs(packets: list[bytes]) -> list[tuple[bytes, int]]:
     return runs
 
 
-def _open(bind: Address) -> socket.socket:
+def open_socket(bind: Address) -> socket.socket:
+    """Open a socket at an address, or say why that cannot be."""
     family = socket.AF_INET6 if ":" in bind[0] else socket.AF_INET
     one = socket.socket(family, socket.SOCK_DGRAM)
     try:
