@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import antiphon
+from antiphon.protocol.membership.process import MembershipOptions
 from support.live_group import collect, free_addresses, members, run
 
 pytestmark = pytest.mark.faults
@@ -149,6 +150,37 @@ def test_a_member_that_does_not_listen_is_dropped_where_the_group_says_so(tmp_pa
             await until(lambda: groups[0].status().slowest == slow)
             await until(lambda: slow not in groups[0].status().members)
             stuck.cancel()
+            for task in tasks:
+                task.cancel()
+
+    run(test())
+
+
+def test_a_member_that_does_not_listen_may_lag_and_loses_what_is_too_old(tmp_path: Path) -> None:
+    async def test() -> None:
+        settings = {
+            "slow": "lag",
+            "ordering": "causal",
+            "inbox_bytes_max": 20_000,
+            "membership": MembershipOptions(heartbeat_ns=50_000_000, lifetime_ns=300_000_000),
+        }
+        async with members(3, tmp_path, stop=True, **settings) as groups:
+            slow = groups[2].status().me
+            await until(lambda: all(len(group.status().members) == 3 for group in groups))
+            seen: list[list[antiphon.Message | antiphon.ViewChange | antiphon.Notice]] = [[] for _ in groups]
+            tasks = [asyncio.create_task(drained(groups[one], seen[one])) for one in (0, 1)]
+            for number in range(60):
+                await groups[0].send(b"%d" % number + bytes(2_000))
+                await asyncio.sleep(0.02)
+            assert groups[0].status().slowest == slow
+            assert slow in groups[0].status().members
+            tasks.append(asyncio.create_task(drained(groups[2], seen[2])))
+            await asyncio.sleep(0.5)
+            await groups[0].send(b"last")
+            await until(lambda: all(any(_says(event, b"last") for event in one) for one in seen))
+            taken = [sum(isinstance(event, antiphon.Message) for event in one) for one in seen]
+            assert taken[0] == taken[1] == 61
+            assert taken[2] < 61
             for task in tasks:
                 task.cancel()
 
