@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -195,23 +196,91 @@ def test_interrupted(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["t.parquet"]
 
 
+SWEEP = """
+seeds = 40
+scenario = {members = 3, messages = 20}
+"""
+ON_FULL_DISK = """
+import json, sys
+from pathlib import Path
+from antiphon.cli import main
+from antiphon.pipeline.session import open_session
+
+trace, sweep, disk = sys.argv[1:]
+session = open_session("local[1]")
+for arguments in (
+    ["check", trace, "--out", f"{disk}/check"],
+    ["measure", trace, "--out", f"{disk}/measure"],
+    ["sweep", sweep, "--out", f"{disk}/sweep"],
+    ["watch", trace, "--once", "--checkpoint", f"{disk}/watch"],
+):
+    print(arguments[0], main(arguments), flush=True)
+session.stop()
+left = [path.relative_to(disk) for path in Path(disk).iterdir()]
+print(sorted(map(str, left)), len(list(Path(disk, "watch/commits").iterdir())))
+print(sum(1 for cell in Path(disk, "sweep/cells").iterdir() if json.loads(cell.read_text())["status"] == "done"))
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.spark
 def test_full_disk(tmp_path: Path) -> None:
+    """One line and exit code 2; nothing is left that could be taken for a result but the cells that are whole."""
     disk = tmp_path / "disk"
     disk.mkdir()
     namespace = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
-    mount = f"mount -t tmpfs -o size=256k tmpfs {disk}"
+    mount = f"mount -t tmpfs -o size=100k tmpfs {disk}"
     if (
         shutil.which("unshare") is None
         or subprocess.run([*namespace, mount], capture_output=True, check=False).returncode
     ):
         pytest.skip("a small disk needs user namespaces")
     events = [event for seed in range(400) for event in in_run(sample(seed).events, str(seed))]
-    trace = write(reversed(events), tmp_path / "t.parquet")
-    check = " ".join(command(trace, "--out", disk / "out", "--master", "local[1]"))
-    script = f"{mount} && {check}; code=$?; ls -A {disk}; exit $code"
-    done = subprocess.run([*namespace, script], capture_output=True, text=True, timeout=180, check=False)
-    assert done.returncode == 2, done.stderr
-    assert "No space left" in one_line(done.stderr)
-    assert done.stdout == ""  # nothing stays behind
+    write(reversed(events), tmp_path / "trace" / "t.parquet")
+    (tmp_path / "sweep.toml").write_text(SWEEP)
+    (tmp_path / "commands.py").write_text(ON_FULL_DISK)
+    command = [sys.executable, *(str(tmp_path / name) for name in ("commands.py", "trace", "sweep.toml", "disk"))]
+    script = f"{mount} && {' '.join(command)}"
+    done = subprocess.run([*namespace, script], capture_output=True, text=True, timeout=240, check=False)
+    lines = [line for line in done.stderr.splitlines() if line.startswith("antiphon ")]
+    assert [line.split()[1] for line in lines] == ["check:", "measure:", "sweep:", "watch:"], done.stderr
+    assert all("No space left" in line for line in lines)
+    assert "Traceback" not in done.stderr
+    *codes, left, cells = done.stdout.splitlines()
+    assert codes == ["check 2", "measure 2", "sweep 2", "watch 2"]
+    assert left == "['sweep', 'watch'] 0"  # no commit: the next watch begins again
+    assert 0 < int(cells) < 40
+
+
+@pytest.mark.parametrize("name", ["measure", "sweep", "watch"])
+def test_interrupted_commands(
+    spark_session: Session, tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str
+) -> None:
+    """Ctrl-C as soon as the command is at work: exit code 130, one line, nothing that looks finished."""
+    if name == "sweep":
+        (tmp_path / "sweep.toml").write_text(SWEEP.replace("40", "400"))
+        arguments, begun = ["sweep", tmp_path / "sweep.toml"], "out/cells/*.json"
+    else:
+        for seed in range(40):
+            write(in_run(sample(seed, "total").events, str(seed)), tmp_path / "trace" / f"{seed}.parquet")
+        arguments, begun = ["measure", tmp_path / "trace"], ".antiphon-*/layout/*/*"
+        if name == "watch":
+            arguments, begun = ["watch", tmp_path / "trace", "--once", "--files", "1"], "out/commits/*.json"
+    arguments += ["--checkpoint" if name == "watch" else "--out", tmp_path / "out"]
+
+    def interrupt() -> None:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not list(tmp_path.glob(begun)):
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    code = main([str(argument) for argument in arguments])
+    thread.join()
+    captured = capfd.readouterr()
+    assert (code, captured.out) == (130, "")  # no result, not half of one
+    assert captured.err.splitlines()[-1] == f"antiphon {name}: interrupted"
+    assert "Traceback" not in captured.err
+    whole = {"measure": "out", "sweep": "out/results.parquet", "watch": "out/conclusion/*"}[name]
+    assert not list(tmp_path.glob(whole))

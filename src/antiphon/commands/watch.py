@@ -62,6 +62,8 @@ def run(args: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             with contextlib.suppress(Exception):  # a batch under way is cut off; the next start does it again
                 query.stop()
+            if args.once:
+                raise  # not all that is there was read: nothing to conclude from
         final = watcher.conclude() if args.once else watcher.sum
     result = _result(args.directory, checkpoint, final)
     if args.json:

@@ -8,7 +8,7 @@ import io
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,9 +47,9 @@ REASONS: Final = (
     "seq is null, no number or below 1",
     "the sender of a send is not its member",
     "a second row with the same run, member and step",
-    "an optional column is not of its type",
+    "a value is not of its column's type",
 )
-BAD_RUN, BAD_MEMBER, BAD_STEP, BAD_EVENT, BAD_SENDER, BAD_SEQ, BAD_SEND, DUPLICATE, BAD_OPTIONAL = range(
+BAD_RUN, BAD_MEMBER, BAD_STEP, BAD_EVENT, BAD_SENDER, BAD_SEQ, BAD_SEND, DUPLICATE, BAD_TYPE = range(
     1, len(REASONS)
 )
 
@@ -267,7 +267,7 @@ def _typed(raw: pa.Table, mapping: Mapping) -> tuple[pa.Table, Array]:
     member = pc.fill_null(columns["member"], 0).to_numpy(zero_copy_only=False)
     blame((code == SEND) & (sender != member), BAD_SEND)
     for wrong in unreadable.values():
-        blame(wrong, BAD_OPTIONAL)
+        blame(wrong, BAD_TYPE)
     return pa.table(columns, schema=_dictionary_schema(columns)), reason
 
 
@@ -306,7 +306,11 @@ def _convert(column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Array]:
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_binary(column.type):
         column = column.cast(pa.string())
-    return column.cast(kind)
+    typed = column.cast(kind)
+    hexadecimal = pa.types.is_integer(kind) and pa.types.is_string(column.type)
+    if hexadecimal and pc.any(pc.match_substring(column, "x", ignore_case=True)).as_py():
+        raise pa.ArrowInvalid("Arrow reads 0x10 as a number, the contract does not")
+    return typed
 
 
 def _parse_integer(value: Any) -> int | None:
@@ -381,7 +385,7 @@ def _csv_header(file: str) -> list[str]:
     return next(csv.reader(text), [])
 
 
-def _require(header: list[str], file: str, mapping: Mapping) -> None:
+def _require(header: Collection[str], file: str, mapping: Mapping) -> None:
     for name in REQUIRED:
         if _foreign(mapping, name) not in header and name not in mapping.constants:
             raise UsageError(
@@ -398,7 +402,10 @@ def _read_json_lines(file: str, mapping: Mapping) -> Iterator[Batch]:
     row = 1
     for block in _line_blocks(file):
         if row == 1:  # a key may be absent from a line, but not from all of them
-            _require([name for name in schema.names if f'"{name}"'.encode() in block], file, mapping)
+            present = {name for name in schema.names if f'"{name}"'.encode() in block}
+            if not mapping.events and not any(f'"{event}"'.encode() in block for event in EVENTS[:CONTROL]):
+                present |= {_foreign(mapping, name) for name in ("sender", "seq")}  # nobody needs them
+            _require(present, file, mapping)
         lines = block.count(b"\n") + (not block.endswith(b"\n"))
         try:
             table = pa.json.read_json(
@@ -459,10 +466,9 @@ def _typed_objects(objects: list[dict[str, Any]], mapping: Mapping) -> tuple[pa.
         else:
             parsed = [_parse_text(value) for value in values]
         columns[_foreign(mapping, name)] = pa.array(parsed, kind)
-        if name not in REQUIRED:
-            wrong |= [value is not None and good is None for value, good in zip(values, parsed, strict=True)]
+        wrong |= [value is not None and good is None for value, good in zip(values, parsed, strict=True)]
     table, reason = _typed(pa.table(columns), mapping)
-    reason[wrong & (reason == 0)] = BAD_OPTIONAL
+    reason[wrong & (reason == 0)] = BAD_TYPE
     return table, reason
 
 

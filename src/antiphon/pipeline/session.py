@@ -274,7 +274,8 @@ def _culprit(text: str) -> str:
             return f"the disk is full: {message.strip()}"
         return f"a Spark task failed: {kind}: {message.strip()}"
     causes = re.findall(r"^Caused by: [\w.$]+: (.+)$", text, flags=re.MULTILINE)
-    return "Spark failed: " + (causes[-1:] or text.strip().splitlines() or ["no reason given"])[0].strip()
+    reason = (causes[-1:] or text.strip().splitlines() or ["no reason given"])[0].strip()
+    return f"the disk is full: {reason}" if "No space left" in reason else f"Spark failed: {reason}"
 
 
 @contextmanager

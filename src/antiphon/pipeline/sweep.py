@@ -251,8 +251,11 @@ def _work(sweep: Sweep, shares: list[list[int]], task: int) -> bytes:
 def _keep(sweep: Sweep, cell: Cell, result: Result) -> None:
     file = sweep.file(cell)
     fresh = file.with_name(f"{file.name}.{platform.node()}-{os.getpid()}.unfinished")
-    fresh.write_bytes(_encode(result))
-    fresh.replace(file)
+    try:
+        fresh.write_bytes(_encode(result))
+        fresh.replace(file)
+    finally:
+        fresh.unlink(missing_ok=True)
 
 
 # --- all cells --------------------------------------------------------------------------------------------------------

@@ -19,22 +19,24 @@ def check_agreement(run: Run, part: int, parts: int) -> Finding:
     examined = 0
     undecided = False
     in_view = _by_view(run)
-    for groups in in_view.values():
-        gone = groups.pop(GONE, []) if run.job.uniform else (groups.pop(GONE, []) and [])
+    for view, groups in in_view.items():
+        if not run.job.uniform:
+            groups.pop(GONE, None)
+        if run.cut_members:
+            undecided |= _is_hidden(run, view, groups, low, high)
+        gone = groups.pop(GONE, [])
         on = [unit for units in groups.values() for unit, _ in units]
         if gone and on:
             examined += _size(gone)
             owed = _union(run, gone, low, high)
             for unit in on:
                 undecided |= _note(run, unit, owed, missing)
-        for following, units in groups.items():
+        for units in groups.values():
             if len(units) > 1:
                 examined += _size(units)
                 owed = _union(run, units, low, high)
                 for unit, _ in units:
                     undecided |= _note(run, unit, owed, missing)
-            if following != NOTHING:
-                undecided |= _perhaps_together(run, units, following, groups.get(NOTHING, []), low, high)
 
     violations = 0
     stubs: list[Stub] = []
@@ -45,6 +47,7 @@ def check_agreement(run: Run, part: int, parts: int) -> Finding:
     return Finding(examined if part == 0 else 0, violations, undecided, 0, stubs)
 
 
+NO_LOG = -1
 Deliveries = list[Array]
 Group = list[tuple[int, Deliveries]]  # units, each with what it first delivers in the view
 
@@ -86,16 +89,25 @@ def _note(run: Run, unit: int, owed: Array, missing: dict[int, list[Array]]) -> 
     return len(lacks) > 0 and unit in run.cut
 
 
-def _perhaps_together(run: Run, longer: Group, following: int, last: Group, low: int, high: int) -> bool:
-    """Whether a log cut short in the view leaves open if its member owed something, or was owed something."""
-    members = run.views[following].members
-    for unit, pieces in last:
-        if unit in run.cut and int(run.layout.unit_member[unit]) in members:
-            if len(_lacking(run, unit, _union(run, longer, low, high))):
+def _is_hidden(run: Run, view: int, groups: dict[int, Group], low: int, high: int) -> bool:
+    """Whether something is missing of which a lost tail hides if it is owed."""
+    last = groups.get(NOTHING, [])
+    perhaps_there = {int(run.layout.unit_member[unit]): unit for unit, _ in last if unit in run.cut}
+    unit_of = {int(run.layout.unit_member[unit]): unit for unit in run.cut}
+    for member in run.cut_members & run.views[view].members:  # whose log may end before it installs the view
+        if member not in unit_of or view not in run.follows[unit_of[member]]:
+            perhaps_there[member] = unit_of.get(member, NO_LOG)
+    for following, units in groups.items():
+        goes_on = run.views[following].members if following >= 0 else perhaps_there.keys()
+        owed = _union(run, units, low, high)
+        for member, unit in perhaps_there.items():
+            if member in goes_on and (len(owed) if unit == NO_LOG else len(_lacking(run, unit, owed))):
                 return True
-            theirs = _union(run, [(unit, pieces)], low, high)
-            if any(len(_lacking(run, other, theirs)) for other, _ in longer):
-                return True
+        for unit, pieces in last if following >= 0 else []:
+            if unit in run.cut and int(run.layout.unit_member[unit]) in goes_on:
+                theirs = _union(run, [(unit, pieces)], low, high)
+                if any(len(_lacking(run, other, theirs)) for other, _ in units if other not in run.cut):
+                    return True
     return False
 
 

@@ -12,6 +12,7 @@ import hashlib
 import logging
 import os
 import shutil
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -199,7 +200,8 @@ class Watcher:
         trigger = (
             writer.trigger(availableNow=True) if available_now else writer.trigger(processingTime="500 milliseconds")
         )
-        return trigger.start()
+        with one_line_errors():
+            return trigger.start()
 
     def batch(self, frame: DataFrame, number: int) -> None:
         """Judge one batch of files, unless it has been."""
@@ -276,10 +278,22 @@ def _not_a_traceback(record: logging.LogRecord) -> bool:
 
 def wait(query: StreamingQuery) -> None:
     """Wait until the stream ends; one line if it fails."""
+    failure: list[Exception] = []
+
+    def until_it_ends() -> None:
+        try:
+            query.awaitTermination()
+        except Exception as error:
+            failure.append(error)
+
+    # in a thread of its own: an interrupt in the middle of a word to Spark leaves the conversation in disorder
+    thread = threading.Thread(target=until_it_ends, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(0.1)
     with one_line_errors():
-        while query.isActive:
-            time.sleep(0.1)  # rather here than inside Spark: an interrupt there leaves its connection in disorder
-        query.awaitTermination()
+        if failure:
+            raise failure[0]
 
 
 def _parquet_files(directory: str) -> Iterator[Path]:
