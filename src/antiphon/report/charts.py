@@ -10,6 +10,7 @@ from antiphon.report.figures import COLOURS, drawing, duration, log_time_axis, l
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 class Durations(NamedTuple):
@@ -29,7 +30,7 @@ def durations(rows: Sequence[Durations], label: str) -> str:
     edges = _log_edges([bucket for row in rows for bucket in row.buckets])
     step = edges[1] / edges[0]
     left = edges[0] / step**4  # where what took no time is drawn
-    with drawing(len(rows), height_in=0.45 + 1.25 * len(rows), sharex=True) as (figure, every):
+    with drawing(len(rows), height_in=0.45 + 1.35 * len(rows), sharex=True) as (figure, every):
         for number, (row, axes) in enumerate(zip(rows, every, strict=True)):
             seen = look(number)
             counts, instant = _binned(row.buckets, edges)
@@ -47,7 +48,7 @@ def durations(rows: Sequence[Durations], label: str) -> str:
                 axes.annotate(
                     f"{share:.0f}% at once", (left, min(share, top)), (0, 3), textcoords="offset points", fontsize=9
                 )
-            for value, name, height in ((row.p50_ns, "half within", 1.32), (row.p99_ns, "99% within", 1.12)):
+            for value, name, height in ((row.p50_ns, "half within", 1.55), (row.p99_ns, "99% within", 1.3)):
                 at = max(value, left)
                 on_the_left = math.log(at / left) > 0.8 * math.log(edges[-1] / left)  # there is no room on its right
                 axes.plot([at, at], [0, top * (height - 0.02)], color=COLOURS["ink"], linewidth=1)
@@ -56,7 +57,7 @@ def durations(rows: Sequence[Durations], label: str) -> str:
                     textcoords="offset points", fontsize=9.5, ha="right" if on_the_left else "left",
                 )  # fmt: skip
             axes.set_title(row.label)
-            axes.set_ylim(0, top * 1.42)
+            axes.set_ylim(0, top * 1.65)
             axes.set_yticks([])
             axes.grid(axis="y", visible=False)
             axes.spines["left"].set_visible(False)
@@ -267,15 +268,13 @@ def trade_off(choices: Sequence[Choice], label: str) -> str:
 
     with drawing(height_in=4.6) as (figure, [axes]):
         largest = max(choice.buffer for choice in choices) or 1
-        for choice in sorted(choices, key=lambda choice: -choice.buffer):
+        areas = [60 + 900 * choice.buffer / largest for choice in choices]
+        for area, choice in sorted(zip(areas, choices, strict=True), reverse=True):
             seen = look(choice.series)
             axes.scatter(
-                [choice.time_ns], [choice.size_bytes], s=60 + 900 * choice.buffer / largest, marker=seen.marker,
-                facecolor=seen.colour if choice.best else "none", alpha=0.75, edgecolor=seen.colour, linewidth=1.6,
+                [choice.time_ns], [choice.size_bytes], s=area, marker=seen.marker, alpha=0.75, linewidth=1.6,
+                facecolor=seen.colour if choice.best else "none", edgecolor=seen.colour,
             )  # fmt: skip
-            axes.annotate(
-                choice.name, (choice.time_ns, choice.size_bytes), (9, 7), textcoords="offset points", fontsize=9.5
-            )
         times, sizes = [choice.time_ns for choice in choices], [choice.size_bytes for choice in choices]
         log_time_axis(axes, min(times) / 1.5, max(times) * 2)
         if min(sizes) > 0 and max(sizes) / min(sizes) > 8:
@@ -286,4 +285,33 @@ def trade_off(choices: Sequence[Choice], label: str) -> str:
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
         axes.set_xlabel("time until stable, median: further left is sooner")
         axes.set_ylabel("bytes besides the messages,\nper message: lower is cheaper")
+        _name_points(figure, axes, choices, [math.sqrt(area) / 2 for area in areas])
         return svg(figure, label)
+
+
+_FONT_PT: Final = 9.5
+
+
+def _name_points(figure: Figure, axes: Axes, choices: Sequence[Choice], radii: Sequence[float]) -> None:
+    """Write each point's name beside it, where it covers no other name and no point if there is such a place."""
+    figure.draw_without_rendering()  # only then it is known where the points are
+    places = axes.transData.transform([(choice.time_ns, choice.size_bytes) for choice in choices]) * 72 / figure.dpi
+    taken = [(x - r, y - r, x + r, y + r) for (x, y), r in zip(places, radii, strict=True)]
+    for (x, y), radius, choice in zip(places, radii, choices, strict=True):
+        width, near = 0.58 * _FONT_PT * len(choice.name), 0.75 * radius + 2
+        offsets = [
+            (dx, dy)
+            for dy in (near, -near - _FONT_PT, near + _FONT_PT, -near - 2 * _FONT_PT, near + 2 * _FONT_PT)
+            for dx in (near, -near - width, -width / 2)
+        ]
+        boxes = [(x + dx, y + dy, x + dx + width, y + dy + _FONT_PT) for dx, dy in offsets]
+        best = min(range(len(boxes)), key=lambda at: (sum(_overlap(boxes[at], other) for other in taken), at))
+        taken.append(boxes[best])
+        axes.annotate(
+            choice.name, (choice.time_ns, choice.size_bytes), offsets[best], textcoords="offset points",
+            fontsize=_FONT_PT,
+        )  # fmt: skip
+
+
+def _overlap(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]

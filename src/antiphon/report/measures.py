@@ -226,31 +226,26 @@ def _repairs(facts: Facts) -> Html | None:
     )
     by_target = {target: sum(cells.get((one, target), 0) for one in repairers) for target in targets}
     by_repairer = {one: sum(cells.get((one, target), 0) for target in targets) for one in repairers}
-    if targets != ["everybody"]:
-        most = max((who for who in targets if _is_number(who)), key=lambda who: by_target[who], default=None)
-        said += f" Member {most} needed it most, {by_target[most]:,} times." if most is not None else ""
-    else:
+    if targets == ["everybody"]:
         said += " Repairs went to everybody, so the trace does not say who had lost what."
-    helper = max(repairers, key=lambda who: by_repairer[who])
-    said += f" {_name(helper)[0].upper()}{_name(helper)[1:]} repaired most, {by_repairer[helper]:,} times."
-    where = f" In run {facts.run['run']}:" if facts.runs > 1 and facts.run else ""
-    top = max(cells.values())
+    for sums, what in ((by_target, "needed it"), (by_repairer, "repaired")):
+        most = max(filter(_is_number, sums), key=lambda who: sums[who], default=None)
+        said += f" Member {most} {what} most, {sums[most]:,} times." if most is not None else ""
+    top = max((number for pair, number in cells.items() if "others" not in pair), default=1)
     rows = [
-        (
-            _name(one),
-            *(_cell(cells.get((one, target), 0), top) for target in targets),
-            f"{by_repairer[one]:,}",
-        )
+        (_name(one), *(_cell(cells, one, target, top) for target in targets), f"{by_repairer[one]:,}")
         for one in repairers
     ]
     if len(repairers) > 1:
         rows.append(("together", *(f"{by_target[target]:,}" for target in targets), f"{sum(by_target.values()):,}"))
+    where = f", in run {facts.run['run']}" if facts.runs > 1 and facts.run else ""
     whole = table(
-        ("Repaired by", *(f"for {_name(target)}" for target in targets), "together"),
+        ("Repaired by", *targets, "together"),
         rows,
         numbers=range(1, len(targets) + 2),
+        caption=f"rows: who sent again; columns: the member that had lost it{where}",
     )
-    return section("repairs", title, paragraph(said, where), Html(f'<div class="matrix">{whole}</div>'))
+    return section("repairs", title, paragraph(said), Html(f'<div class="matrix">{whole}</div>'))
 
 
 def _is_number(who: str) -> bool:
@@ -261,8 +256,11 @@ def _name(who: str) -> str:
     return f"member {who}" if _is_number(who) else who
 
 
-def _cell(number: int, top: int) -> Html:
-    """A number on a ground whose strength says how large it is beside the largest."""
+def _cell(cells: Mapping[tuple[str, str], int], repairer: str, target: str, top: int) -> Html | str:
+    """A number on a ground whose strength says how large it is beside the largest; sums over others have none."""
+    number = cells.get((repairer, target), 0)
     if not number:
         return Html('<span class="muted">·</span>')
+    if "others" in (repairer, target):
+        return f"{number:,}"
     return Html(f'<span class="heat" style="--heat:{number / top:.2f}">{number:,}</span>')

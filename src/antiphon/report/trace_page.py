@@ -25,6 +25,7 @@ from antiphon.report.parts import (
 from antiphon.report.sources import Facts, deciding
 from antiphon.report.windows import Window
 
+_WORST_FIRST: Final = ("violated", "unknown", "holds")
 OPEN_MAX: Final = 2  # witnesses of one guarantee that are shown at once; the others unfold
 
 
@@ -187,7 +188,8 @@ def _verdicts(facts: Facts) -> Html | None:
         return None
     found, names = facts.checked["guarantees"], deciding(facts.checked)
     kind = _kind_of(facts, names)
-    ordered = [*names, *(name for name in found if name not in names)]
+    worst_first = sorted(names, key=lambda name: _WORST_FIRST.index(found[name]["verdict"]))
+    ordered = [*worst_first, *(name for name in found if name not in names)]
     rows = []
     for name in ordered:
         one, words = found[name], GUARANTEES[name]
@@ -234,7 +236,7 @@ def _violations(facts: Facts) -> Html | None:
         parts.append(
             Html(
                 f"<h3>{escape(words.name)}: {count(one['violations'], 'violation')}{shown}</h3>"
-                f"{paragraph(f'It means that {words.meaning}.', kind='muted')}"
+                f"{paragraph(f'{words.name} means that {words.meaning}.', kind='muted')}"
             )
         )
         for place, witness in enumerate(one["witnesses"]):
