@@ -296,9 +296,10 @@ class Process:
             sender, messages = self._post.read(datagram)
             if name_of(sender) == self.name:
                 raise Malformed("own-name")
-            current = self._peers.heard(sender, now)
+            # what a majority decided is a fact, whoever tells it; of sides, an earlier life may tell one given up since
+            counts = self._peers.heard(sender, now)
             for message in messages:
-                if current or isinstance(message, Commit | Newer):
+                if counts or (isinstance(message, Commit | Newer) and self.options.partition == "majority"):
                     self._hear(sender, message, now)
         except Malformed as garbage:
             self.counts["dropped-" + garbage.reason] += 1
