@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--out {args.out}: name it *.svg for a document or *.html to explore")
     request = _request(args)
     from antiphon.pipeline.reading import load_mapping
-    from antiphon.report.diagram import figure, page_of, standalone
+    from antiphon.report.diagram import page_of, standalone
     from antiphon.report.diagram_layout import lay_out
     from antiphon.report.diagram_window import read_window
 
@@ -68,9 +68,8 @@ def run(args: argparse.Namespace) -> int:
         if args.out.suffix == ".svg":
             content = standalone(layout, title)
         else:
-            content = page_of(
-                figure(layout, title, before=window.before, after=window.after), title, _notes(window, layout)
-            )
+            notes = _notes(window, layout)
+            content = page_of(layout, title, notes, before=window.before, after=window.after)
         args.out.parent.mkdir(parents=True, exist_ok=True)
         args.out.write_text(content, encoding="utf-8")
     if args.json:

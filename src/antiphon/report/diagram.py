@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from antiphon.report.diagram_layout import Layout, lay_out
+from antiphon.report.diagram_story import story
 from antiphon.report.diagram_svg import draw, legend_entries
 from antiphon.report.page import asset, escape, page
 from antiphon.trace.event import Event
@@ -60,11 +61,15 @@ def standalone(layout: Layout, title: str) -> str:
     return draw(layout, title, style=style) + "\n"
 
 
-def page_of(drawn: str, title: str, notes: Sequence[str]) -> str:
-    """A whole HTML file with one diagram, as wide as the window."""
-    told = "".join(f"<li>{escape(note)}</li>" for note in notes)
-    style = DIAGRAM_STYLE + "main, .bar { max-width: none; }"
-    return page(title, f"<h1>{escape(title)}</h1>\n{drawn}\n<ul>{told}</ul>", script=DIAGRAM_SCRIPT, style=style)
+def page_of(layout: Layout, title: str, notes: Sequence[str], *, before: bool, after: bool) -> str:
+    """A whole HTML file with one diagram, as wide as the window, and its message's story in words."""
+    caption = f"{len(layout.marks)} events at {len(layout.members)} members"
+    drawn = figure(layout, caption, before=before, after=after)
+    told = "".join(f"<li>{escape(line)}</li>" for line in story(layout))
+    noted = "".join(f"<p>{escape(note)}</p>" for note in notes)
+    words = f"<h2>In words</h2>\n<ul>{told}</ul>" if told else ""
+    body = f"<h1>{escape(title)}</h1>\n{drawn}\n{noted}\n{words}"
+    return page(title, body, script=DIAGRAM_SCRIPT, style=DIAGRAM_STYLE + "main, .bar { max-width: none; }")
 
 
 def _event(row: Mapping[str, object]) -> Event:
