@@ -52,6 +52,12 @@ def test_labels_are_escaped() -> None:
     assert ElementTree.fromstring(drawn).attrib["aria-label"] == 'a "quoted" <run>'
 
 
+def test_what_took_no_time_is_told_apart_from_clocks_that_differ() -> None:
+    assert "30% at once<" in charts.durations(DURATIONS, "how long")
+    early = [charts.Durations("delivery", [(-5000, -4000, 50), (5000, 6000, 50)], -4500, 5500)]
+    assert "50% at once or earlier, by the clocks<" in charts.durations(early, "how long")
+
+
 @pytest.mark.parametrize(
     ("ns", "said"),
     [(0, "0 ns"), (999, "999 ns"), (1_500, "1.5 µs"), (12_345_678, "12.3 ms"), (61e9, "61 s"), (-2_000_000, "-2 ms")],

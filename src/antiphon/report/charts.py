@@ -41,12 +41,17 @@ def durations(rows: Sequence[Durations], label: str) -> str:
             top = max([*shares, 1e-9])
             if instant:
                 share = 100 * instant / total
+                early = any(low < 0 for low, _, _ in row.buckets)  # received before it was sent, by clocks that differ
                 axes.bar(
                     left, min(share, top), left * (step**2 - 1), align="edge", fill=False, hatch="////",
                     edgecolor=seen.colour, linewidth=1,
                 )  # fmt: skip
                 axes.annotate(
-                    f"{share:.0f}% at once", (left, min(share, top)), (0, 3), textcoords="offset points", fontsize=9
+                    f"{share:.0f}% {'at once or earlier, by the clocks' if early else 'at once'}",
+                    (left, min(share, top)),
+                    (0, 3),
+                    textcoords="offset points",
+                    fontsize=9,
                 )
             for value, name, height in ((row.p50_ns, "half within", 1.55), (row.p99_ns, "99% within", 1.3)):
                 at = max(value, left)

@@ -213,7 +213,9 @@ def _verdicts(facts: Facts) -> Html | None:
         said = listed([GUARANTEES[name].name for name in spare])
         note = f"{said} {'was' if len(spare) == 1 else 'were'} not kept, and not promised: that is no fault."
     return section(
-        "verdicts", "What was promised, what was kept", Html(f'<div class="scroll" tabindex="0">{whole}</div>'),
+        "verdicts",
+        "What was promised, what was kept" if kind == "promised" else "Which guarantees were kept",
+        Html(f'<div class="scroll" tabindex="0">{whole}</div>'),
         paragraph(note, kind="muted") if note else "",
     )  # fmt: skip
 
