@@ -53,12 +53,13 @@ class Story(msgspec.Struct, frozen=True):
 
     def page(self, *, clocks_agree: bool) -> str:
         """Draw it as a whole HTML file."""
-        from antiphon.report.diagram import page_of, witness_diagram
+        from antiphon.report.diagram import page_of
+        from antiphon.report.diagram_layout import lay_out
 
-        rows = [msgspec.structs.asdict(row) for row in self.rows]
-        drawn = witness_diagram(rows, self.marked, self.title, clocks_agree=clocks_agree)
+        layout = lay_out(self.rows, clocks_agree=clocks_agree, marked=self.marked)
         members = sorted({row.member for row in self.rows})
-        return page_of(drawn, self.title, [f"member {member} is {self._name(member)}" for member in members])
+        names = [f"member {member} is {self._name(member)}" for member in members]
+        return page_of(layout, self.title, names, before=True, after=False)
 
 
 def tell(world: World, error: BaseException) -> Story | None:
