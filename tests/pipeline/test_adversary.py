@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from antiphon.pipeline import ingest as ingesting
 from antiphon.pipeline.check import Options
 from antiphon.pipeline.reading import Mapping, find_files, read_batches
 from antiphon.sim.cluster import simulate
@@ -268,3 +269,29 @@ def test_both_readers_agree_on_odd_values(tmp_path: Path, suffix: str) -> None:
         assert len(trace.unreadable) == len(bad) + repeated
         plain = {(row["run"], row["member"], row["step"], row["view"] or 0, row["time_ns"]) for row in good}
         assert plain >= {(e.run, e.member, e.step, e.view, e.time_ns) for e in trace.events}
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+def test_a_large_text_is_read_in_parts(
+    inline: Checker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    """Wherever it is cut, also in the middle of a line, of a quoted line break, or of rubbish."""
+    rng = random.Random(8)
+    rows = [row for seed in range(8) for row in rows_of(a_group(seed, f"r{seed}"))]
+    for row in rows:
+        row["detail"] = rng.choice([None, 'two\nlines, "quoted"', "é" * 9])
+        row["seq"] = row["seq"] if rng.random() < 0.95 else "x"
+    path = tmp_path / f"events{suffix}"
+    (odd_csv if suffix == ".csv" else odd_json)(rows, path, rng)
+    whole, expected = inline.check(path)
+    batches = list(read_batches(str(path), None, Mapping()))
+    for split_bytes in (1001, 199):
+        monkeypatch.setattr(ingesting, "SPLIT_BYTES", split_bytes)
+        if split_bytes > 1000:
+            assert inline.check(path) == (whole, expected)
+        spans = ingesting._cut_texts(inline.session, [str(path)])[str(path)]
+        parts = [batch for span in spans for batch in read_batches(str(path), None, Mapping(), span)]
+        in_parts = [row for batch in parts for row in batch.good.to_pylist()]
+        assert in_parts == [row for batch in batches for row in batch.good.to_pylist()]
+        if suffix == ".jsonl":  # rows of a CSV file are counted by lines once it is cut
+            assert [bad for batch in parts for bad in batch.bad] == [bad for batch in batches for bad in batch.bad]

@@ -8,6 +8,7 @@ each bucket is sorted and written in row groups that do not mix members, unless 
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import zlib
 from collections import Counter
@@ -40,6 +41,9 @@ from antiphon.pipeline.reading import (
     TYPES,
     Mapping,
     Rubbish,
+    Span,
+    can_be_cut,
+    count_marks,
     find_files,
     format_of,
     open_parquet_input,
@@ -66,10 +70,11 @@ QUARANTINE_SCHEMA = pa.schema(
 
 
 class Split(msgspec.Struct, frozen=True):
-    """What one task reads: a file, or some of a Parquet file's row groups."""
+    """What one task reads: a file, some of a Parquet file's row groups, or a span of a text."""
 
     file: str
-    row_groups: list[int] | None
+    row_groups: list[int] | None = None
+    span: Span | None = None
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -99,9 +104,10 @@ def ingest(session: Session, trace: str, folder: Path, mapping: Mapping | None =
         (folder / name).mkdir(parents=True, exist_ok=True)
     bytes_in_all = sum(os.path.getsize(file) for file in files)
     root = str(Path(trace).absolute() if Path(trace).is_dir() else Path(trace).absolute().parent)
-    source = Source(
-        root, mapping, str(folder), list(_plan(files, mapping)), max(1, min(1024, bytes_in_all // (8 << 20)))
-    )
+    spans = _cut_texts(session, files)
+    splits = [*_plan([file for file in files if file not in spans], mapping)]
+    splits += [[Split(file, span=span)] for file in spans for span in spans[file]]
+    source = Source(root, mapping, str(folder), splits, max(1, min(1024, bytes_in_all // (8 << 20))))
     parquet_only = all((format_of(Path(file)) or "parquet") == "parquet" for file in files)
     if parquet_only and not mapping.renames:
         parts = _each(session, len(source.splits), functools.partial(_survey, source), "survey")
@@ -157,13 +163,38 @@ def _plan(files: list[str], mapping: Mapping) -> Iterator[list[Split]]:
             if groups:
                 yield [Split(file, groups)]
             continue
-        together.append(Split(file, None))
+        together.append(Split(file))
         size += os.path.getsize(file)
         if size >= SPLIT_BYTES // 4 or len(together) >= 256:
             yield together
             together, size = [], 0
     if together:
         yield together
+
+
+def _cut_texts(session: Session, files: list[str]) -> dict[str, list[Span]]:
+    """Large CSV and JSON lines files in spans; one job counts what must be known of all that lies before a span."""
+    sizes = {file: os.path.getsize(file) for file in files if can_be_cut(Path(file))}
+    cuts = {file: [*range(0, size, SPLIT_BYTES), size] for file, size in sizes.items() if size > SPLIT_BYTES}
+    pieces = [(file, start, stop) for file, at in cuts.items() for start, stop in itertools.pairwise(at)]
+    counted = dict(
+        msgspec.msgpack.decode(result, type=tuple[int, tuple[int, int]])
+        for result in session.each(len(pieces), functools.partial(_count_marks, pieces), "scan")
+    )
+    spans: dict[str, list[Span]] = {file: [] for file in cuts}
+    for number, (file, start, stop) in enumerate(pieces):
+        if start == 0:
+            lines = quotes = 0
+        more_lines, more_quotes = counted[number]
+        spans[file].append(Span(start, stop, lines, quotes % 2 == 1, (quotes + more_quotes) % 2 == 1))
+        lines, quotes = lines + more_lines, quotes + more_quotes
+    return spans
+
+
+def _count_marks(pieces: list[tuple[str, int, int]], task: int) -> bytes:
+    file, start, stop = pieces[task]
+    # up to the byte before the span, which says whether a row begins with it
+    return msgspec.msgpack.encode((task, count_marks(file, max(0, start - 1), stop - 1)))
 
 
 def _origin(file: str, root: str, part: Part) -> bool:
@@ -365,7 +396,7 @@ def _spill(source: Source, task: int) -> bytes:
     number = 0
     for split in source.splits[task]:
         clock = _origin(split.file, source.root, part)
-        for batch in read_batches(split.file, split.row_groups, source.mapping):
+        for batch in read_batches(split.file, split.row_groups, source.mapping, split.span):
             quarantine.add(batch.bad)
             if batch.good.num_rows:
                 _write_buckets(batch.good, source, f"{task:06}-{number:06}", clock)

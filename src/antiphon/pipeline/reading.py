@@ -49,9 +49,7 @@ REASONS: Final = (
     "a second row with the same run, member and step",
     "a value is not of its column's type",
 )
-BAD_RUN, BAD_MEMBER, BAD_STEP, BAD_EVENT, BAD_SENDER, BAD_SEQ, BAD_SEND, DUPLICATE, BAD_TYPE = range(
-    1, len(REASONS)
-)
+BAD_RUN, BAD_MEMBER, BAD_STEP, BAD_EVENT, BAD_SENDER, BAD_SEQ, BAD_SEND, DUPLICATE, BAD_TYPE = range(1, len(REASONS))
 
 
 class Mapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -183,8 +181,20 @@ def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
     return bool(pa.types.is_string(found) or pa.types.is_large_string(found))
 
 
-def read_batches(file: str, row_groups: list[int] | None, mapping: Mapping) -> Iterator[Batch]:
-    """All rows of a file (or of some of its row groups), a bounded number at a time."""
+class Span(msgspec.Struct, frozen=True):
+    """Part of a text file: the rows that begin between two places. Before each place some rows and quotes lie."""
+
+    start: int
+    stop: int
+    lines: int  # that end before `start`, as far as is known without the byte before it
+    in_quotes: bool  # whether the byte before `start` is in quotes, so that a line may end there and a row does not
+    in_quotes_after: bool
+
+
+def read_batches(
+    file: str, row_groups: list[int] | None, mapping: Mapping, span: Span | None = None
+) -> Iterator[Batch]:
+    """All rows of a file (or of some of its row groups, or of a span), a bounded number at a time."""
     kind = format_of(Path(file)) or "parquet"
     if kind == "parquet":
         source = open_parquet_input(file, mapping)
@@ -196,9 +206,58 @@ def read_batches(file: str, row_groups: list[int] | None, mapping: Mapping) -> I
             yield _sorted_out(pa.Table.from_batches([batch]), file, row, mapping)
             row += batch.num_rows
     elif kind == "csv":
-        yield from _read_csv(file, mapping)
+        yield from _read_csv(file, mapping, span)
     else:
-        yield from _read_json_lines(file, mapping)
+        yield from _read_json_lines(file, mapping, span)
+
+
+def can_be_cut(path: Path) -> bool:
+    """Whether a file is text of which a part can be read by itself."""
+    return format_of(path) in ("csv", "json lines") and path.suffix != ".gz"
+
+
+def count_marks(file: str, start: int, stop: int) -> tuple[int, int]:
+    """How many lines end and how many quotes are in a part of a file."""
+    lines = quotes = 0
+    with open(file, "rb") as text:
+        text.seek(start)
+        while start < stop:
+            block = text.read(min(BLOCK_BYTES, stop - start))
+            lines += block.count(b"\n")
+            quotes += block.count(b'"')
+            start += len(block)
+    return lines, quotes
+
+
+def _row_start(file: str, at: int, in_quotes: bool, csv_quotes: bool) -> tuple[int, int]:
+    """Where the first row begins that begins there or later, and how many lines end between."""
+    if at == 0:
+        return 0, 0
+    at -= 1
+    lines = 0
+    with open(file, "rb") as text:
+        text.seek(at)
+        for line in text:
+            if csv_quotes and line.count(b'"') % 2:
+                in_quotes = not in_quotes
+            at += len(line)
+            lines += 1
+            if not (csv_quotes and in_quotes):
+                break
+    return at, lines
+
+
+def _open_text(file: str, span: Span | None) -> tuple[Any, int]:
+    """A text file, or a span of it behind the file's header, and how many lines come before."""
+    if span is None:
+        return pa.input_stream(file, compression="detect"), 0
+    is_csv = format_of(Path(file)) == "csv"
+    start, lines = _row_start(file, span.start, span.in_quotes, is_csv)
+    stop, _ = _row_start(file, span.stop, span.in_quotes_after, is_csv)
+    with open(file, "rb") as text:
+        header = text.read(_row_start(file, 1, False, is_csv)[0]) if is_csv and start else b""
+        text.seek(start)
+        return pa.BufferReader(header + text.read(max(0, stop - start))), span.lines + lines
 
 
 def _sorted_out(raw: pa.Table, file: str, first_row: int, mapping: Mapping) -> Batch:
@@ -346,7 +405,7 @@ def _parse_list(value: Any) -> list[int] | None:
     return numbers if len(numbers) == len(parsed) else None
 
 
-def _read_csv(file: str, mapping: Mapping) -> Iterator[Batch]:
+def _read_csv(file: str, mapping: Mapping, span: Span | None) -> Iterator[Batch]:
     """A CSV file with a header; every field comes as bytes, so that one bad field spoils one row only."""
     ragged: list[tuple[int, str]] = []
 
@@ -356,16 +415,18 @@ def _read_csv(file: str, mapping: Mapping) -> Iterator[Batch]:
 
     header = _csv_header(file)
     _require(header, file, mapping)
+    text, lines = _open_text(file, span)
+    before = max(0, lines - 1)  # the header is a line
     try:
         reader = pa.csv.open_csv(
-            pa.input_stream(file, compression="detect"),
+            text,
             read_options=pa.csv.ReadOptions(block_size=BLOCK_BYTES, use_threads=False),
             parse_options=pa.csv.ParseOptions(invalid_row_handler=put_aside, newlines_in_values=True),
             convert_options=pa.csv.ConvertOptions(
                 column_types=dict.fromkeys(header, pa.binary()), null_values=[""], strings_can_be_null=True
             ),
         )
-        row = 1
+        row = before + 1
         for batch in reader:
             yield _sorted_out(pa.Table.from_batches([batch]), file, row, mapping)
             row += batch.num_rows
@@ -376,7 +437,7 @@ def _read_csv(file: str, mapping: Mapping) -> Iterator[Batch]:
             {name: value or None for name, value in zip(header, next(csv.reader([text]), []), strict=False)}
             for _, text in ragged
         ]
-        yield _sorted_out_objects(objects, [number for number, _ in ragged], [], file, mapping)
+        yield _sorted_out_objects(objects, [before + number for number, _ in ragged], [], file, mapping)
 
 
 def _csv_header(file: str) -> list[str]:
@@ -393,14 +454,15 @@ def _require(header: Collection[str], file: str, mapping: Mapping) -> None:
             )
 
 
-def _read_json_lines(file: str, mapping: Mapping) -> Iterator[Batch]:
+def _read_json_lines(file: str, mapping: Mapping, span: Span | None) -> Iterator[Batch]:
     """One JSON object a line; a block with a line that does not fit is read line by line."""
     schema = pa.schema(
         [(_foreign(mapping, name), pa.int64() if name in _INTEGERS else kind) for name, kind in TYPES.items()]
     )
     decode = msgspec.json.Decoder().decode
-    row = 1
-    for block in _line_blocks(file):
+    text, before = _open_text(file, span)
+    row = before + 1
+    for block in _line_blocks(text):
         if row == 1:  # a key may be absent from a line, but not from all of them
             present = {name for name in schema.names if f'"{name}"'.encode() in block}
             if not mapping.events and not any(f'"{event}"'.encode() in block for event in EVENTS[:CONTROL]):
@@ -466,15 +528,16 @@ def _typed_objects(objects: list[dict[str, Any]], mapping: Mapping) -> tuple[pa.
         else:
             parsed = [_parse_text(value) for value in values]
         columns[_foreign(mapping, name)] = pa.array(parsed, kind)
-        wrong |= [value is not None and good is None for value, good in zip(values, parsed, strict=True)]
+        lost = [value is not None and good is None for value, good in zip(values, parsed, strict=True)]
+        wrong |= np.array(lost, bool)
     table, reason = _typed(pa.table(columns), mapping)
     reason[wrong & (reason == 0)] = BAD_TYPE
     return table, reason
 
 
-def _line_blocks(file: str) -> Iterator[bytes]:
+def _line_blocks(text: Any) -> Iterator[bytes]:
     rest = b""
-    with pa.input_stream(file, compression="detect") as stream:
+    with text as stream:
         while True:
             chunk = stream.read(BLOCK_BYTES)
             if not chunk:
