@@ -17,7 +17,7 @@ import org.jgroups.ReceiverAdapter;
 /** One member of the live benchmark on JGroups: floods, or sends at a rate.
  * Arguments: stack, size, rate (0: flood), seconds, thin (of how many latencies one is told), members, place. */
 public final class JGroupsClient extends ReceiverAdapter {
-    private static final int WARM_UP = 20_000; // messages of each member, so that what is measured is compiled code
+    private static final int WARM_UP_BYTES = 2_000_000; // of each member, so that what is measured is compiled code
 
     private final AtomicLong delivered = new AtomicLong();
     private final AtomicInteger latencies = new AtomicInteger();
@@ -29,8 +29,9 @@ public final class JGroupsClient extends ReceiverAdapter {
         int[] kept = latenciesUs;
         if (kept.length > 0) {
             long sent = ByteBuffer.wrap(message.getRawBuffer(), message.getOffset(), 8).getLong();
+            if (sent == 0) return; // of the warm-up
             int index = latencies.getAndIncrement();
-            if (sent != 0 && index < kept.length) kept[index] = (int) ((System.nanoTime() - sent) / 1_000);
+            if (index < kept.length) kept[index] = (int) ((System.nanoTime() - sent) / 1_000);
         }
     }
 
@@ -46,7 +47,10 @@ public final class JGroupsClient extends ReceiverAdapter {
         Thread.sleep(1_000L * place); // those who start at once may find each other only after half a minute
         channel.connect("bench");
         while (channel.getView().size() < members) Thread.sleep(20);
-        for (int sent = 0; sent < (rate == 0 ? WARM_UP : WARM_UP / 4); sent++) channel.send(null, null, new byte[size]);
+        for (int sent = 0; sent < WARM_UP_BYTES / size; sent++) {
+            channel.send(null, null, new byte[size]);
+            if (sent % 64 == 0) Thread.sleep(1); // whoever floods from the start may stall for good
+        }
         Thread.sleep(2_000);
         output.println("ready");
         long start = (long) (Double.parseDouble(input.readLine()) * 1e9), end = start + (long) (seconds * 1e9);
