@@ -301,13 +301,9 @@ class _Bar:
         share = min(1.0, done / total) if total else 0.0  # Spark's totals grow while it runs, so done may pass them
         filled = round(share * self.WIDTH)
         bar = "#" * filled + "-" * (self.WIDTH - filled)
+        tasks = f"{min(done, total)}/{total} tasks" if total else "waiting for Spark"
         elapsed = time.monotonic() - self.started
-        print(
-            f"\r{self.label:<10} [{bar}] {min(done, total)}/{total} tasks {elapsed:6.1f} s",
-            end="",
-            file=sys.stderr,
-            flush=True,
-        )
+        print(f"\r\033[K{self.label:<10} [{bar}] {tasks} {elapsed:6.1f} s", end="", file=sys.stderr, flush=True)
 
     def clear(self) -> None:
         print("\r\033[K", end="", file=sys.stderr, flush=True)
