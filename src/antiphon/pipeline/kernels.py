@@ -361,6 +361,16 @@ def lacking(candidates: Array, bits: Array, found: Array) -> int:
 
 
 @compiled
+def begins_alike(one: Array, other: Array) -> bool:
+    """Whether one of two sequences is the beginning of the other."""
+    shorter = min(one.size, other.size)
+    alike = 0
+    while alike < shorter and one[alike] == other[alike]:
+        alike += 1
+    return bool(alike == shorter)
+
+
+@compiled
 def first_inversion(one: Array, place: Array) -> tuple[int, int, int]:
     """Walk one member's order of the messages that another has at place (-1 if not).
 

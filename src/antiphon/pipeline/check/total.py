@@ -24,20 +24,20 @@ def check_total(run: Run, part: int, parts: int) -> Finding:
     classes = list(alike.values())
     examined = violations = 0
     differing: set[tuple[int, int]] = set()
-    place = np.full(run.universe.size, -1, np.int32)
+    places = Places(run.universe.size)
     for i, some in enumerate(classes):
         if i % parts != part:
             continue
         if len(some) > 1 and len(_together(run, some[0], some[1])[0]) > 1:
             examined += len(some) * (len(some) - 1) // 2
         for j in range(i):
-            common, first, _ = _compare(run, classes[j][0], some[0], place)
+            common, first, _ = _compare(run, classes[j][0], some[0], places)
             if common > 1:
                 examined += len(some) * len(classes[j])
             if first >= 0:
                 violations += len(some) * len(classes[j])
                 differing.add((j, i))
-    return Finding(examined, violations, False, 0, _first(run, classes, differing, place))
+    return Finding(examined, violations, False, 0, _first(run, classes, differing, places))
 
 
 def fingerprint(run: Run, unit: int, order: Array, slices: list[tuple[int, int, int]]) -> Array:
@@ -54,33 +54,48 @@ def fingerprint(run: Run, unit: int, order: Array, slices: list[tuple[int, int, 
     return np.frombuffer(digest.digest(), np.uint8)
 
 
-def _together(run: Run, one: int, other: int) -> tuple[Array, Array]:
-    """What each of two units delivers in views from which they go on together, in order."""
+class Places:
+    """Where one unit has each message; kept while it is compared with one unit after the other."""
+
+    def __init__(self, size: int) -> None:
+        self.place = np.full(size, -1, np.int32)
+        self.marked = np.zeros(0, np.int32)
+        self.key: tuple[int, tuple[int, ...]] | None = None
+
+    def of(self, unit: int, views: tuple[int, ...], order: Array) -> Array:
+        """The place of each message in a unit's order in some views, -1 if it is not there."""
+        if self.key != (unit, views):
+            self.place[self.marked] = -1
+            self.place[order] = np.arange(len(order), dtype=np.int32)
+            self.marked, self.key = order, (unit, views)
+        return self.place
+
+
+def _together(run: Run, one: int, other: int) -> tuple[Array, Array, tuple[int, ...]]:
+    """What each of two units delivers in views from which they go on together, in order; and these views."""
+    views = tuple(
+        view
+        for view, following in run.follows[other].items()
+        if run.job.uniform or run.follows[one].get(view, GONE) == following != GONE
+    )
     orders = []
     for unit in (one, other):
         order = run.array(unit, "order")
-        slices = [
-            order[start:stop]
-            for view, start, stop in run.stay_slices(unit)
-            if run.job.uniform or (run.follows[one].get(view, GONE) == run.follows[other].get(view, GONE) != GONE)
-        ]
+        slices = [order[a:b] for view, a, b in run.stay_slices(unit) if run.job.uniform or view in views]
         orders.append(slices[0] if len(slices) == 1 else np.concatenate(slices) if slices else order[:0])
-    return orders[0], orders[1]
+    return orders[0], orders[1], views
 
 
-def _compare(run: Run, one: int, other: int, place: Array) -> tuple[int, int, int]:
+def _compare(run: Run, one: int, other: int, places: Places) -> tuple[int, int, int]:
     """(number of common messages or at least 2, the first neighbours of one that the other has the other way round)."""
-    mine, its = _together(run, one, other)
+    mine, its, views = _together(run, one, other)
     shorter = min(len(mine), len(its))
-    if np.array_equal(mine[:shorter], its[:shorter]):  # one stopped earlier
+    if k.begins_alike(mine, its):  # one stopped earlier
         return shorter, -1, -1
-    place[its] = np.arange(len(its), dtype=np.int32)
-    common, first, second = k.first_inversion(mine, place)
-    place[its] = -1
-    return common, first, second
+    return k.first_inversion(mine, places.of(other, views, its))
 
 
-def _first(run: Run, classes: list[list[int]], differing: set[tuple[int, int]], place: Array) -> list[Stub]:
+def _first(run: Run, classes: list[list[int]], differing: set[tuple[int, int]], places: Places) -> list[Stub]:
     if not differing:
         return []
     class_of = {unit: number for number, units in enumerate(classes) for unit in units}
@@ -89,7 +104,7 @@ def _first(run: Run, classes: list[list[int]], differing: set[tuple[int, int]], 
         for other in range(one + 1, run.units.stop):
             pair = sorted((class_of[one], class_of[other]))
             if (pair[0], pair[1]) in differing:
-                _, first, second = _compare(run, one, other, place)
+                _, first, second = _compare(run, one, other, places)
                 p, q = (int(run.layout.unit_member[unit]) for unit in (one, other))
                 messages = (*run.universe.message(first), *run.universe.message(second))
                 stubs.append(Stub(run.name, (p, q), (p, q, *messages)))
