@@ -61,6 +61,16 @@ class Places:
         self.place = np.full(size, -1, np.int32)
         self.marked = np.zeros(0, np.int32)
         self.key: tuple[int, tuple[int, ...]] | None = None
+        self.orders: dict[int, Array] = {}  # of units whose order is one stretch, as it lies in the file
+
+    def order(self, run: Run, unit: int) -> Array | None:
+        """A unit's whole order, if it never installs a view."""
+        if unit not in self.orders:
+            slices = run.stay_slices(unit)
+            if len(slices) != 1:
+                return None
+            self.orders[unit] = np.asarray(run.array(unit, "order")[slices[0][1] : slices[0][2]])
+        return self.orders[unit]
 
     def of(self, unit: int, views: tuple[int, ...], order: Array) -> Array:
         """The place of each message in a unit's order in some views, -1 if it is not there."""
@@ -88,7 +98,10 @@ def _together(run: Run, one: int, other: int) -> tuple[Array, Array, tuple[int, 
 
 def _compare(run: Run, one: int, other: int, places: Places) -> tuple[int, int, int]:
     """(number of common messages or at least 2, the first neighbours of one that the other has the other way round)."""
-    mine, its, views = _together(run, one, other)
+    mine, its = places.order(run, one), places.order(run, other)
+    views: tuple[int, ...] = ()
+    if mine is None or its is None or run.follows[one] != run.follows[other] or GONE in run.follows[one].values():
+        mine, its, views = _together(run, one, other)
     shorter = min(len(mine), len(its))
     if k.begins_alike(mine, its):  # one stopped earlier
         return shorter, -1, -1
