@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from antiphon.pipeline.layout import Totals
     from antiphon.trace.verdict import Verdict
 
-HOLDS, VIOLATED, INCONCLUSIVE = 0, 1, 3
 _RESULT = "check.json"
 
 
@@ -61,6 +60,7 @@ def run(args: argparse.Namespace) -> int:
     from antiphon.pipeline.output import on_cluster, output_folder
     from antiphon.pipeline.reading import find_files, load_mapping
     from antiphon.pipeline.session import session
+    from antiphon.trace.verdict import deciding, exit_code
 
     mapping = load_mapping(args.mapping) if args.mapping else None
     find_files(args.trace)  # say what is wrong with the path before Spark starts
@@ -78,16 +78,17 @@ def run(args: argparse.Namespace) -> int:
         totals = ingest(spark, args.trace, folder / "layout", mapping)
         verdicts = check_layout(spark, folder / "layout", totals, folder / "scratch", options)
         result = _result(args.trace, totals, verdicts)
-        deciding = _deciding(args.guarantee, totals.promises, verdicts)
+        words = {name: found.verdict for name, found in verdicts.items()}
+        decisive = deciding(words, totals.promises, named=bool(args.guarantee))
         (out / _RESULT).write_text(json.dumps(result, indent=1) + "\n")
         shutil.move(folder / "layout" / "quarantine", out / "quarantine")
     if args.json:
         print(json.dumps(result))
     else:
-        _show(result, deciding)
+        _show(result, decisive)
         if args.out:
             print(f"\nwritten to {args.out}")
-    return _exit_code([verdicts[name].verdict for name in deciding])
+    return exit_code([words[name] for name in decisive])
 
 
 def _result(trace: str, totals: Totals, verdicts: dict[str, Verdict]) -> dict[str, Any]:
@@ -113,22 +114,7 @@ def _result(trace: str, totals: Totals, verdicts: dict[str, Verdict]) -> dict[st
     }
 
 
-def _deciding(named: list[str] | None, promises: list[str] | None, verdicts: dict[str, Verdict]) -> list[str]:
-    """Those named decide, else those that run.json promises, else all that are known."""
-    if named:
-        return list(verdicts)
-    if promises is not None:
-        return [name for name in verdicts if name in promises]
-    return [name for name, found in verdicts.items() if found.verdict != "unknown"]
-
-
-def _exit_code(deciding: list[str]) -> int:
-    if "violated" in deciding:
-        return VIOLATED
-    return INCONCLUSIVE if "unknown" in deciding or not deciding else HOLDS
-
-
-def _show(result: dict[str, Any], deciding: list[str]) -> None:
+def _show(result: dict[str, Any], decisive: list[str]) -> None:
     counts = ", ".join(
         f"{result[name]:,} {name if result[name] != 1 else name[:-1]}" for name in ("runs", "members", "events")
     )
@@ -141,7 +127,7 @@ def _show(result: dict[str, Any], deciding: list[str]) -> None:
         promised = "yes" if found["promised"] else "-"
         print(f"{name:<16}{found['verdict']:<10}{promised:<10}{found['examined']:>14,}{found['violations']:>14,}")
     for name, found in result["guarantees"].items():
-        if name not in deciding:
+        if name not in decisive:
             if found["violations"]:
                 print(f"\n{name} was not promised; --guarantee {name} shows how it fails")
             continue

@@ -13,8 +13,6 @@ from antiphon.errors import UsageError
 if TYPE_CHECKING:
     from antiphon.report.sources import Facts, Given
 
-HOLDS, VIOLATED, INCONCLUSIVE = 0, 1, 3
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
@@ -94,10 +92,8 @@ def _trace(args: argparse.Namespace, given: Given) -> tuple[str, dict[str, Any],
 
 def _exit_code(args: argparse.Namespace, facts: Facts) -> int:
     from antiphon.report.sources import deciding
+    from antiphon.trace.verdict import HOLDS, INCONCLUSIVE, exit_code
 
     if facts.checked is None:
         return HOLDS if args.no_check else INCONCLUSIVE  # nothing was asked, or nothing is known
-    words = [facts.checked["guarantees"][name]["verdict"] for name in deciding(facts.checked)]
-    if "violated" in words:
-        return VIOLATED
-    return INCONCLUSIVE if "unknown" in words or not words else HOLDS
+    return exit_code([facts.checked["guarantees"][name]["verdict"] for name in deciding(facts.checked)])

@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-HOLDS, VIOLATED, INCONCLUSIVE = 0, 1, 3
+from antiphon.trace.verdict import HOLDS, INCONCLUSIVE, VIOLATED
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

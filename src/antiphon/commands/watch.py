@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from antiphon.pipeline.watch import Sum
     from antiphon.pipeline.watch.report import Alarm
 
-HOLDS, VIOLATED, INCONCLUSIVE = 0, 1, 3
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
@@ -49,6 +47,7 @@ def run(args: argparse.Namespace) -> int:
     """Watch until it is interrupted, or all is read; the exit code is that of the verdicts."""
     from antiphon.pipeline.session import session
     from antiphon.pipeline.watch import Watcher, wait
+    from antiphon.trace.verdict import deciding, exit_code
 
     directory = str(Path(args.directory).absolute())
     checkpoint = str(Path(args.checkpoint).absolute() if args.checkpoint else Path(directory, "_watch"))
@@ -70,7 +69,8 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(result))
     else:
         _show(result)
-    return _exit_code(final)
+    verdicts = final.verdicts()
+    return exit_code([verdicts[name] for name in deciding(verdicts, final.promises)])
 
 
 class _Teller:
@@ -139,18 +139,6 @@ def _result(directory: str, checkpoint: str, final: Sum) -> dict[str, Any]:
             for name, found in final.findings.items()
         },
     }
-
-
-def _exit_code(final: Sum) -> int:
-    verdicts = final.verdicts()
-    promised = [name for name in verdicts if name in final.promises] if final.promises is not None else None
-    if promised is not None:
-        deciding = [verdicts[name] for name in promised]
-    else:
-        deciding = [verdict for verdict in verdicts.values() if verdict != "unknown"]
-    if "violated" in deciding:
-        return VIOLATED
-    return INCONCLUSIVE if "unknown" in deciding or not deciding else HOLDS
 
 
 def _show(result: dict[str, Any]) -> None:

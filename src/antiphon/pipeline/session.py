@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
@@ -123,10 +124,19 @@ class Session:
 def session(args: argparse.Namespace, name: str) -> Iterator[Session]:
     """The session that a command's arguments ask for; stopped at the end if it was started here."""
     opened = open_session(args.master, args.conf, name=name, quiet=not args.debug)
+    log = logging.getLogger()
+    if not args.debug:
+        log.addFilter(_is_ours)
     try:
         yield opened
     finally:
         opened.stop()
+        log.removeFilter(_is_ours)
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Py4J logs a traceback of its own, as the root, when Ctrl-C comes in the middle of a call."""
+    return f"{os.sep}py4j{os.sep}" not in record.pathname
 
 
 def open_session(

@@ -11,6 +11,7 @@ import msgspec
 
 from antiphon.errors import UsageError
 from antiphon.report.windows import Window
+from antiphon.trace import verdict
 from antiphon.trace.schema import GUARANTEES
 
 DRAWN_MAX: Final = 10  # witnesses that are drawn
@@ -95,10 +96,9 @@ def load(folder: Path) -> dict[str, Any]:
 def deciding(checked: Mapping[str, Any]) -> list[str]:
     """The guarantees that decide: those that were named, else those promised, else all that are known."""
     found = checked["guarantees"]
-    if len(found) < len(GUARANTEES):
-        return list(found)
+    words = {name: one["verdict"] for name, one in found.items()}
     promised = [name for name, one in found.items() if one["promised"]]
-    return promised or [name for name, one in found.items() if one["verdict"] != "unknown"]
+    return verdict.deciding(words, promised, named=len(found) < len(GUARANTEES))
 
 
 def to_draw(checked: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:

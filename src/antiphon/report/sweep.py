@@ -13,9 +13,9 @@ import msgspec
 
 from antiphon.report.charts import Band
 from antiphon.trace.schema import GUARANTEES
+from antiphon.trace.verdict import HOLDS, INCONCLUSIVE, VIOLATED
 
 Row = dict[str, Any]
-HOLDS, VIOLATED, INCONCLUSIVE = 0, 1, 3
 
 # two-sided 95% quantiles of Student's distribution, by degrees of freedom from 1; beyond, the normal one is near enough
 _T95: Final = (

@@ -5,11 +5,13 @@ Every checker words its witnesses with the functions below, so that two of them 
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Literal
 
 import msgspec
 
 VerdictName = Literal["holds", "violated", "unknown"]
+HOLDS, VIOLATED, INCONCLUSIVE = 0, 1, 3  # exit codes
 Message = tuple[int, int]  # (sender, that sender's number for it)
 
 
@@ -48,6 +50,24 @@ def decide(examined: int, violations: int, undecided: bool) -> VerdictName:
     if undecided or not examined:
         return "unknown"
     return "holds"
+
+
+def deciding(
+    verdicts: Mapping[str, VerdictName], promised: Collection[str] | None, *, named: bool = False
+) -> list[str]:
+    """Name the guarantees that decide: those asked for, else those promised, else all of which something is known."""
+    if named:
+        return list(verdicts)
+    if promised:
+        return [name for name in verdicts if name in promised]
+    return [name for name, verdict in verdicts.items() if verdict != "unknown"]
+
+
+def exit_code(words: Collection[VerdictName]) -> int:
+    """Give a command's exit code by the verdicts that decide."""
+    if "violated" in words:
+        return VIOLATED
+    return INCONCLUSIVE if "unknown" in words or not words else HOLDS
 
 
 def _message(message: Message) -> str:
