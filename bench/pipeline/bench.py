@@ -166,7 +166,8 @@ def rows_of(trace: Path) -> int:
 def run_duckdb(trace: Path, check: str) -> dict[str, Any]:
     import duckdb
 
-    connection = duckdb.connect(config={"threads": 2, "memory_limit": "8GB"})
+    spill = tempfile.TemporaryDirectory(prefix="duckdb-")  # not in the present folder, where a kill would leave it
+    connection = duckdb.connect(config={"threads": 2, "memory_limit": "8GB", "temp_directory": spill.name})
     connection.execute(f"create view events as select * from '{trace}/events.parquet'")
     before, cpu = time.monotonic(), time.process_time()
     found = connection.execute(sql(check, members_of(trace))).fetchone()

@@ -91,7 +91,7 @@ def test_many_files_and_small_row_groups_are_one_trace(inline: Checker, tmp_path
 
 
 def test_a_trace_in_order_is_not_copied(inline: Checker, tmp_path: Path) -> None:
-    events = sorted(sample(11).events, key=lambda event: (event.member, event.step))
+    events = sorted(sample(11, "total").events, key=lambda event: (event.member, event.step))
     path = write(events, tmp_path / "trace.parquet", row_group_rows=7)
     _, verdicts = inline.check(path)
     assert verdicts == naive.check(events)

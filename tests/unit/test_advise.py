@@ -61,7 +61,7 @@ def test_the_need_decides_the_orderings() -> None:
 
     assert orderings("fifo") == {"fifo"}
     assert orderings("causal") == {"co", "causal-blocks"}
-    assert orderings("total") == {"abcast", "tomp"}
+    assert orderings("total") == {"abcast", "tomp", "sequencer"}
     assert all(
         set(STABILITIES) == {o.stability for o in protocols(Question(members=4, need=n))} for n in ("fifo", "total")
     )

@@ -11,6 +11,25 @@ from antiphon.trace.verdict import VerdictName, deciding, exit_code
 MIXED: dict[str, VerdictName] = {"fifo": "holds", "causal": "violated", "total": "unknown"}
 
 
+@pytest.mark.parametrize(
+    ("ordering", "more"),
+    [
+        ("fifo", set()),
+        *((name, {"causal"}) for name in ("causal", "causal-blocks", "co")),
+        *((name, {"total"}) for name in ("total", "abcast", "tomp", "sequencer")),
+    ],
+)
+def test_an_ordering_promises_its_order(ordering: str, more: set[str]) -> None:
+    every = {"integrity", "validity", "agreement", "fifo"}
+    assert promised({"ordering": ordering}) == every | more
+    assert promised({"protocol": {"ordering": ordering}}) == every | more
+    assert promised({"protocol": ordering, "parameters": {"ordering": ordering}}) == every | more
+
+
+def test_what_is_switched_off_promises_nothing() -> None:
+    assert promised({"stability": None, "views": False}) == frozenset()
+
+
 def test_an_ordering_stability_and_views_promise_what_they_are_for() -> None:
     run = {"protocol": {"ordering": "causal", "stability": "train"}, "views": True}
     assert promised(run) == {"integrity", "validity", "agreement", "fifo", "causal", "stability", "view-synchrony"}

@@ -14,7 +14,6 @@ import pytest
 
 from antiphon.errors import UsageError
 from antiphon.trace.event import Event
-from antiphon.trace.promises import promised
 from antiphon.trace.reader import read
 from antiphon.trace.schema import COLUMNS, REQUIRED
 
@@ -196,33 +195,3 @@ class TestRunJson:
         trace = read(write_parquet(tmp_path / "t.parquet", ROWS))
         assert trace.promised is None
         assert trace.global_clock == frozenset()
-
-
-class TestPromises:
-    EVERY = frozenset({"integrity", "validity", "agreement", "fifo"})
-
-    @pytest.mark.parametrize(
-        ("ordering", "more"),
-        [
-            ("fifo", set()),
-            *((name, {"causal"}) for name in ("causal", "causal-blocks", "co")),
-            *((name, {"total"}) for name in ("total", "abcast", "tomp")),
-        ],
-    )
-    def test_ordering(self, ordering: str, more: set[str]) -> None:
-        assert promised({"ordering": ordering}) == self.EVERY | more
-        assert promised({"protocol": {"ordering": ordering}}) == self.EVERY | more
-        assert promised({"protocol": ordering, "parameters": {"ordering": ordering}}) == self.EVERY | more
-
-    def test_stability_and_views(self) -> None:
-        assert promised({"stability": "tree-train", "views": True}) == {"stability", "view-synchrony"}
-        assert promised({"stability": None, "views": False}) == frozenset()
-
-    def test_a_list_of_promises_takes_their_place(self) -> None:
-        assert promised({"ordering": "co", "promises": ["fifo"]}) == {"fifo"}
-
-    def test_names_that_do_not_exist(self) -> None:
-        with pytest.raises(UsageError, match="'sorted'"):
-            promised({"promises": ["sorted"]})
-        with pytest.raises(UsageError, match="'random'"):
-            promised({"ordering": "random"})

@@ -177,6 +177,8 @@ def _cut_texts(session: Session, files: list[str]) -> dict[str, list[Span]]:
     sizes = {file: os.path.getsize(file) for file in files if can_be_cut(Path(file))}
     cuts = {file: [*range(0, size, SPLIT_BYTES), size] for file, size in sizes.items() if size > SPLIT_BYTES}
     pieces = [(file, start, stop) for file, at in cuts.items() for start, stop in itertools.pairwise(at)]
+    if not pieces:
+        return {}
     counted = dict(
         msgspec.msgpack.decode(result, type=tuple[int, tuple[int, int]])
         for result in session.each(len(pieces), functools.partial(_count_marks, pieces), "scan")
