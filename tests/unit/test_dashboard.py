@@ -163,6 +163,10 @@ def test_what_watch_found_is_shown_up_to_its_last_commit(monkeypatch: pytest.Mon
     told.hear(0)
     assert told.board.show()["headline"]["text"].endswith("watch found 1 violations.")
 
+    (tmp_path / "commits" / "0000000001.json").write_bytes(msgspec.json.encode({**commit, "promises": ["causal"]}))
+    assert watched.read()
+    assert told.board.show()["headline"]["text"].endswith("everyone is heard from.")  # fifo was not promised
+
 
 def test_a_published_status_arrives_and_its_end_is_noticed() -> None:
     async def follow() -> tuple[Status | None, str]:

@@ -125,13 +125,18 @@ class Watched:
         if self.summary is None:
             return {"checkpoint": str(self.checkpoint), "events": None, "guarantees": {}, "alarms": [], "count": 0}
         found: dict[str, dict[str, Any]] = self.summary["findings"]
+        promises = self.summary.get("promises") or found  # where nothing is promised, everything decides
         return {
             "checkpoint": str(self.checkpoint),
             "events": self.summary["events"],
             "events_per_s": round(self.summary["events_per_s"]),
             "count": self.summary["alarms"],
             "guarantees": {
-                name: {"examined": finding["examined"], "violations": finding["violations"]}
+                name: {
+                    "examined": finding["examined"],
+                    "violations": finding["violations"],
+                    "decides": name in promises,
+                }
                 for name, finding in found.items()
             },
             "alarms": list(self.alarms)[::-1],
@@ -255,7 +260,9 @@ class Board:
         missing = [row["member"] for row in rows if row["state"] in ("gone", "silent") and not row.get("has_left")]
         outside = [row["member"] for row in rows if row["state"] == "live" and not row["in_view"]]
         violations = sum(
-            found["violations"] for found in (self.watched.show()["guarantees"] if self.watched else {}).values()
+            found["violations"]
+            for found in (self.watched.show()["guarantees"] if self.watched else {}).values()
+            if found["decides"]
         )
         if not live:
             return {"level": "warn", "text": "No member publishes its status (antiphon join --status-at HOST:PORT)."}

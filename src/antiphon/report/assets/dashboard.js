@@ -81,9 +81,10 @@
       : `${count(found.events)} events judged, ${count(found.events_per_s)} a second; ${count(found.count)} alarms.`;
     by("guarantees").replaceChildren(...Object.entries(found.guarantees).map(([name, verdict]) => {
       const card = node("div", undefined, "panel");
-      const bad = verdict.violations > 0, idle = verdict.examined === 0;
+      const bad = verdict.violations > 0 && verdict.decides, idle = verdict.examined === 0;
+      const spare = verdict.violations > 0 && !verdict.decides; // not kept, and not promised
       card.append(node("b", name), node("span", bad ? `✕ ${count(verdict.violations)} violations` : idle ? "– nothing to examine yet"
-        : `✓ holds so far (${count(verdict.examined)})`, bad ? "bad" : idle ? "muted" : "good"));
+        : spare ? "– not kept, not promised" : `✓ holds so far (${count(verdict.examined)})`, bad ? "bad" : idle || spare ? "muted" : "good"));
       return card;
     }));
     by("alarms").replaceChildren(...found.alarms.map((alarm) => entry(null, `${alarm.guarantee}, run ${alarm.run}: ${alarm.why}`, "bad")));
