@@ -461,6 +461,11 @@ def test_errors_are_not_lost() -> None:
         await asyncio.sleep(1)
         assert task.done()
 
+    async def in_a_cycle() -> None:  # only the garbage collector frees it, after the run
+        task = asyncio.create_task(fails())
+        task.itself = task  # type: ignore[attr-defined]
+        await asyncio.sleep(1)
+
     async def callback() -> None:
         asyncio.get_running_loop().call_later(1, lambda: 1 // 0)
         await asyncio.sleep(2)
@@ -469,7 +474,8 @@ def test_errors_are_not_lost() -> None:
         world.spawn("p", fails)
         await asyncio.sleep(1)
 
-    for main, kind in ((forgotten, ValueError), (callback, ZeroDivisionError), (process, ValueError)):
+    kinds = ((forgotten, ValueError), (in_a_cycle, ValueError), (callback, ZeroDivisionError), (process, ValueError))
+    for main, kind in kinds:
         with pytest.raises(kind) as caught:
             testing.run(main, seed=9)
         assert any("seed 9" in note for note in caught.value.__notes__)

@@ -203,6 +203,7 @@ class VirtualLoop(NothingReal):
     def close(self) -> None:
         """Never run again; what crashed processes were about to do ends without a sound."""
         self._closed = True
+        self._report_forgotten_errors()
         for task in [task for task in self._tasks.values() if not task.done()]:
             task._log_destroy_pending = False  # type: ignore[attr-defined]  # as asyncio itself says it
             with suppress(BaseException):  # nobody is there to hear it
@@ -378,11 +379,26 @@ class VirtualLoop(NothingReal):
         return self._handler
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
-        """End the run with the error of a callback, or of a task that nobody asked how it went."""
-        error = context.get("exception")
-        if error is not None and ("task" in context or "handle" in context or isinstance(context.get("future"), _Task)):
+        """End the run with the error of a callback, or of a task that nobody awaited."""
+        error, task = context.get("exception"), context.get("future")
+        if isinstance(task, _Task) and task.life is not None and task.life.crashed:
+            return  # whoever would have awaited it was stopped
+        if error is not None and ("task" in context or "handle" in context or isinstance(task, _Task)):
             error.add_note(f"antiphon.testing: {context['message']}")
             self.fail(error)
+
+    def _report_forgotten_errors(self) -> None:
+        """Report the errors of tasks that nobody awaited and that are still in memory.
+
+        asyncio reports such a task when it is freed. One that is part of a reference cycle, as a failed task often is,
+        is freed by the garbage collector alone, which waits until the run is over.
+        """
+        for task in list(self._tasks.values()):
+            if task.done() and task._log_traceback:  # true until somebody asks
+                task._log_traceback = False
+                self.call_exception_handler(
+                    {"message": "Task exception was never retrieved", "exception": task.exception(), "future": task}
+                )
 
     def fail(self, error: BaseException) -> None:
         """End the run with an error, as soon as the present callback is over."""
