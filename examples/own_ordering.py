@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import msgspec
 
 from antiphon.protocol.machine import Deliver, Instant, Submit
-from antiphon.protocol.parts import Ending, Place, Reliable, Step
+from antiphon.protocol.parts import Ending, PartContext, Reliable, Step
 from antiphon.protocol.wire import Data, Malformed, Pdu, Streamed
 
 
@@ -30,10 +30,10 @@ class ByTurns(Ending):
     waits = True
     deadline: Instant | None = None
 
-    def __init__(self, place: Place, options: msgspec.Struct) -> None:
-        self.rank, self.turn, self.blocked = place.rank, 0, False
-        self.queues = [deque[Streamed]() for _ in range(place.size)]
-        self.lengths = [0] * place.size  # of the streams, so far
+    def __init__(self, context: PartContext, options: msgspec.Struct) -> None:
+        self.rank, self.turn, self.blocked = context.rank, 0, False
+        self.queues = [deque[Streamed]() for _ in range(context.size)]
+        self.lengths = [0] * context.size  # of the streams, so far
 
     @property
     def held(self) -> int:

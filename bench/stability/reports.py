@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 
-from antiphon.protocol.parts import Place
+from antiphon.protocol.parts import PartContext
 from antiphon.protocol.stability.rounds import VectorOptions
 from antiphon.protocol.stability.vector_ack import Report, VectorAck
 from antiphon.protocol.stability.vectors import pack_whole
@@ -20,7 +20,7 @@ LAPS = 4
 
 
 def microseconds_a_report(size: int) -> float:
-    part = VectorAck(Place(0, size, random.Random(0)), VectorOptions())
+    part = VectorAck(PartContext(0, size, random.Random(0)), VectorOptions())
     part.held = np.full(size, 10**6, np.int64)
     held = np.zeros(size, np.int64)
     reports = []

@@ -31,7 +31,7 @@ from antiphon.protocol.ordering.co import Co, CoOptions
 from antiphon.protocol.ordering.co.logs import Logged, insertion_place, precedes
 from antiphon.protocol.ordering.co.minima import Minima
 from antiphon.protocol.ordering.co.pdus import CoConfirm, CoProbe, CoRet
-from antiphon.protocol.parts import Out, Place, Step
+from antiphon.protocol.parts import Out, PartContext, Step
 from antiphon.protocol.wire import pack_vector
 from antiphon.trace.naive import check
 from support.co_world import World
@@ -294,9 +294,9 @@ class RealDivision(Co):
 class EmptyBuffers(Co):
     """The others' buffers are taken for full until they say something, and nobody is asked."""
 
-    def __init__(self, place: Place, options: CoOptions) -> None:
-        super().__init__(place, options)
-        self.buf = [0] * place.size
+    def __init__(self, context: PartContext, options: CoOptions) -> None:
+        super().__init__(context, options)
+        self.buf = [0] * context.size
 
     def silence_matters(self) -> bool:
         return self._unacknowledged > 0

@@ -22,7 +22,7 @@ from antiphon.protocol.ordering.two_phase import (
     Waiting,
     takeover,
 )
-from antiphon.protocol.parts import Place
+from antiphon.protocol.parts import PartContext
 from antiphon.protocol.wire import Codec, pack_vector
 from support.mutants_two_phase import (
     AbcastWithoutClockRule,
@@ -36,8 +36,8 @@ PROTOCOLS = [Abcast, Tomp]
 M1, M3 = (0, 1), (2, 1)
 
 
-def place(rank: int, size: int) -> Place:
-    return Place(rank, size, random.Random(0))
+def context(rank: int, size: int) -> PartContext:
+    return PartContext(rank, size, random.Random(0))
 
 
 # The clock rule
@@ -146,8 +146,8 @@ def test_separate_minimum_and_maximum_are_unsound() -> None:
 @pytest.mark.parametrize("bound", ["paper", "all-hosts"])
 def test_joint_update_is_sound_there(bound: str) -> None:
     class Bounded(Tomp):
-        def __init__(self, place: Place, options: TompOptions) -> None:
-            super().__init__(place, TompOptions(bound=bound))  # type: ignore[arg-type]
+        def __init__(self, context: PartContext, options: TompOptions) -> None:
+            super().__init__(context, TompOptions(bound=bound))  # type: ignore[arg-type]
 
     assert decided_crosswise(Bounded).unfaithful() == []
 
@@ -189,8 +189,8 @@ def test_all_hosts_bound_is_never_lower() -> None:
 class TompWithDeltaOutOfOrder(Tomp):
     """Delta where channels are not FIFO."""
 
-    def __init__(self, place: Place, options: TompOptions) -> None:
-        super().__init__(place, options)
+    def __init__(self, context: PartContext, options: TompOptions) -> None:
+        super().__init__(context, options)
         self.in_order = False
 
 
@@ -235,7 +235,7 @@ class DecimalAbcast(Abcast):
 @pytest.mark.parametrize(("protocol", "order"), [(Abcast, [9, 10]), (DecimalAbcast, [10, 9])])
 def test_timestamp_is_a_pair_not_a_decimal(protocol: type[TwoPhase], order: list[int]) -> None:
     """(9, 10) comes after (9, 9), although 9.10 is less than 9.9."""
-    part = protocol(place(0, 11), TwoPhaseOptions())
+    part = protocol(context(0, 11), TwoPhaseOptions())
     delivered = []
     for sender in (9, 10):
         part.accept(sender, TimedData(seq=1), 0)
@@ -268,7 +268,7 @@ def bounding(final: Stamp, firsts: list[int], bound: Stamp) -> BoundingDecision:
 @pytest.mark.parametrize(("protocol", "delivered"), [(Tomp, [[0], [2]]), (TompThatLosesTies, [[0], []])])
 def test_deliverable_message_wins_a_tie(protocol: type[Tomp], delivered: list[list[int]]) -> None:
     """m1's decision raises m2 and m3 to 5.3; m3 gets just that for good and need not wait for m2."""
-    part = protocol(place(0, 3), TompOptions())
+    part = protocol(context(0, 3), TompOptions())
     for sender in range(3):
         part.accept(sender, TimedData(seq=1, own=part.clock.time + 1), 0)
     steps = [
@@ -354,13 +354,13 @@ def test_takeover_trusts_a_known_final_and_the_clock_of_whoever_lacks_the_messag
 
 def test_a_dead_senders_own_timestamp_outlives_it() -> None:
     """A reply must not sort before what it answers: its sender's clock was past that, and every copy says so."""
-    part = Abcast(place(0, 3), TwoPhaseOptions())
+    part = Abcast(context(0, 3), TwoPhaseOptions())
     part.accept(2, TimedData(seq=1, own=12), 0)
     assert part.pending().provisional == {(2, 1): (12, 2)}
 
 
 def test_pending_tells_clock_provisional_and_final_timestamps() -> None:
-    part = Abcast(place(1, 3), TwoPhaseOptions())
+    part = Abcast(context(1, 3), TwoPhaseOptions())
     for sender in (0, 2):
         part.accept(sender, TimedData(seq=1), 0)
     part.accept(2, TimedData(seq=2), 0)
@@ -371,7 +371,7 @@ def test_pending_tells_clock_provisional_and_final_timestamps() -> None:
 
 
 def test_lost_proposal_is_resent_as_it_was() -> None:
-    part = Tomp(place(1, 3), TompOptions())
+    part = Tomp(context(1, 3), TompOptions())
     (sent,) = part.accept(0, TimedData(seq=1), 0).down
     part.accept(2, TimedData(seq=1), 0)
     part.accept(0, TimedData(seq=2), 0)
@@ -452,7 +452,7 @@ def test_reproduction_states_what_agrees_and_what_does_not(tmp_path: Path) -> No
 
 
 def test_own_messages_are_stamped_when_sent() -> None:
-    part = Abcast(place(0, 2), TwoPhaseOptions())
+    part = Abcast(context(0, 2), TwoPhaseOptions())
     part.clock.witness(4)
     (reliable,) = part.submit(Submit(b"x"), 1, 0).down
     assert isinstance(reliable.pdu, TimedData)

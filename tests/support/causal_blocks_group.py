@@ -9,7 +9,7 @@ import msgspec
 
 from antiphon.protocol.machine import MILLISECOND, Deliver, Drop, Stable, Submit
 from antiphon.protocol.ordering.causal_blocks import BlockMessage, CausalBlocks, NullMessage
-from antiphon.protocol.parts import Out, Place, Received, Step
+from antiphon.protocol.parts import Out, PartContext, Received, Step
 from antiphon.protocol.wire import Codec, Header, Malformed, Pdu
 
 WAKES_MAX = 100
@@ -21,7 +21,7 @@ class Group:
 
     def __init__(self, size: int, seed: int = 0, ordering: type[CausalBlocks] = CausalBlocks, **options: Any) -> None:
         made = msgspec.convert(options, ordering.Options)
-        self.parts = [ordering(Place(rank, size, random.Random(f"{seed}/{rank}")), made) for rank in range(size)]
+        self.parts = [ordering(PartContext(rank, size, random.Random(f"{seed}/{rank}")), made) for rank in range(size)]
         self.codec = Codec(ordering.PDUS)
         self.now = 0
         self.sent = [0] * size

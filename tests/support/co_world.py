@@ -10,7 +10,7 @@ import random
 
 from antiphon.protocol.machine import MILLISECOND, Deliver, Stable, Submit
 from antiphon.protocol.ordering.co import Co, CoOptions
-from antiphon.protocol.parts import Out, Place, Received, Step
+from antiphon.protocol.parts import Out, PartContext, Received, Step
 from antiphon.protocol.wire import Pdu
 from antiphon.trace.event import Event
 
@@ -22,7 +22,7 @@ class World:
 
     def __init__(self, size: int, options: CoOptions | None = None, kind: type[Co] = Co, seed: int = 0) -> None:
         self.random = random.Random(seed)
-        self.parts = [kind(Place(rank, size, self.random), options or CoOptions()) for rank in range(size)]
+        self.parts = [kind(PartContext(rank, size, self.random), options or CoOptions()) for rank in range(size)]
         self.ranks = range(size)
         self.now = 0
         self.channels: dict[tuple[int, int], list[Pdu]] = {(a, b): [] for a in self.ranks for b in self.ranks if a != b}

@@ -28,8 +28,8 @@ class AsksOnce(Recovery):
     def wake(self, now: Instant) -> Step:
         step = super().wake(now)
         for missing in self._missing.values():
-            if missing.ask_at > now and missing.retry_ns > self._options.nack_retry_ns:
-                missing.ask_at = 10**18
+            if missing.tries:
+                missing.at = 10**18
         return step
 
 

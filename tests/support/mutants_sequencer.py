@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from antiphon.protocol.machine import Deliver, Instant
 from antiphon.protocol.ordering.sequencer import Order, PlacedData, Sequencer, SequencerOptions
-from antiphon.protocol.parts import Place, Step, Up
+from antiphon.protocol.parts import PartContext, Step, Up
 from antiphon.protocol.wire import Streamed
 
 
@@ -35,9 +35,9 @@ class OwnFirst(Sequencer):
 class SkipsWhatIsMissing(Sequencer):
     """Goes on with the order where a message has not come, and delivers that one when it comes."""
 
-    def __init__(self, place: Place, options: SequencerOptions) -> None:
-        super().__init__(place, options)
-        self._owed = [0] * place.size
+    def __init__(self, context: PartContext, options: SequencerOptions) -> None:
+        super().__init__(context, options)
+        self._owed = [0] * context.size
 
     def admits(self, source: int, pdu: Streamed) -> bool:
         return True

@@ -8,24 +8,25 @@ import msgspec
 import numpy as np
 
 from antiphon.protocol.machine import Instant
-from antiphon.protocol.parts import Place
+from antiphon.protocol.parts import PartContext
 from antiphon.protocol.stability.collect import Ack, Collect, Info, Links
 from antiphon.protocol.stability.coordinator import Coordinator
 from antiphon.protocol.stability.full_distribution import FullDistribution, Poke, Row
-from antiphon.protocol.stability.rounds import Load, Patience, Starter, VectorPart
+from antiphon.protocol.stability.rounds import Load, Starter, VectorPart
 from antiphon.protocol.stability.train import Carriage, Train, TrainAck
 from antiphon.protocol.stability.tree_coordinator import TreeCoordinator
 from antiphon.protocol.stability.tree_train import TreeTrain
 from antiphon.protocol.stability.vector_ack import Report, VectorAck
 from antiphon.protocol.stability.vectors import Numbers
+from antiphon.protocol.timers import Backoff
 from antiphon.protocol.wire import Pdu
 
 
-class _Never(Patience):
+class _Never(Backoff):
     """Waits for ever."""
 
-    def __init__(self, place: Place) -> None:
-        super().__init__(place, 1, 1)
+    def __init__(self, context: PartContext) -> None:
+        super().__init__(context.jittered, 1, 1)
 
     def start(self, now: Instant) -> None:
         self.at = None
@@ -37,8 +38,8 @@ class _Never(Patience):
 class LastReportWins(Coordinator):
     """The minimum is dropped: the last report replaces those before it."""
 
-    def __init__(self, place: Place, options: Any) -> None:
-        super().__init__(place, options)
+    def __init__(self, context: PartContext, options: Any) -> None:
+        super().__init__(context, options)
 
         class Last(Collect):
             def merge(self, source: int, numbers: Numbers, *, whole: bool) -> None:
@@ -51,8 +52,8 @@ class LastReportWins(Coordinator):
 class LeavesItselfOut(TreeCoordinator):
     """A member reports what those below it hold, and not what it holds itself."""
 
-    def __init__(self, place: Place, options: Any) -> None:
-        super().__init__(place, options)
+    def __init__(self, context: PartContext, options: Any) -> None:
+        super().__init__(context, options)
 
         class Others(Collect):
             def minimum(self, own: Numbers) -> Numbers:
@@ -73,8 +74,8 @@ class DoesNotWaitForAll(TreeCoordinator):
 class DoesNotWaitForChildren(TreeTrain):
     """A train goes on to the next sibling before the train of the children has come in."""
 
-    def __init__(self, place: Place, options: Any) -> None:
-        super().__init__(place, options)
+    def __init__(self, context: PartContext, options: Any) -> None:
+        super().__init__(context, options)
         below = [rank for rank in self.links.awaits if rank > self.rank]
         self.links = Links(
             self.links.awaits - set(below[:1] if self.links.reports_to is not None else ()), self.links.reports_to
@@ -105,30 +106,30 @@ class TakesStaleFrontiers(TreeTrain):
 class ForgetsLostReports(Coordinator):
     """Whoever owes a report is not asked again."""
 
-    def __init__(self, place: Place, options: Any) -> None:
-        super().__init__(place, options)
-        self._missing = _Never(place)
+    def __init__(self, context: PartContext, options: Any) -> None:
+        super().__init__(context, options)
+        self._missing = _Never(context)
 
 
 class ForgetsLostFrontiers(TreeCoordinator):
     """Who missed the frontier does not ask for it."""
 
-    def __init__(self, place: Place, options: Any) -> None:
-        super().__init__(place, options)
-        self._unanswered = _Never(place)
+    def __init__(self, context: PartContext, options: Any) -> None:
+        super().__init__(context, options)
+        self._unanswered = _Never(context)
 
 
 class NeverRests(Coordinator):
     """Rounds go on when everything is stable."""
 
-    def __init__(self, place: Place, options: Any) -> None:
-        super().__init__(place, options)
+    def __init__(self, context: PartContext, options: Any) -> None:
+        super().__init__(context, options)
 
         class Restless(Starter):
             def end(self, load: Load, now: Instant, *, news: bool) -> None:
                 super().end(msgspec.structs.replace(load, unstable=1), now, news=news)
 
-        self.starter = Restless(options, place.window)
+        self.starter = Restless(options, context.window)
 
 
 # Full distribution
@@ -183,9 +184,9 @@ class ReadsTheFirstLap(Train):
 class LosesTheTrain(Train):
     """Nobody asks whether the train arrived."""
 
-    def __init__(self, place: Place, options: Any) -> None:
-        super().__init__(place, options)
-        self._unconfirmed = _Never(place)
+    def __init__(self, context: PartContext, options: Any) -> None:
+        super().__init__(context, options)
+        self._unconfirmed = _Never(context)
 
 
 class DoesNotLowerTheTrain(Train):

@@ -12,7 +12,7 @@ from typing import Any
 
 from antiphon.protocol.clock import SkewedClock
 from antiphon.protocol.machine import MILLISECOND
-from antiphon.protocol.parts import Frontier, Out, Place, Stability, Step
+from antiphon.protocol.parts import Frontier, Out, PartContext, Stability, Step
 from antiphon.protocol.stability.rounds import VectorPart
 from antiphon.protocol.wire import Codec, Data, Header, Malformed
 
@@ -63,7 +63,9 @@ class RoundGroup:
         skew, drift = rng.choice((0, 100)) * MILLISECOND, rng.choice((0, 500))
         self.clocks = [SkewedClock(rng.randint(0, skew), rng.randint(-drift, drift)) for _ in range(size)]
         streams = 1 if self.one_stream else 0
-        self.parts = [part(Place(rank, size, rng, window=4, streams=streams), self.options) for rank in range(size)]  # type: ignore[arg-type]
+        self.parts = [
+            part(PartContext(rank, size, rng, window=4, streams=streams), self.options) for rank in range(size)
+        ]  # type: ignore[arg-type]
         self.codec = Codec(part.PDUS)
         self.received = [[0] * self.streams for _ in range(size)]
         self.frontiers = [[0] * self.streams for _ in range(size)]

@@ -12,7 +12,7 @@ from typing import Any
 
 from antiphon.protocol.clock import SkewedClock
 from antiphon.protocol.machine import MILLISECOND
-from antiphon.protocol.parts import Frontier, Out, Place, Step
+from antiphon.protocol.parts import Frontier, Out, PartContext, Step
 from antiphon.protocol.stability.timestamp_ack import TimestampAck
 from antiphon.protocol.wire import Data, Malformed, Pdu
 
@@ -41,8 +41,10 @@ class TimestampGroup:
             trigger=rng.random() < 0.3,
         )
         self.clocks = [SkewedClock(rng.randint(0, skew), rng.randint(-drift, drift)) for _ in range(self.size)]
-        places = (Place(rank, self.size, random.Random(f"{seed}/{rank}"), window=4) for rank in range(self.size))
-        self.parts = [part(place, options) for place in places]
+        contexts = (
+            PartContext(rank, self.size, random.Random(f"{seed}/{rank}"), window=4) for rank in range(self.size)
+        )
+        self.parts = [part(context, options) for context in contexts]
         self.received = [[0] * self.size for _ in range(self.size)]
         self.frontiers = [[0] * self.size for _ in range(self.size)]
         self.last_arrival: dict[tuple[int, int], int] = {}

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from antiphon.protocol.machine import Deliver, Instant, Submit
 from antiphon.protocol.ordering.two_phase import Decision, Stamp, TimedData, TwoPhase, takeover
-from antiphon.protocol.parts import Decided, Out, Place, Step
+from antiphon.protocol.parts import Decided, Out, PartContext, Step
 from antiphon.protocol.wire import Codec, Header, Pdu, Streamed
 
 Message = tuple[int, int]
@@ -32,7 +32,7 @@ class Group:
 
     def __init__(self, protocol: type[TwoPhase], size: int, **options: object) -> None:
         self.parts = [
-            protocol(Place(rank, size, random.Random(rank)), protocol.Options(**options)) for rank in range(size)
+            protocol(PartContext(rank, size, random.Random(rank)), protocol.Options(**options)) for rank in range(size)
         ]
         self.codec = Codec(protocol.PDUS)
         self.channels: dict[tuple[int, int], list[Item]] = {(a, b): [] for a in range(size) for b in range(size)}

@@ -16,7 +16,7 @@ from antiphon.protocol.ordering import ORDERINGS
 from antiphon.protocol.ordering.co import Co, CoOptions, Levels
 from antiphon.protocol.ordering.co.minima import Minima
 from antiphon.protocol.ordering.co.pdus import CoConfirm, CoData, CoProbe, CoRet
-from antiphon.protocol.parts import Duplicate, Out, Place, Received
+from antiphon.protocol.parts import Duplicate, Out, PartContext, Received
 from antiphon.protocol.wire import Malformed, Pdu, pack_vector, unpack_vector
 from antiphon.sim.cluster import Cluster, simulate
 from antiphon.sim.network import NetworkOptions
@@ -27,7 +27,7 @@ from support.mutants_co import MUTANTS
 
 
 def entity(size: int = 3, rank: int = 0, **options: Any) -> Co:
-    return Co(Place(rank, size, random.Random(0)), CoOptions(**options))
+    return Co(PartContext(rank, size, random.Random(0)), CoOptions(**options))
 
 
 def data(number: int, *ack: int, buf: int = 1000, payload: bytes = b"x") -> CoData:
@@ -273,7 +273,7 @@ def test_what_is_under_way_is_not_sent_again_for_a_probe() -> None:
 def test_members_do_not_answer_a_probe_at_the_same_instant() -> None:
     due = set()
     for rank in range(1, 6):
-        part = Co(Place(rank, 6, random.Random(rank)), CoOptions())
+        part = Co(PartContext(rank, 6, random.Random(rank)), CoOptions())
         part.receive(0, CoProbe(pack_vector([1] * 6), 9, True), 0)
         due.add(part.deadline)
     assert len(due) == 5
@@ -289,8 +289,8 @@ class NoChance(random.Random):
 class Lockstep(Co):
     """Everyone's pauses are of the same length."""
 
-    def __init__(self, place: Place, options: CoOptions) -> None:
-        super().__init__(Place(place.rank, place.size, NoChance()), options)
+    def __init__(self, context: PartContext, options: CoOptions) -> None:
+        super().__init__(PartContext(context.rank, context.size, NoChance()), options)
 
 
 @pytest.mark.parametrize(("kind", "finished"), [(Co, True), (Lockstep, False)])

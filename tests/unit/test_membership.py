@@ -64,7 +64,7 @@ from antiphon.protocol.membership.views import (
 )
 from antiphon.protocol.ordering.abcast import Abcast
 from antiphon.protocol.ordering.two_phase import Claim, TimedData, TwoPhaseOptions, settle
-from antiphon.protocol.parts import Place
+from antiphon.protocol.parts import PartContext
 from antiphon.protocol.wire import Malformed, group_of, group_tag
 from antiphon.sim.cluster import Node
 from antiphon.sim.group import Group
@@ -598,7 +598,7 @@ def test_what_is_safe_has_its_place_in_the_order_everywhere(process: type[Proces
 def test_a_reply_comes_after_what_it_answers_though_it_came_first_and_both_senders_are_gone(
     ordering: type[Abcast], order: list[bytes]
 ) -> None:
-    one = ordering(Place(2, 3, random.Random(1)), TwoPhaseOptions())
+    one = ordering(PartContext(2, 3, random.Random(1)), TwoPhaseOptions())
     one.accept(1, TimedData(number=1, seq=1, payload=b"reply", own=10), 0)
     one.accept(0, TimedData(number=1, seq=1, payload=b"x", own=1), 0)
     one.block()

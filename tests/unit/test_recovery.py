@@ -8,7 +8,7 @@ import random
 import pytest
 
 from antiphon.protocol.machine import MILLISECOND
-from antiphon.protocol.parts import Accepted, Duplicate, Out, Place
+from antiphon.protocol.parts import Accepted, Duplicate, Out, PartContext
 from antiphon.protocol.recovery import NACK_RANGES_MAX, Heartbeat, Nack, Recovery, RecoveryOptions
 from antiphon.protocol.wire import Data, Malformed
 
@@ -16,7 +16,7 @@ OPTIONS = RecoveryOptions()
 
 
 def recovery(rank: int, size: int = 3, window: int = 8) -> Recovery:
-    return Recovery(Place(rank, size, random.Random(0)), window, OPTIONS)
+    return Recovery(PartContext(rank, size, random.Random(0)), window, OPTIONS)
 
 
 def data(seq: int) -> Data:

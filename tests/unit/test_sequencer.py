@@ -12,7 +12,7 @@ from antiphon.protocol.config import Config
 from antiphon.protocol.machine import Deliver, Submit
 from antiphon.protocol.member import Member, View
 from antiphon.protocol.ordering.sequencer import SENDERS_MAX, Order, PlacedData, Sequencer, SequencerOptions
-from antiphon.protocol.parts import Decided, Place, Reliable, Step
+from antiphon.protocol.parts import Decided, PartContext, Reliable, Step
 from antiphon.protocol.wire import Data, Malformed, Streamed
 from antiphon.sim.cluster import simulate
 from antiphon.sim.network import NetworkOptions
@@ -22,7 +22,7 @@ ROOM = 10
 
 
 def part(rank: int, size: int = 3, window: int = 4) -> Sequencer:
-    return Sequencer(Place(rank, size, random.Random(0), window=window), SequencerOptions())
+    return Sequencer(PartContext(rank, size, random.Random(0), window=window), SequencerOptions())
 
 
 def data(seq: int = 1, number: int = 1, after: int = 0) -> PlacedData:

@@ -14,7 +14,7 @@ from antiphon.errors import UsageError
 from antiphon.protocol.config import Config
 from antiphon.protocol.machine import MILLISECOND
 from antiphon.protocol.member import Member, View
-from antiphon.protocol.parts import Frontier, Out, Place, Step
+from antiphon.protocol.parts import Frontier, Out, PartContext, Step
 from antiphon.protocol.stability import STABILITIES
 from antiphon.protocol.stability.coordinator import (
     Coordinator,
@@ -52,7 +52,7 @@ INTERVAL = 10 * MILLISECOND
 
 
 def made(part: Any, rank: int, size: int, **options: Any) -> Any:
-    return part(Place(rank, size, random.Random(0)), part.Options(**options))
+    return part(PartContext(rank, size, random.Random(0)), part.Options(**options))
 
 
 def hold(part: Any, *received: int, now: int = 0) -> Step:

@@ -9,7 +9,7 @@ import pytest
 
 from antiphon.protocol.config import Config
 from antiphon.protocol.machine import MILLISECOND
-from antiphon.protocol.parts import Frontier, Out, Place, Step
+from antiphon.protocol.parts import Frontier, Out, PartContext, Step
 from antiphon.protocol.stability.minimum import Minimum
 from antiphon.protocol.stability.timestamp_ack import Ack, NullMessage, TimestampAck
 from antiphon.protocol.wire import Data, Malformed, Pdu
@@ -20,7 +20,7 @@ MS = MILLISECOND
 
 
 def part(rank: int = 0, size: int = 3, **options: Any) -> TimestampAck:
-    return TimestampAck(Place(rank, size, random.Random(0)), TimestampAck.Options(**options))
+    return TimestampAck(PartContext(rank, size, random.Random(0)), TimestampAck.Options(**options))
 
 
 def message(number: int, stamp: int) -> Data:

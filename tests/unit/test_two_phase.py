@@ -37,7 +37,7 @@ from antiphon.protocol.ordering.two_phase import (
     TwoPhaseOptions,
     Waiting,
 )
-from antiphon.protocol.parts import Out, Place, Reliable
+from antiphon.protocol.parts import Out, PartContext, Reliable
 from antiphon.protocol.wire import Data, Malformed, Pdu, Streamed, pack_vector
 from antiphon.sim.cluster import simulate
 from antiphon.sim.network import NetworkOptions
@@ -50,11 +50,11 @@ MS = 1_000_000
 
 
 def abcast(rank: int = 0, size: int = 3, **options: int) -> Abcast:
-    return Abcast(Place(rank, size, random.Random(0)), TwoPhaseOptions(**options))
+    return Abcast(PartContext(rank, size, random.Random(0)), TwoPhaseOptions(**options))
 
 
 def tomp(rank: int = 0, size: int = 3) -> Tomp:
-    return Tomp(Place(rank, size, random.Random(0)), TompOptions())
+    return Tomp(PartContext(rank, size, random.Random(0)), TompOptions())
 
 
 def send(part: TwoPhase, seq: int = 1, now: int = 0) -> None:
@@ -202,7 +202,7 @@ def test_repeated_and_late_proposals_change_nothing() -> None:
 
 
 def test_undecided_own_messages_are_bounded() -> None:
-    part = Abcast(Place(0, 2, random.Random(0), window=2), TwoPhaseOptions())
+    part = Abcast(PartContext(0, 2, random.Random(0), window=2), TwoPhaseOptions())
     for seq in (1, 2):
         assert part.may_submit(0)
         send(part, seq)

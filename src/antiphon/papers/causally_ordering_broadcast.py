@@ -20,7 +20,7 @@ from antiphon.protocol.machine import SECOND, Deliver, Duration, Instant, Stable
 from antiphon.protocol.ordering.co import Co, CoOptions
 from antiphon.protocol.ordering.co.losses import Losses
 from antiphon.protocol.ordering.co.pdus import CoData, CoRet
-from antiphon.protocol.parts import Out, Place, Received, Step
+from antiphon.protocol.parts import Out, PartContext, Received, Step
 from antiphon.protocol.wire import unpack_vector
 from antiphon.sim.cluster import Run, simulate
 from antiphon.sim.network import NetworkOptions
@@ -58,7 +58,7 @@ class Example:
     """The entities of a figure, three in Figure 7; PDUs are known by their letters."""
 
     def __init__(self, kind: type[Co] = Co, size: int = 3) -> None:
-        self.parts = [kind(Place(rank, size, random.Random(rank)), CoOptions()) for rank in range(size)]
+        self.parts = [kind(PartContext(rank, size, random.Random(rank)), CoOptions()) for rank in range(size)]
         self.pdus: dict[str, tuple[int, CoData]] = {}
         self.accepted = [""] * size
         self.pre_acknowledged = [""] * size  # in the order in which PRL took them, delivered or not
@@ -255,7 +255,7 @@ class Cost(msgspec.Struct, frozen=True):
 
 def cost(size: int, rounds: int) -> Cost:
     """Run a group in lockstep: in each round everyone sends a message and receives all those of the last round."""
-    parts = [Co(Place(rank, size, random.Random(rank)), CoOptions()) for rank in range(size)]
+    parts = [Co(PartContext(rank, size, random.Random(rank)), CoOptions()) for rank in range(size)]
     on_the_way: list[CoData] = []
     accepted, spent_ns = 0, 0
     accepted_by_first, accepted_as = 0, {}  # PDUs that member 0 has accepted, and which of them a message was
@@ -371,9 +371,9 @@ class AsksAtOnce(Losses):
 class PrintedRetransmission(Co):
     """CO with the retransmission of the paper: a RET for each detection, all answered, ranges with their ends."""
 
-    def __init__(self, place: Place, options: CoOptions) -> None:
-        super().__init__(place, options)
-        self.losses = AsksAtOnce(place, options)
+    def __init__(self, context: PartContext, options: CoOptions) -> None:
+        super().__init__(context, options)
+        self.losses = AsksAtOnce(context, options)
 
     def retransmission_range(self, ret: CoRet) -> Iterable[int]:
         """Include LSEQ itself."""

@@ -19,7 +19,7 @@ from antiphon.papers.claims import Claim, Progress, Reproduction, Table
 from antiphon.protocol.machine import MILLISECOND, Instant, Submit
 from antiphon.protocol.ordering.causal_blocks import BlockMessage, CausalBlocks, CausalBlocksOptions, NullMessage
 from antiphon.protocol.ordering.causal_blocks.matrix import Entry
-from antiphon.protocol.parts import Out, Place, Step
+from antiphon.protocol.parts import Out, PartContext, Step
 from antiphon.protocol.wire import Codec, pack_vector
 from antiphon.sim.cluster import Run, simulate
 from antiphon.sim.network import NetworkOptions
@@ -51,7 +51,7 @@ class NewRandomTimeout(CausalBlocks):
 
 def figure_2() -> tuple[list[int], int]:
     """Bring p1 to the block matrix of Figure 2; give its own block numbers and the block that all have passed, MB."""
-    part = CausalBlocks(Place(0, 6, random.Random(0)), CausalBlocksOptions())
+    part = CausalBlocks(PartContext(0, 6, random.Random(0)), CausalBlocksOptions())
     own: list[int] = []
     seqs = [0] * 6
 
@@ -94,7 +94,7 @@ def figure_7_options() -> dict[str, Any]:
 def lockstep(seed: int, rounds: int = 60) -> Recovered:
     """Figure 7 in lockstep rounds: which blocks the loser recovered, and its block counter at each."""
     options = CausalBlocksOptions(**figure_7_options())
-    parts = [CausalBlocks(Place(rank, 3, random.Random(f"{seed}/{rank}")), options) for rank in range(3)]
+    parts = [CausalBlocks(PartContext(rank, 3, random.Random(f"{seed}/{rank}")), options) for rank in range(3)]
     recovered: Recovered = []
 
     def arrive(source: int, out: Out, now: Instant) -> None:

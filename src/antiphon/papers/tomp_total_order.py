@@ -25,7 +25,7 @@ from antiphon.protocol.machine import MILLISECOND, SECOND, Deliver, Instant, Sub
 from antiphon.protocol.ordering.abcast import Abcast
 from antiphon.protocol.ordering.tomp import BoundingDecision, Tomp
 from antiphon.protocol.ordering.two_phase import Decision, MessageId, Stamp, TimedData, TwoPhase
-from antiphon.protocol.parts import Decided, Out, Place, Step
+from antiphon.protocol.parts import Decided, Out, PartContext, Step
 from antiphon.protocol.wire import Pdu, Streamed
 from antiphon.sim.cluster import simulate
 from antiphon.sim.distributions import sampler
@@ -46,7 +46,9 @@ class Hosts:
         options: dict[str, Any] | None = None,
     ) -> None:
         make = protocol.Options  # type: ignore[attr-defined]
-        self.parts = [protocol(Place(rank, size, random.Random(rank)), make(**options or {})) for rank in range(size)]
+        self.parts = [
+            protocol(PartContext(rank, size, random.Random(rank)), make(**options or {})) for rank in range(size)
+        ]
         self.post = post
         self.sent = [0] * size
         self.decisions: dict[MessageId, Decision] = {}

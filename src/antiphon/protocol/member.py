@@ -42,7 +42,7 @@ from antiphon.protocol.parts import (
     Gate,
     Gatherer,
     Out,
-    Place,
+    PartContext,
     Received,
     Reliable,
     Rider,
@@ -71,7 +71,7 @@ _Held: TypeAlias = tuple[tuple[int, int], ...]  # (rank, number of its stream)
 
 
 class View(msgspec.Struct, frozen=True):
-    """Who is in the group; a member's rank is its place in the list."""
+    """Who is in the group; a member's rank is its index in the list."""
 
     number: int
     members: tuple[int, ...]
@@ -90,9 +90,9 @@ class Member:
         self._rank = view.members.index(me)
         self._record = record
         self._group, self._view_tag = group_tag(config.group), view.number & 0xFFFFFFFF
-        place = Place(self._rank, size, randomness, window=config.window)
+        context = PartContext(self._rank, size, randomness, window=config.window)
         Ordering = ordering_type(config.ordering)
-        self.ordering = Ordering(place, config.ordering_settings())
+        self.ordering = Ordering(context, config.ordering_settings())
         self._gate = self.ordering if isinstance(self.ordering, Gate) else None
         self._gatherer = self.ordering if isinstance(self.ordering, Gatherer) else None
         self._held_up: set[int] = set()  # gated streams of which something has come and not been accepted
@@ -104,9 +104,9 @@ class Member:
             options = options.fit(size) if isinstance(options, Shaped) else options
             self._positions: deque[_Held] | None = deque() if counts_positions(options) else None
             streams = 0 if self._positions is None else 1
-            self.stability = Stability(msgspec.structs.replace(place, streams=streams), options)
+            self.stability = Stability(msgspec.structs.replace(context, streams=streams), options)
             self._rider = self.stability if isinstance(self.stability, Rider) else None
-            self.recovery = Recovery(place, config.window, config.recovery, gated=self._gate is not None)
+            self.recovery = Recovery(context, config.window, config.recovery, gated=self._gate is not None)
             self._stability_kinds = frozenset(Stability.PDUS)
             self._recovery_kinds = frozenset(Recovery.PDUS) | {kind for kind in kinds if issubclass(kind, Streamed)}
             kinds = (*kinds, *Recovery.PDUS, *Stability.PDUS)
@@ -123,7 +123,7 @@ class Member:
         self._position = 0  # how many messages were delivered
         self._outbox: dict[tuple[int, ...] | None, list[bytes]] = {}  # by targets, encoded
         self._effects: list[Effect] = []
-        self._about = place.about
+        self._jittered = context.jittered
         self._ask_at: Instant | None = None  # when a sender without credit asks for it
         self._bytes_each: int | None = None  # of the datagram being taken in, each PDU's share
         self.left = False
@@ -231,7 +231,7 @@ class Member:
             self._carry(self.recovery.wake(now), now)
             self._carry(self.stability.wake(now), now)
             if self._ask_at is not None and self._ask_at <= now:
-                self._ask_at = now + self._about(self.config.recovery.heartbeat_ns)
+                self._ask_at = now + self._jittered(self.config.recovery.heartbeat_ns)
                 if poor := self._flow.poor():
                     self._out(Out(Heartbeat(asking=True), poor), now)
 

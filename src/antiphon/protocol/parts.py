@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Protocol, Self, TypeAlias, runtime_checkable
 import msgspec
 
 from antiphon.protocol.machine import Deliver, Drop, Duration, Instant, Stable, Submit
+from antiphon.protocol.timers import jittered
 from antiphon.protocol.wire import Pdu, Streamed
 
 
@@ -55,7 +56,7 @@ class Duplicate(msgspec.Struct, frozen=True):
 
 
 class Decided(msgspec.Struct, frozen=True):
-    """The place of a message in the total order was learnt (the trace's `control`, detail `final`)."""
+    """The position of a message in the total order was learnt (the trace's `control`, detail `final`)."""
 
     sender: int
     seq: int
@@ -79,8 +80,8 @@ class Step(msgspec.Struct):
     down: list[Down] = []
 
 
-class Place(msgspec.Struct, frozen=True):
-    """Where a part stands: its rank in a view of `size` members, its own randomness, and the member's window."""
+class PartContext(msgspec.Struct, frozen=True):
+    """What a part is told when it is made: its rank in a view of `size` members, its own randomness, the window."""
 
     rank: int
     size: int
@@ -88,12 +89,9 @@ class Place(msgspec.Struct, frozen=True):
     window: int = 64  # own messages that may be unstable at once
     streams: int = 0  # for stability: how many streams there are to hold; 0: one of each member
 
-    def about(self, pause_ns: Duration) -> Duration:
-        """Draw a pause of that length to half as much again.
-
-        Members that repeat themselves in step may overrun the same receiver for ever; random pauses part them.
-        """
-        return pause_ns + self.random.randrange(pause_ns // 2 + 1)
+    def jittered(self, pause_ns: Duration) -> Duration:
+        """Return a random pause between the given one and half as much again."""
+        return jittered(self.random, pause_ns)
 
 
 class Ordering(Protocol):
@@ -108,7 +106,7 @@ class Ordering(Protocol):
     PROMISES: ClassVar[tuple[str, ...]]  # guarantees by their trace names, beyond integrity, validity and agreement
     Options: ClassVar[type[msgspec.Struct]]
 
-    def __init__(self, place: Place, options: Any) -> None: ...
+    def __init__(self, context: PartContext, options: Any) -> None: ...
 
     @property
     def deadline(self) -> Instant | None:
@@ -212,7 +210,7 @@ class Stability(Protocol):
     PDUS: ClassVar[tuple[type[Pdu], ...]]
     Options: ClassVar[type[msgspec.Struct]]
 
-    def __init__(self, place: Place, options: Any) -> None: ...
+    def __init__(self, context: PartContext, options: Any) -> None: ...
 
     @property
     def deadline(self) -> Instant | None:

@@ -14,7 +14,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from antiphon.protocol.machine import MILLISECOND, SECOND, Duration, Instant, earliest
-from antiphon.protocol.parts import Accepted, Duplicate, Out, Place, Step
+from antiphon.protocol.parts import Accepted, Duplicate, Out, PartContext, Step
+from antiphon.protocol.timers import Backoff, GrowingPause
 from antiphon.protocol.wire import Data, Malformed, Number, Pdu, Streamed
 
 NACK_RANGES_MAX = 64
@@ -45,31 +46,24 @@ class RecoveryOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     repairs_per_nack_max: int = 256
 
 
-class _Missing(msgspec.Struct):
-    """A pending request to one sender."""
-
-    ask_at: Instant
-    retry_ns: Duration
-
-
 class Recovery:
     """The reliable streams of all members, seen from one of them."""
 
     PDUS: ClassVar[tuple[type[Pdu], ...]] = (Data, Nack, Heartbeat)
 
-    def __init__(self, place: Place, window: int, options: RecoveryOptions, *, gated: bool = False) -> None:
+    def __init__(self, context: PartContext, window: int, options: RecoveryOptions, *, gated: bool = False) -> None:
         """Keep streams; where they are `gated`, what has come is not passed on before it is taken, one at a time."""
-        self._rank, self._about = place.rank, place.about
+        self._rank, self._jittered = context.rank, context.jittered
         self._gated = gated
         self._options = options
         self._reach = 4 * window  # how far beyond the released prefix a number may lie
-        self.received = [0] * place.size  # per sender, the prefix of its stream that is held here
-        self.released = [0] * place.size  # per sender, the prefix that was let go because everyone holds it
-        self._log: list[dict[int, Streamed]] = [{} for _ in range(place.size)]
-        self._highest = [0] * place.size  # per sender, the highest number known to exist
-        self._missing: dict[int, _Missing] = {}
+        self.received = [0] * context.size  # per sender, the prefix of its stream that is held here
+        self.released = [0] * context.size  # per sender, the prefix that was let go because everyone holds it
+        self._log: list[dict[int, Streamed]] = [{} for _ in range(context.size)]
+        self._highest = [0] * context.size  # per sender, the highest number known to exist
+        self._missing: dict[int, Backoff] = {}  # by sender, when to ask it for what is missing
         self._spoke_at: Instant = 0
-        self._silence_ns = options.heartbeat_ns
+        self._silence = GrowingPause(context.jittered, options.heartbeat_ns, options.heartbeat_ns_max)
         self.held = 0
         self.overruns = 0
 
@@ -86,8 +80,8 @@ class Recovery:
     @property
     def deadline(self) -> Instant | None:
         """When to ask, or to break the silence."""
-        speak = self._spoke_at + self._silence_ns if self.unstable else None
-        return earliest(speak, *(missing.ask_at for missing in self._missing.values())) if self._missing else speak
+        speak = self._spoke_at + self._silence.ns if self.unstable else None
+        return earliest(speak, *(missing.at for missing in self._missing.values())) if self._missing else speak
 
     def broadcast(self, pdu: Streamed, now: Instant) -> Step:
         """Number a PDU, keep it, send it to all, and accept it as one's own."""
@@ -95,7 +89,7 @@ class Recovery:
         pdu.number = self._highest[rank] = self.received[rank] = self.sent + 1
         self._log[rank][pdu.number] = pdu
         self.held += 1
-        self._silence_ns = self._options.heartbeat_ns
+        self._silence.renew()
         return Step([Accepted(rank, pdu)], [Out(pdu, None, rank, _seq(pdu))])
 
     def spoke(self, now: Instant) -> None:
@@ -124,15 +118,13 @@ class Recovery:
         """Ask for what is missing and break the silence, where it is time."""
         down = []
         for source, missing in self._missing.items():
-            if missing.ask_at <= now:
+            if missing.over(now):
                 gaps = self._gaps(source)
-                if gaps:  # else there is no place for what is missing, until more is released
+                if gaps:  # else there is no room for what is missing, until more is released
                     down.append(Out(Nack(gaps), (source,)))
-                missing.ask_at = now + self._about(missing.retry_ns)
-                missing.retry_ns = min(2 * missing.retry_ns, self._options.nack_retry_ns_max)
-        if self.unstable and self._spoke_at + self._silence_ns <= now:
+        if self.unstable and self._spoke_at + self._silence.ns <= now:
             down.append(Out(Heartbeat()))
-            self._silence_ns = self._about(min(2 * self._silence_ns, self._options.heartbeat_ns_max))
+            self._silence.grow()
         return Step([], list(down))
 
     def release(self, frontier: Sequence[int]) -> None:
@@ -157,7 +149,7 @@ class Recovery:
         return [(number, log[number]) for number in range(above + 1, upto + 1) if number in log]
 
     def adopt(self, source: int, pdu: Pdu) -> Step:
-        """Accept the next PDU of a stream, whether there is a place for it or not."""
+        """Accept the next PDU of a stream, whether there is room for it or not."""
         if not isinstance(pdu, Streamed) or pdu.number != self.received[source] + 1:
             raise Malformed("impossible-number")
         self.held += pdu.number not in self._log[source]
@@ -170,7 +162,7 @@ class Recovery:
         if source == self._rank or number == 0:
             raise Malformed("impossible-number")
         if number > self.released[source] + self._reach:
-            self.overruns += 1  # no place for it yet: as good as lost, and asked for when there is one
+            self.overruns += 1  # no room for it yet: as good as lost, and asked for when there is one
             return Step()
         if number <= self.received[source] or number in log:
             return Step([Duplicate(source, _seq(pdu))])
@@ -200,7 +192,11 @@ class Recovery:
 
     def _expect(self, source: int, now: Instant) -> None:
         if self.received[source] < self._highest[source] and source not in self._missing:
-            self._missing[source] = _Missing(now + self._options.nack_delay_ns, self._options.nack_retry_ns)
+            options = self._options
+            missing = self._missing[source] = Backoff(
+                self._jittered, options.nack_retry_ns, options.nack_retry_ns_max, first_ns=options.nack_delay_ns
+            )
+            missing.start(now)
 
     def _gaps(self, source: int) -> list[tuple[int, int]]:
         """List what is missing of a stream, as far as it may be kept here."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from antiphon.protocol.parts import Frontier, Out, Place, Stability, Step
+from antiphon.protocol.parts import Frontier, Out, PartContext, Stability, Step
 from antiphon.protocol.stability import STABILITIES
 from antiphon.protocol.stability.collect import Info, Start
 from antiphon.protocol.stability.full_distribution import FullDistribution
@@ -37,7 +37,8 @@ def part_hosts(tree: Tree, stability: str) -> list[PartHost]:
     part = STABILITIES[stability]
     options = options_for(tree, part)
     return [
-        PartHost(part(Place(node, len(tree), random.Random(node)), options), tree, node) for node in range(len(tree))
+        PartHost(part(PartContext(node, len(tree), random.Random(node)), options), tree, node)
+        for node in range(len(tree))
     ]
 
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 import msgspec
 
 from antiphon.protocol.machine import Deliver, Instant, Submit
-from antiphon.protocol.parts import Ending, Place, Reliable, Step
+from antiphon.protocol.parts import Ending, PartContext, Reliable, Step
 from antiphon.protocol.wire import Data, Malformed, Pdu, Streamed
 
 
@@ -26,7 +26,7 @@ class Fifo(Ending):
     PROMISES: ClassVar[tuple[str, ...]] = ("fifo",)
     Options: ClassVar[type[msgspec.Struct]] = FifoOptions
 
-    def __init__(self, place: Place, options: FifoOptions) -> None:
+    def __init__(self, context: PartContext, options: FifoOptions) -> None:
         self.held = 0
         self.deadline: Instant | None = None
 

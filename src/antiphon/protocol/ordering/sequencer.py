@@ -20,7 +20,7 @@ from typing import Annotated, ClassVar, Final
 import msgspec
 
 from antiphon.protocol.machine import Deliver, Instant, Submit
-from antiphon.protocol.parts import Decided, Ending, Place, Reliable, Step, Up
+from antiphon.protocol.parts import Decided, Ending, PartContext, Reliable, Step, Up
 from antiphon.protocol.wire import Counter as Count
 from antiphon.protocol.wire import Data, Malformed, Pdu, Rank, Streamed
 
@@ -55,13 +55,13 @@ class Sequencer(Ending):
     PROMISES: ClassVar[tuple[str, ...]] = ("fifo", "causal", "total")
     Options: ClassVar[type[msgspec.Struct]] = SequencerOptions
 
-    def __init__(self, place: Place, options: SequencerOptions) -> None:
-        self.rank, self.size = place.rank, place.size
+    def __init__(self, context: PartContext, options: SequencerOptions) -> None:
+        self.rank, self.size = context.rank, context.size
         self.held = 0
         self.deadline: Instant | None = None
-        self._window = place.window
-        self._waiting: list[deque[PlacedData]] = [deque() for _ in range(place.size)]  # per sender: not ordered yet
-        self._next_seq = [1] * place.size
+        self._window = context.window
+        self._waiting: list[deque[PlacedData]] = [deque() for _ in range(context.size)]  # per sender: not ordered yet
+        self._next_seq = [1] * context.size
         self._accepted = 0  # how far the sequencer's stream was accepted
         self._unordered: deque[int] = deque()  # at the sequencer: whose messages it has to order, as they came
         self._blocked = False  # the view ends

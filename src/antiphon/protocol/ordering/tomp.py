@@ -33,7 +33,7 @@ from antiphon.protocol.ordering.two_phase import (
     TwoPhaseOptions,
     Waiting,
 )
-from antiphon.protocol.parts import Place
+from antiphon.protocol.parts import PartContext
 from antiphon.protocol.wire import Malformed, Pdu, Vector, pack_vector, unpack_vector
 
 MEMBERS_MAX: Final = 4_000  # a decision must fit into a datagram
@@ -261,14 +261,14 @@ class Tomp(TwoPhase):
     PDUS: ClassVar[tuple[type[Pdu], ...]] = (TimedData, Ask, VectorProposal, BoundingDecision)
     Options: ClassVar[type[msgspec.Struct]] = TompOptions
 
-    def __init__(self, place: Place, options: TompOptions) -> None:
-        if place.size > MEMBERS_MAX:
+    def __init__(self, context: PartContext, options: TompOptions) -> None:
+        if context.size > MEMBERS_MAX:
             raise UsageError(f"members: tomp's vectors fit a datagram for up to {MEMBERS_MAX}; choose abcast")
-        super().__init__(place, options)
+        super().__init__(context, options)
         self.in_order = options.delta
         self._bound, self._delta = options.bound, options.delta
         # with delta the number is kept less the first message's, so that one bound serves every later message
-        self._bounds = [Staircase() for _ in range(place.size)]
+        self._bounds = [Staircase() for _ in range(context.size)]
 
     def propose(self, seq: int, time: int) -> Proposal:
         """Add what is expected next from each sender."""

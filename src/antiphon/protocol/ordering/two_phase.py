@@ -23,7 +23,7 @@ import msgspec
 
 from antiphon.protocol.clock import LamportClock
 from antiphon.protocol.machine import MILLISECOND, SECOND, Deliver, Instant, Submit
-from antiphon.protocol.parts import Decided, Ending, Out, Place, Reliable, Step, Up
+from antiphon.protocol.parts import Decided, Ending, Out, PartContext, Reliable, Step, Up
 from antiphon.protocol.wire import Data, Malformed, Number, Pdu, Rank, Streamed
 
 ASK_SEQS_MAX = 64
@@ -192,18 +192,20 @@ class TwoPhase(Ending):
 
     in_order = True  # whether each sender's messages come in the order of their numbers
 
-    def __init__(self, place: Place, options: TwoPhaseOptions) -> None:
-        self.rank, self.size = place.rank, place.size
+    def __init__(self, context: PartContext, options: TwoPhaseOptions) -> None:
+        self.rank, self.size = context.rank, context.size
         self.clock = LamportClock()
-        self.next_mid = [1] * place.size  # per sender, one more than the highest number received
-        self.undecided: list[dict[int, Waiting]] = [{} for _ in range(place.size)]
+        self.next_mid = [1] * context.size  # per sender, one more than the highest number received
+        self.undecided: list[dict[int, Waiting]] = [{} for _ in range(context.size)]
         self.held = 0
         self.deadline: Instant | None = None  # when to ask for missing proposals
         self._queue: list[_Entry] = []  # a heap; an undecided message's timestamp may have risen since it was put in
-        self._delivered: list[Stamp] = [(0, 0)] * place.size  # per sender, the timestamp of its last delivered message
+        self._delivered: list[Stamp] = [
+            (0, 0)
+        ] * context.size  # per sender, the timestamp of its last delivered message
         self._polls: dict[int, Poll] = {}  # own undecided messages
         self._blocked = False  # the view ends
-        self._window, self._about, self._options = place.window, place.about, options
+        self._window, self._jittered, self._options = context.window, context.jittered, options
         self._pause_ns = options.ask_ns
 
     # What a protocol adds
@@ -286,7 +288,7 @@ class TwoPhase(Ending):
             if poll.since + self._options.ask_ns <= now:
                 for host in poll.missing:
                     asks.setdefault(host, []).append(seq)
-        self.deadline = now + self._about(self._pause_ns)
+        self.deadline = now + self._jittered(self._pause_ns)
         self._pause_ns = min(2 * self._pause_ns, self._options.ask_ns_max)
         return Step([], [Out(Ask(asks[host][:ASK_SEQS_MAX]), (host,)) for host in sorted(asks)])
 

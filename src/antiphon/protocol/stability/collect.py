@@ -19,9 +19,10 @@ import msgspec
 import numpy as np
 
 from antiphon.protocol.machine import Instant
-from antiphon.protocol.parts import Place
-from antiphon.protocol.stability.rounds import Patience, RoundOptions, Starter, VectorPart
+from antiphon.protocol.parts import PartContext
+from antiphon.protocol.stability.rounds import RoundOptions, Starter, VectorPart
 from antiphon.protocol.stability.vectors import Numbers
+from antiphon.protocol.timers import Backoff
 from antiphon.protocol.wire import Counter, Malformed, Number, Pdu, Vector
 
 
@@ -98,17 +99,17 @@ class CollectPart(VectorPart):
     INFO: ClassVar[type[Info]]
     ASK: ClassVar[type[Ask]]
 
-    def __init__(self, place: Place, options: RoundOptions, links: Callable[[int], Links]) -> None:
-        super().__init__(place, options)
+    def __init__(self, context: PartContext, options: RoundOptions, links: Callable[[int], Links]) -> None:
+        super().__init__(context, options)
         self._options = options
         self._coordinator = options.coordinator
-        self.links = links(place.rank)
+        self.links = links(context.rank)
         self.collect = Collect(self.links)
         self.running = False  # a round has begun here and this member has not reported yet
         self.epoch = 0  # the round of the newest frontier known here, which is `frontier`
-        self.starter = Starter(options, place.window)
-        self._missing = Patience(place, options.timeout_ns, options.timeout_ns_max)  # reports
-        self._unanswered = Patience(place, 2 * options.timeout_ns, 2 * options.timeout_ns_max)  # INFO
+        self.starter = Starter(options, context.window)
+        self._missing = Backoff(context.jittered, options.timeout_ns, options.timeout_ns_max)  # reports
+        self._unanswered = Backoff(context.jittered, 2 * options.timeout_ns, 2 * options.timeout_ns_max)  # INFO
         self._lag: dict[int, int] = {}
 
     @property
@@ -125,7 +126,7 @@ class CollectPart(VectorPart):
         if not self.unstable:
             return {}
         owing = [*(sorted(self.collect.awaited) if self.running else ())]
-        owing += [self._coordinator] if self._unanswered.vain else []
+        owing += [self._coordinator] if self._unanswered.tries else []
         return {**{rank: lacks for rank, lacks in self._lag.items() if lacks}, **dict.fromkeys(owing)}
 
     def more(self, source: int, now: Instant) -> None:

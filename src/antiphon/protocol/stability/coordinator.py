@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import msgspec
 
-from antiphon.protocol.parts import Place
+from antiphon.protocol.parts import PartContext
 from antiphon.protocol.stability.collect import Ack, Ask, CollectPart, Info, Links, Start
 from antiphon.protocol.stability.rounds import RoundOptions
 from antiphon.protocol.wire import Pdu
@@ -47,10 +47,10 @@ class Coordinator(CollectPart):
     START, ACK, INFO, ASK = CoordinatorStart, CoordinatorAck, CoordinatorInfo, CoordinatorAsk
     Options: ClassVar[type[msgspec.Struct]] = RoundOptions
 
-    def __init__(self, place: Place, options: RoundOptions) -> None:
+    def __init__(self, context: PartContext, options: RoundOptions) -> None:
         root = options.coordinator
 
         def links(rank: int) -> Links:
-            return Links(frozenset(range(place.size)) - {root}, None) if rank == root else Links(frozenset(), root)
+            return Links(frozenset(range(context.size)) - {root}, None) if rank == root else Links(frozenset(), root)
 
-        super().__init__(place, options, links)
+        super().__init__(context, options, links)

@@ -21,9 +21,10 @@ import msgspec
 import numpy as np
 
 from antiphon.protocol.machine import Instant
-from antiphon.protocol.parts import Place
-from antiphon.protocol.stability.rounds import Patience, RoundOptions, Starter, VectorPart
+from antiphon.protocol.parts import PartContext
+from antiphon.protocol.stability.rounds import RoundOptions, Starter, VectorPart
 from antiphon.protocol.stability.vectors import Numbers, pack_some, unpack_some
+from antiphon.protocol.timers import Backoff
 from antiphon.protocol.wire import Malformed, Number, Pdu, Vector
 
 
@@ -62,8 +63,8 @@ class FullDistribution(VectorPart):
     PDUS: ClassVar[tuple[type[Pdu], ...]] = (Row, Poke, Found, AskFound)
     Options: ClassVar[type[msgspec.Struct]] = RoundOptions
 
-    def __init__(self, place: Place, options: RoundOptions) -> None:
-        super().__init__(place, options)
+    def __init__(self, context: PartContext, options: RoundOptions) -> None:
+        super().__init__(context, options)
         self._options = options
         self.round = 0
         self.running = False  # rows of the round are still awaited
@@ -73,11 +74,13 @@ class FullDistribution(VectorPart):
         self._least: Numbers = self.held
         self._floor: Numbers = self.frontier  # at the beginning of the round: whatever rows of it say, it is more
         self._lag: dict[int, int] = {}
-        self.starter = Starter(options, place.window)
-        self._missing = Patience(place, options.timeout_ns, options.timeout_ns_max)  # rows, at the coordinator
+        self.starter = Starter(options, context.window)
+        self._missing = Backoff(
+            context.jittered, options.timeout_ns, options.timeout_ns_max
+        )  # rows, at the coordinator
         self._waited_for: Numbers = self.held.copy()  # what was held here when the waiting began
-        self._unanswered = Patience(
-            place, 2 * options.timeout_ns, 2 * options.timeout_ns_max
+        self._unanswered = Backoff(
+            context.jittered, 2 * options.timeout_ns, 2 * options.timeout_ns_max
         )  # ends of rounds, elsewhere
 
     @property
@@ -94,7 +97,7 @@ class FullDistribution(VectorPart):
         if not self.unstable:
             return {}
         owing = [*(sorted(self._awaited) if self.running else ())]
-        owing += [self._options.coordinator] if self._unanswered.vain else []
+        owing += [self._options.coordinator] if self._unanswered.tries else []
         return {**{rank: lacks for rank, lacks in self._lag.items() if lacks}, **dict.fromkeys(owing)}
 
     def more(self, source: int, now: Instant) -> None:

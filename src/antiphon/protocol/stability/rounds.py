@@ -15,7 +15,7 @@ import numpy as np
 
 from antiphon.errors import UsageError
 from antiphon.protocol.machine import MILLISECOND, SECOND, Duration, Instant, earliest
-from antiphon.protocol.parts import Down, Frontier, Out, Place, Step, Up
+from antiphon.protocol.parts import Down, Frontier, Out, PartContext, Step, Up
 from antiphon.protocol.stability.trigger import BufferTrigger
 from antiphon.protocol.stability.vectors import (
     Numbers,
@@ -94,9 +94,9 @@ class VectorPart:
 
     PDUS: ClassVar[tuple[type[Pdu], ...]]
 
-    def __init__(self, place: Place, options: VectorOptions) -> None:
-        self.rank, self.size = place.rank, place.size
-        self.width = place.streams or place.size  # numbers in a vector
+    def __init__(self, context: PartContext, options: VectorOptions) -> None:
+        self.rank, self.size = context.rank, context.size
+        self.width = context.streams or context.size  # numbers in a vector
         self.held: Numbers = np.zeros(self.width, np.int64)
         self.frontier: Numbers = np.zeros(self.width, np.int64)
         self.unstable = 0  # how much is held here and not known to be held by all
@@ -249,36 +249,6 @@ class VectorPart:
         step = Step(self._up, self._down)
         self._up, self._down = [], []
         return step
-
-
-class Patience:
-    """A timer for what has not come: it goes off, and again at about doubling pauses, until it is stopped."""
-
-    def __init__(self, place: Place, pause_ns: Duration, pause_ns_max: Duration) -> None:
-        self._about = place.about
-        self._first_ns, self._pause_ns, self._pause_ns_max = pause_ns, pause_ns, pause_ns_max
-        self.at: Instant | None = None
-        self.vain = False  # it has gone off, and nothing has come since
-
-    def start(self, now: Instant) -> None:
-        """Wait from now on, as patiently as at first."""
-        self._pause_ns = self._first_ns
-        self.at = now + self._pause_ns
-        self.vain = False
-
-    def stop(self) -> None:
-        """It came."""
-        self.at = None
-        self.vain = False
-
-    def over(self, now: Instant) -> bool:
-        """Say whether it is time to ask, and wait longer for the next time."""
-        if self.at is None or self.at > now:
-            return False
-        self._pause_ns = min(2 * self._pause_ns, self._pause_ns_max)
-        self.at = now + self._about(self._pause_ns)
-        self.vain = True
-        return True
 
 
 class Load(msgspec.Struct, frozen=True):

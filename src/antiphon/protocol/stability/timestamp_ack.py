@@ -22,9 +22,10 @@ import msgspec
 
 from antiphon.protocol.clock import StrictClock
 from antiphon.protocol.machine import MILLISECOND, SECOND, Duration, Instant, earliest
-from antiphon.protocol.parts import Down, Frontier, Out, Place, Step
+from antiphon.protocol.parts import Down, Frontier, Out, PartContext, Step
 from antiphon.protocol.stability.minimum import Minimum
 from antiphon.protocol.stability.trigger import BufferTrigger
+from antiphon.protocol.timers import GrowingPause
 from antiphon.protocol.wire import Counter, Malformed, Pdu, Streamed, Timestamp
 
 _ALWAYS: Final[int] = 2**63  # above every timestamp: one's own messages are held by oneself
@@ -65,19 +66,17 @@ class TimestampAckOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
 class _Duty:
     """Something to be said at least once in a period, and at about doubling intervals when there is no news."""
 
-    def __init__(self, place: Place, period_ns: Duration, pause_ns_max: Duration) -> None:
-        self._about = place.about
-        self._period_ns, self._pause_ns_max = period_ns, max(period_ns, pause_ns_max)
+    def __init__(self, context: PartContext, period_ns: Duration, pause_ns_max: Duration) -> None:
+        self._pause = GrowingPause(context.jittered, period_ns, pause_ns_max)
         self._done_at: Instant | None = None
-        self._pause_ns = period_ns
 
     def due(self, now: Instant) -> Instant:
         """When it must be said next, if it has to be said at all."""
-        return now if self._done_at is None else self._done_at + self._pause_ns
+        return now if self._done_at is None else self._done_at + self._pause.ns
 
     def near(self, now: Instant) -> bool:
         """Whether it is due, or might as well be said with what is."""
-        return self._done_at is None or self._done_at + self._pause_ns // 2 <= now
+        return self._done_at is None or self._done_at + self._pause.ns // 2 <= now
 
     def begin(self, now: Instant | None) -> None:
         """Count the period from now on; with None it has passed already."""
@@ -85,12 +84,15 @@ class _Duty:
 
     def renew(self) -> None:
         """There is news: do not wait longer than the period."""
-        self._pause_ns = self._period_ns
+        self._pause.renew()
 
     def done(self, now: Instant, *, news: bool) -> None:
         """It was said, for the first time or once more."""
         self._done_at = now
-        self._pause_ns = self._period_ns if news else self._about(min(2 * self._pause_ns, self._pause_ns_max))
+        if news:
+            self._pause.renew()
+        else:
+            self._pause.grow()
 
 
 class TimestampAck:
@@ -99,25 +101,25 @@ class TimestampAck:
     PDUS: ClassVar[tuple[type[Pdu], ...]] = (Ack, NullMessage)
     Options: ClassVar[type[msgspec.Struct]] = TimestampAckOptions
 
-    def __init__(self, place: Place, options: TimestampAckOptions) -> None:
-        self._rank, self._random, self._options = place.rank, place.random, options
+    def __init__(self, context: PartContext, options: TimestampAckOptions) -> None:
+        self._rank, self._random, self._options = context.rank, context.random, options
         self._answer_at: dict[int, Instant] = {}  # who asked -> when; all at once would overrun the one who asked
         self._clock = StrictClock()
-        alone = [_ALWAYS if rank == place.rank else 0 for rank in range(place.size)]
+        alone = [_ALWAYS if rank == context.rank else 0 for rank in range(context.size)]
         self._heard = Minimum(alone)  # per sender, up to which stamp this member holds its messages
-        self._acks = Minimum([0] * place.size)  # per member, what it has acknowledged
-        self._acks.put(place.rank, self._heard.least)
-        self._numbers = [0] * place.size  # per sender, the last number of its stream that is held here
+        self._acks = Minimum([0] * context.size)  # per member, what it has acknowledged
+        self._acks.put(context.rank, self._heard.least)
+        self._numbers = [0] * context.size  # per sender, the last number of its stream that is held here
         self._nulls: dict[int, NullMessage] = {}  # those that wait for the stream to reach their number
         self._unstable: list[tuple[int, int, int]] = []  # heap of (stamp, sender, number)
-        self._frontier = [0] * place.size
+        self._frontier = [0] * context.size
         self._goal = 0  # the highest stamp of a message that is held here
         self._owed = 0  # the stamp up to which the duties bind
-        self._trigger = BufferTrigger(place.window, options.idle_ns) if options.trigger else None
+        self._trigger = BufferTrigger(context.window, options.idle_ns) if options.trigger else None
         self._acknowledged = 0  # what this member last said to all
         self._deadline: Instant | None = None
-        self._ack = _Duty(place, options.t_ack_ns, options.pause_ns_max)
-        self._null = _Duty(place, options.t_send_ns, options.pause_ns_max)
+        self._ack = _Duty(context, options.t_ack_ns, options.pause_ns_max)
+        self._null = _Duty(context, options.t_send_ns, options.pause_ns_max)
 
     @property
     def deadline(self) -> Instant | None:

@@ -18,9 +18,10 @@ import numpy as np
 
 from antiphon.errors import UsageError
 from antiphon.protocol.machine import Instant
-from antiphon.protocol.parts import Place
-from antiphon.protocol.stability.rounds import Patience, RoundOptions, Starter, VectorPart
+from antiphon.protocol.parts import PartContext
+from antiphon.protocol.stability.rounds import RoundOptions, Starter, VectorPart
 from antiphon.protocol.stability.vectors import Numbers
+from antiphon.protocol.timers import Backoff
 from antiphon.protocol.wire import Counter, Malformed, Number, Pdu, Vector
 
 
@@ -93,18 +94,18 @@ class Train(VectorPart):
     PDUS: ClassVar[tuple[type[Pdu], ...]] = (TrainAck, TrainInfo, Probe, Seen)
     Options: ClassVar[type[msgspec.Struct]] = TrainOptions
 
-    def __init__(self, place: Place, options: TrainOptions) -> None:
-        super().__init__(place, options)
+    def __init__(self, context: PartContext, options: TrainOptions) -> None:
+        super().__init__(context, options)
         self._options = options
-        ring = options.ring or list(range(place.size))
-        at = ring.index(place.rank)
-        self._before, self._after = ring[at - 1], ring[(at + 1) % place.size]
+        ring = options.ring or list(range(context.size))
+        at = ring.index(context.rank)
+        self._before, self._after = ring[at - 1], ring[(at + 1) % context.size]
         self.round = 0  # the last train that came by here
         self.lap: Literal[1, 2] = 2  # and in which lap
         self.running = False  # at the coordinator: a train is under way
         self._passed: Carriage | None = None  # the last train that was passed on, until it is known to have arrived
-        self._unconfirmed = Patience(place, options.timeout_ns, options.timeout_ns_max)
-        self.starter = Starter(options, place.window)
+        self._unconfirmed = Backoff(context.jittered, options.timeout_ns, options.timeout_ns_max)
+        self.starter = Starter(options, context.window)
         self._news = False  # whether this round has moved the frontier
 
     @property

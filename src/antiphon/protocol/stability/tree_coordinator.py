@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import msgspec
 
-from antiphon.protocol.parts import Place
+from antiphon.protocol.parts import PartContext
 from antiphon.protocol.stability.collect import Ack, Ask, CollectPart, Info, Links, Start
 from antiphon.protocol.stability.trees import TreeOptions, children_of
 from antiphon.protocol.wire import Pdu
@@ -46,8 +46,8 @@ class TreeCoordinator(CollectPart):
     START, ACK, INFO, ASK = TreeStart, TreeAck, TreeInfo, TreeAsk
     Options: ClassVar[type[msgspec.Struct]] = TreeOptions
 
-    def __init__(self, place: Place, options: TreeOptions) -> None:
-        parents = options.tree(place.size)
+    def __init__(self, context: PartContext, options: TreeOptions) -> None:
+        parents = options.tree(context.size)
         children = children_of(parents)
 
         def links(rank: int) -> Links:
@@ -55,4 +55,4 @@ class TreeCoordinator(CollectPart):
             return Links(frozenset(children[rank]), None if parent < 0 else parent)
 
         root = parents.index(-1)
-        super().__init__(place, msgspec.structs.replace(options, coordinator=root), links)
+        super().__init__(context, msgspec.structs.replace(options, coordinator=root), links)

@@ -18,9 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from antiphon.protocol.machine import Instant
-from antiphon.protocol.parts import Place
-from antiphon.protocol.stability.rounds import Patience, VectorOptions, VectorPart
+from antiphon.protocol.parts import PartContext
+from antiphon.protocol.stability.rounds import VectorOptions, VectorPart
 from antiphon.protocol.stability.vectors import Numbers, pack_some, unpack_some
+from antiphon.protocol.timers import Backoff
 from antiphon.protocol.wire import Counter, Pdu, Vector
 
 
@@ -71,17 +72,19 @@ class VectorAck(VectorPart):
     PDUS: ClassVar[tuple[type[Pdu], ...]] = (Report,)
     Options: ClassVar[type[msgspec.Struct]] = VectorOptions
 
-    def __init__(self, place: Place, options: VectorOptions) -> None:
-        super().__init__(place, options)
+    def __init__(self, context: PartContext, options: VectorOptions) -> None:
+        super().__init__(context, options)
         self._options = options
-        self._others = LeastOfColumns(max(1, place.size - 1), self.width)  # what each of the others holds
-        self._heard = [0] * place.size  # the number of each member's last report
+        self._others = LeastOfColumns(max(1, context.size - 1), self.width)  # what each of the others holds
+        self._heard = [0] * context.size  # the number of each member's last report
         self._number = 0  # of this member's last report to all
         self._reported: Numbers = np.zeros(self.width, np.int64)  # and what it said
         self._news = False  # something is held that it did not say
         self._due: Instant = 0  # when news may be told
         self._latest: Instant = 0  # and must be
-        self._waiting = Patience(place, 3 * options.interval_ns, max(3 * options.interval_ns, options.interval_ns_max))
+        self._waiting = Backoff(
+            context.jittered, 3 * options.interval_ns, max(3 * options.interval_ns, options.interval_ns_max)
+        )
         self._waited_for: Numbers = self._reported  # what was held here when the waiting began
 
     def timers(self) -> tuple[Instant | None, ...]:

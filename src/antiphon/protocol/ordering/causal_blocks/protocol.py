@@ -31,7 +31,7 @@ from antiphon.protocol.ordering.causal_blocks.messages import (
     CausalBlocksOptions,
     NullMessage,
 )
-from antiphon.protocol.parts import Duplicate, Ending, Out, Place, Received, Step
+from antiphon.protocol.parts import Duplicate, Ending, Out, PartContext, Received, Step
 from antiphon.protocol.wire import Malformed, Pdu, Streamed, pack_vector, unpack_vector
 
 
@@ -56,15 +56,15 @@ class CausalBlocks(Ending):
     PROMISES: ClassVar[tuple[str, ...]] = ("fifo", "causal")
     Options: ClassVar[type[msgspec.Struct]] = CausalBlocksOptions
 
-    def __init__(self, place: Place, options: CausalBlocksOptions) -> None:
-        size = place.size
-        self._rank, self._size, self._random, self._options = place.rank, size, place.random, options
+    def __init__(self, context: PartContext, options: CausalBlocksOptions) -> None:
+        size = context.size
+        self._rank, self._size, self._random, self._options = context.rank, size, context.random, options
         self._repeat_ns = options.repeat_ns or options.silence_ns
         self._unstable_max = options.window + options.lag  # of one sender
         self.BC = 0
         self.BM = [Column() for _ in range(size)]
         self.MLDV = [[0] * size for _ in range(size)]
-        self.LDV = self.MLDV[place.rank]  # the same knowledge, so the same list
+        self.LDV = self.MLDV[context.rank]  # the same knowledge, so the same list
         self.MBV = [0] * size
         self._highest = [0] * size  # per member, the highest block received: all that MB needs of the block matrix
         self._passed_seq = [0] * size  # per sender, the last message delivered or discarded here
@@ -83,7 +83,7 @@ class CausalBlocks(Ending):
         self._repair_at: Instant | None = None
         self._answer_at: dict[int, Instant] = {}  # who asked -> when; all at once would overrun the one who asked
         self._silent_since: Instant = 0
-        self._pause_ns, self._about = options.silence_ns, place.about
+        self._pause_ns, self._jittered = options.silence_ns, context.jittered
         self._was_restless = options.always
         self._untold = 0  # deliveries since this member last said what it has
         self.held = 0
@@ -490,7 +490,7 @@ class CausalBlocks(Ending):
         self._spoke(now)
         if not self._options.always:
             longer = min(2 * self._pause_ns, self._options.silence_ns_max)
-            self._pause_ns = self._about(max(self._options.silence_ns, longer))
+            self._pause_ns = self._jittered(max(self._options.silence_ns, longer))
 
     def _spoke(self, now: Instant) -> None:
         self._silent_since = now

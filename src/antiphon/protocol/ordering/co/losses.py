@@ -12,7 +12,7 @@ import msgspec
 
 from antiphon.protocol.machine import Duration, Instant
 from antiphon.protocol.ordering.co.pdus import RET_GAPS_MAX, CoOptions
-from antiphon.protocol.parts import Place
+from antiphon.protocol.parts import PartContext
 
 
 class _Request(msgspec.Struct):
@@ -23,9 +23,9 @@ class _Request(msgspec.Struct):
 class Losses:
     """The failure conditions' memory."""
 
-    def __init__(self, place: Place, options: CoOptions) -> None:
-        self._options, self._about = options, place.about
-        self._known = [1] * place.size  # per source, one more than the highest number known to exist
+    def __init__(self, context: PartContext, options: CoOptions) -> None:
+        self._options, self._jittered = options, context.jittered
+        self._known = [1] * context.size  # per source, one more than the highest number known to exist
         self._requests: dict[int, _Request] = {}
 
     @property
@@ -37,7 +37,7 @@ class Losses:
         """Hear that a source has sent everything below `end`, of which `req` is expected next here."""
         self._known[source] = max(self._known[source], end)
         if req < self._known[source] and source not in self._requests:
-            grace = self._about(self._options.ret_grace_ns)  # it may just be late
+            grace = self._jittered(self._options.ret_grace_ns)  # it may just be late
             self._requests[source] = _Request(now + grace, self._options.ret_retry_ns)
 
     def advanced(self, source: int, req: int, now: Instant) -> None:
@@ -49,13 +49,13 @@ class Losses:
             del self._requests[source]
         else:
             request.retry_ns = self._options.ret_retry_ns
-            request.ask_at = min(request.ask_at, now + self._about(request.retry_ns))
+            request.ask_at = min(request.ask_at, now + self._jittered(request.retry_ns))
 
     def postpone(self, source: int, now: Instant) -> None:
         """Let another member's RET, which was heard, do for one's own."""
         request = self._requests.get(source)
         if request is not None:
-            request.ask_at = max(request.ask_at, now + self._about(request.retry_ns))
+            request.ask_at = max(request.ask_at, now + self._jittered(request.retry_ns))
 
     def due(
         self, now: Instant, req: Sequence[int], early: Sequence[Collection[int]], reach: int
@@ -65,7 +65,7 @@ class Losses:
         for source, request in self._requests.items():
             if request.ask_at <= now:
                 gaps = self.gaps(source, req[source], early[source], reach)
-                request.ask_at = now + self._about(request.retry_ns)
+                request.ask_at = now + self._jittered(request.retry_ns)
                 if gaps:  # else all is here and waits for another source
                     asked.append((source, gaps))
                     request.retry_ns = min(2 * request.retry_ns, self._options.ret_retry_ns_max)

@@ -18,7 +18,7 @@ from antiphon.protocol.ordering.co.logs import Logged, insertion_place
 from antiphon.protocol.ordering.co.losses import Losses
 from antiphon.protocol.ordering.co.minima import Minima
 from antiphon.protocol.ordering.co.pdus import CoConfirm, CoData, CoOptions, CoPdu, CoProbe, CoRet, Sequenced
-from antiphon.protocol.parts import Duplicate, Ending, Out, Place, Received, Step
+from antiphon.protocol.parts import Duplicate, Ending, Out, PartContext, Received, Step
 from antiphon.protocol.wire import Malformed, Pdu, Streamed, pack_vector, unpack_vector
 
 
@@ -49,21 +49,21 @@ class Co(Ending):
     DELIVERS_STABLE: ClassVar[bool] = True  # what is acknowledged is pre-acknowledged, so accepted, everywhere
     Options: ClassVar[type[msgspec.Struct]] = CoOptions
 
-    def __init__(self, place: Place, options: CoOptions) -> None:
-        options.check(place.size)
-        self.rank, self.size, self.options = place.rank, place.size, options
-        self.places = options.places(place.size)  # B
-        self.req = [1] * place.size  # REQ; one's own entry is SEQ, for one's own PDUs are accepted as they are sent
-        self.al = Minima(place.size)  # AL: what each member is known to expect next from each source
-        self.pal = Minima(place.size)  # PAL: the same, of pre-acknowledged PDUs only
-        self.buf = [self.places] * place.size  # BUF; assuming 0 at first would never start
-        self.rrl: list[deque[Logged]] = [deque() for _ in range(place.size)]  # RRL: accepted, by source
+    def __init__(self, context: PartContext, options: CoOptions) -> None:
+        options.check(context.size)
+        self.rank, self.size, self.options = context.rank, context.size, options
+        self.places = options.places(context.size)  # B
+        self.req = [1] * context.size  # REQ; one's own entry is SEQ, for one's own PDUs are accepted as they are sent
+        self.al = Minima(context.size)  # AL: what each member is known to expect next from each source
+        self.pal = Minima(context.size)  # PAL: the same, of pre-acknowledged PDUs only
+        self.buf = [self.places] * context.size  # BUF; assuming 0 at first would never start
+        self.rrl: list[deque[Logged]] = [deque() for _ in range(context.size)]  # RRL: accepted, by source
         self.prl: list[Logged] = []  # PRL: pre-acknowledged data, causality-preserved
-        self.early: list[dict[int, Logged]] = [{} for _ in range(place.size)]  # by source and number
-        self.losses = Losses(place, options)
-        self._random, self._about = place.random, place.about
+        self.early: list[dict[int, Logged]] = [{} for _ in range(context.size)]  # by source and number
+        self.losses = Losses(context, options)
+        self._random, self._jittered = context.random, context.jittered
         # n windows under way at each of two levels cause two confirmations each at most, and as much again is to spare
-        self._log_max = 8 * place.size * options.window + 8
+        self._log_max = 8 * context.size * options.window + 8
         self.overruns = 0  # PDUs dropped for want of a place
         self._sl: dict[int, _Sent] = {}  # SL: one's own that some member may lack
         self._first_kept = 1  # the first number among them
@@ -71,10 +71,10 @@ class Co(Ending):
         self._unacknowledged = 0  # accepted data that is not yet delivered
         self._early_count = 0
         self._blocked: dict[int, int] = {}  # source -> the source that its next PDU waits for
-        self._accepted = [0] * place.size  # messages, by sender: the three levels
-        self._pre_acknowledged = [0] * place.size
-        self._acknowledged = [0] * place.size
-        self._buf_as_of = [0] * place.size  # how much each had accepted when it said its BUF
+        self._accepted = [0] * context.size  # messages, by sender: the three levels
+        self._pre_acknowledged = [0] * context.size
+        self._acknowledged = [0] * context.size
+        self._buf_as_of = [0] * context.size  # how much each had accepted when it said its BUF
         self._heard: set[int] = set()  # others of whom something was accepted since one's own last PDU
         self._unconfirmed = False  # data was accepted since then
         self._unconfirmed_by_all = False  # data was pre-acknowledged since then
@@ -168,7 +168,7 @@ class Co(Ending):
         if self.silence_matters() and self._quiet_since + self._silence_ns <= now:
             step.down.append(Out(CoProbe(pack_vector(self.req), self.free, asking=True)))
             self._quiet_since = now
-            self._silence_ns = min(self._about(2 * self._silence_ns), self.options.probe_ns_max)
+            self._silence_ns = min(self._jittered(2 * self._silence_ns), self.options.probe_ns_max)
         for source in [source for source, (due, _) in self._answers.items() if due <= now]:
             self._answer(source, now, step)
         self._reckon_confirmation(now)
