@@ -1,40 +1,72 @@
-"""A progress bar on stderr, shown on a terminal only."""
+"""Progress bars on stderr, shown on a terminal only; `rich` draws them, and is imported only then."""
 
 from __future__ import annotations
 
 import sys
 import time
+from typing import TYPE_CHECKING, ClassVar
 
-_BAR_WIDTH = 30
+if TYPE_CHECKING:
+    from rich.progress import Progress as Display
+
 _PAUSE_S = 0.1
 
 
 class Progress:
-    """Shows how much of some long work is done."""
+    """Shows how much of some long work is done; one inside another gets a line of its own below it."""
 
-    def __init__(self, what: str, total: int) -> None:
-        self._what, self._total = what, max(total, 1)
-        self._shown = sys.stderr.isatty()
+    _display: ClassVar[Display | None] = None  # the terminal is one, so all bars share what draws them
+
+    def __init__(self, what: str, total: int | None = None) -> None:
+        self._what, self._total = what, total
+        self._task: int | None = None
+        self._owns_display = False
         self._next = 0.0
 
     def __enter__(self) -> Progress:
+        if sys.stderr.isatty():
+            if Progress._display is None:
+                Progress._display, self._owns_display = _display(), True
+                Progress._display.start()
+            self._task = Progress._display.add_task(self._what, total=self._total)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._shown:
-            sys.stderr.write("\r\033[K")
-            sys.stderr.flush()
+        display, task = Progress._display, self._task
+        if display is None or task is None:
+            return
+        self._task = None
+        display.remove_task(task)  # type: ignore[arg-type]
+        if self._owns_display:
+            Progress._display = None
+            display.stop()
 
     def left(self, left: int) -> None:
         """Show that so much of the total is left."""
-        self.done(self._total - left)
+        self.done((self._total or 0) - left)
 
-    def done(self, done: int) -> None:
-        """Show that so much of the total is done."""
-        if not self._shown or time.monotonic() < self._next:
+    def done(self, done: int, total: int | None = None) -> None:
+        """Show that so much is done, of another total than before if one is given."""
+        if self._task is None or time.monotonic() < self._next:
             return
         self._next = time.monotonic() + _PAUSE_S
-        filled = _BAR_WIDTH * done // self._total
-        bar = "█" * filled + "·" * (_BAR_WIDTH - filled)
-        sys.stderr.write(f"\r{self._what} {bar} {done}/{self._total}")
-        sys.stderr.flush()
+        if total is not None:
+            self._total = total
+        if Progress._display is not None:
+            Progress._display.update(self._task, completed=done, total=self._total)  # type: ignore[arg-type]
+
+
+def _display() -> Display:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Display
+
+    return Display(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        redirect_stdout=sys.stdout.isatty(),  # what goes into a pipe must not come out beside the bar
+    )

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from antiphon.report import charts
-from antiphon.report.figures import duration
+from antiphon.wording import duration
 
 DURATIONS = [charts.Durations("delivery", [(0, 1, 30), (1000, 2000, 50), (5_000_000, 6_000_000, 20)], 1500, 5_900_000)]
 LEVELS = [charts.Level(0, 10, 3.5, 9), charts.Level(10, 20, 2.0, 4)]

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from antiphon.console import show_table
 from antiphon.errors import UsageError
 
 if TYPE_CHECKING:
@@ -182,20 +183,18 @@ def _tell(advice: Advice, summary: dict[str, Any]) -> None:
     print(f"  window   {advice.window()}")
     print(f"  basis    {best.basis}; a datagram leaves a member once for each receiver")
     print("\nevery protocol with the best settings that were tried:")
-    for line in _table(advice.best_of_each()):
-        print(line)
+    _show(advice.best_of_each())
     for name, why in advice.refused:
         print(f"not tried: {name}: {why}")
     if question.members > question.size_max:
         print(f"\n{question.members} members were not simulated as a whole: the basis column says what was")
 
 
-def _table(estimates: Sequence[Estimate]) -> list[str]:
-    head = ["", "protocol", "settings", "stable ms", "deliver ms", "kB/s", "held", "basis or objection"]
-    rows = [head]
-    for place, one in enumerate(estimates, 1):
-        rows.append(
-            [
+def _show(estimates: Sequence[Estimate]) -> None:
+    show_table(
+        ("", "protocol", "settings", "stable ms", "deliver ms", "kB/s", "held", "basis or objection"),
+        [
+            (
                 str(place) if one.acceptable else "-",
                 one.candidate.name,
                 one.candidate.settings,
@@ -204,17 +203,11 @@ def _table(estimates: Sequence[Estimate]) -> list[str]:
                 f"{one.kb_per_s:.4g}",
                 f"{one.held:.0f}",
                 one.objection or one.basis,
-            ]
-        )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
-    left = {1, 2, 7}
-    return [
-        "  ".join(
-            cell.ljust(width) if column in left else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+            )
+            for place, one in enumerate(estimates, 1)
+        ],
+        numbers=(0, 3, 4, 5, 6),
+    )
 
 
 def _write(advice: Advice, summary: dict[str, Any], out: Path) -> None:

@@ -7,6 +7,7 @@ import json
 import shutil
 from typing import TYPE_CHECKING, Any
 
+from antiphon.console import show_table
 from antiphon.trace.schema import GUARANTEES
 
 if TYPE_CHECKING:
@@ -122,10 +123,20 @@ def _show(result: dict[str, Any], decisive: list[str]) -> None:
         f"{result['trace']}: {counts}"
         + (f", {result['quarantined']:,} rows quarantined" if result["quarantined"] else "")
     )
-    print(f"{'guarantee':<16}{'verdict':<10}{'promised':<10}{'examined':>14}{'violations':>14}")
-    for name, found in result["guarantees"].items():
-        promised = "yes" if found["promised"] else "-"
-        print(f"{name:<16}{found['verdict']:<10}{promised:<10}{found['examined']:>14,}{found['violations']:>14,}")
+    show_table(
+        ("guarantee", "verdict", "promised", "examined", "violations"),
+        [
+            (
+                name,
+                found["verdict"],
+                "yes" if found["promised"] else "-",
+                f"{found['examined']:,}",
+                f"{found['violations']:,}",
+            )
+            for name, found in result["guarantees"].items()
+        ],
+        numbers=(3, 4),
+    )
     for name, found in result["guarantees"].items():
         if name not in decisive:
             if found["violations"]:

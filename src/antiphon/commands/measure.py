@@ -6,6 +6,9 @@ import argparse
 import json
 from typing import Any
 
+from antiphon.console import show_table
+from antiphon.wording import duration
+
 _RESULT = "measure.json"
 
 
@@ -67,17 +70,28 @@ def show(result: dict[str, Any]) -> None:
             f"clock: {result['clock']}; times of different members are compared as they are, so delivery and stable "
             "latencies are off by the skew of the clocks (a run.json with clock = global says that there is none)"
         )
-    print(f"\n{'latency':<12}{'count':>12}{'p50':>12}{'p90':>12}{'p99':>12}{'p99.9':>12}{'max':>12}")
+    print()
+    shares = ("p50_ns", "p90_ns", "p99_ns", "p999_ns", "max_ns")
+    show_table(
+        ("latency", "count", "p50", "p90", "p99", "p99.9", "max"),
+        [
+            (name, f"{found['count']:,}", *(duration(found[key]) for key in shares)) if found else (name, "unknown")
+            for name, found in result["latency"].items()
+        ],
+        numbers=range(1, 7),
+    )
     for name, found in result["latency"].items():
         if found is None:
-            print(f"{name:<12}{'unknown':>12}  {result['unknown'][name]}")
-            continue
-        times = "".join(f"{_time(found[key]):>12}" for key in ("p50_ns", "p90_ns", "p99_ns", "p999_ns", "max_ns"))
-        print(f"{name:<12}{found['count']:>12,}{times}")
-    print(f"\n{'traffic':<24}{'count':>12}{'bytes':>16}")
-    for kind, found in result["traffic"].items():
-        size = "unknown" if found["bytes"] is None else f"{found['bytes']:,}"
-        print(f"{kind:<24}{found['count']:>12,}{size:>16}")
+            print(f"{name} is unknown: {result['unknown'][name]}")
+    print()
+    show_table(
+        ("traffic", "count", "bytes"),
+        [
+            (kind, f"{found['count']:,}", "unknown" if found["bytes"] is None else f"{found['bytes']:,}")
+            for kind, found in result["traffic"].items()
+        ],
+        numbers=(1, 2),
+    )
     overhead = "unknown" if result["overhead"] is None else f"{result['overhead']:.3f} bytes for each byte of sends"
     print(f"\noverhead         {overhead}")
     for name in ("retransmissions", "duplicates"):
@@ -95,13 +109,5 @@ def show(result: dict[str, Any]) -> None:
         lacked = f", never held {held['lacked']:,}" if held["lacked"] else ""
         print(
             f"  member {held['member']}: last to hold {held['last']:,} messages{lacked}; waited for alone "
-            f"{_time(held['waited_ns'])} in all, at most {_time(held['longest_ns'])} (run {held['run']})"
+            f"{duration(held['waited_ns'])} in all, at most {duration(held['longest_ns'])} (run {held['run']})"
         )
-
-
-def _time(ns: int) -> str:
-    size = abs(ns)
-    for unit, length in (("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)):
-        if size >= length:
-            return f"{ns / length:.3f} {unit}"
-    return f"{ns} ns"

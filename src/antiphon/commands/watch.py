@@ -9,6 +9,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from antiphon.console import show_table
+from antiphon.wording import duration
+
 if TYPE_CHECKING:
     from antiphon.pipeline.watch import Sum
     from antiphon.pipeline.watch.report import Alarm
@@ -89,7 +92,7 @@ class _Teller:
         verdicts = ", ".join(f"{name} {verdict}" for name, verdict in now.verdicts().items())
         lag = ""
         if now.lag is not None and now.lag.unstable:
-            age = "" if now.lag.oldest_ns is None else f", the oldest for {now.lag.oldest_ns / 1e6:.1f} ms"
+            age = "" if now.lag.oldest_ns is None else f", the oldest for {duration(now.lag.oldest_ns)}"
             lag = f"; {now.lag.unstable:,} not yet stable{age} (member {now.lag.behind} has marked least)"
         rows = f"; {now.waiting:,} rows wait for a send of {now.waits_for}" if now.waiting else ""
         print(
@@ -147,9 +150,19 @@ def _show(result: dict[str, Any]) -> None:
         f"{result['batches']:,} batches; {result['live']:,} messages kept, {result['waiting']:,} rows wait"
         + (f"; {result['quarantined']:,} rows quarantined" if result["quarantined"] else "")
     )
-    print(f"{'guarantee':<16}{'verdict':<10}{'promised':<10}{'examined':>14}{'violations':>14}")
-    for name, found in result["guarantees"].items():
-        promised = "yes" if found["promised"] else "-"
-        late = "  (something came too late to be judged: antiphon check decides)" if found["inexact"] else ""
-        print(f"{name:<16}{found['verdict']:<10}{promised:<10}{found['examined']:>14,}{found['violations']:>14,}{late}")
+    show_table(
+        ("guarantee", "verdict", "promised", "examined", "violations", ""),
+        [
+            (
+                name,
+                found["verdict"],
+                "yes" if found["promised"] else "-",
+                f"{found['examined']:,}",
+                f"{found['violations']:,}",
+                "(something came too late to be judged: antiphon check decides)" if found["inexact"] else "",
+            )
+            for name, found in result["guarantees"].items()
+        ],
+        numbers=(3, 4),
+    )
     print(f"{result['alarms']:,} alarms; state and alarms are in {result['checkpoint']}")

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import msgspec
 
+from antiphon.console import table_text
+
 Value = int | float | str
 Progress = Callable[[int, int], None]  # called as progress(done, total)
 
@@ -73,17 +75,9 @@ def render(reproduction: Reproduction) -> str:
 
 def render_table(table: Table) -> str:
     """A table with aligned columns: text to the left, numbers to the right."""
-    cells = [list(table.columns)] + [[cell(value) for value in row] for row in table.rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    text_columns = [any(isinstance(row[place], str) for row in table.rows) for place in range(len(widths))]
-    lines = [
-        "  ".join(
-            cell.ljust(width) if is_text else cell.rjust(width)
-            for cell, width, is_text in zip(row, widths, text_columns, strict=True)
-        ).rstrip()
-        for row in cells
-    ]
-    return "\n".join([table.title, lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
+    text_columns = {place for row in table.rows for place, value in enumerate(row) if isinstance(value, str)}
+    numbers = set(range(len(table.columns))) - text_columns
+    return f"{table.title}\n{table_text(table.columns, [list(map(cell, row)) for row in table.rows], numbers=numbers)}"
 
 
 def _render_claims(claims: Sequence[Claim]) -> str:

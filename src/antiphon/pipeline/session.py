@@ -9,7 +9,6 @@ import signal
 import sys
 import tempfile
 import threading
-import time
 import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from antiphon.errors import AntiphonError, UsageError
 from antiphon.pipeline.java import find_java_home
+from antiphon.progress import Progress
 
 if TYPE_CHECKING:
     import argparse
@@ -294,33 +294,12 @@ def _progress(spark: SparkSession, label: str) -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
-    bar = _Bar(label)
-    with _connect_watch(spark, bar) if _is_connect(spark) else _classic_watch(spark, bar):
+    with Progress(label) as bar, _connect_watch(spark, bar) if _is_connect(spark) else _classic_watch(spark, bar):
         yield
-    bar.clear()
-
-
-class _Bar:
-    WIDTH = 30
-
-    def __init__(self, label: str) -> None:
-        self.label = label
-        self.started = time.monotonic()
-
-    def draw(self, done: int, total: int) -> None:
-        share = min(1.0, done / total) if total else 0.0  # Spark's totals grow while it runs, so done may pass them
-        filled = round(share * self.WIDTH)
-        bar = "#" * filled + "-" * (self.WIDTH - filled)
-        tasks = f"{min(done, total)}/{total} tasks" if total else "waiting for Spark"
-        elapsed = time.monotonic() - self.started
-        print(f"\r\033[K{self.label:<10} [{bar}] {tasks} {elapsed:6.1f} s", end="", file=sys.stderr, flush=True)
-
-    def clear(self) -> None:
-        print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
 @contextmanager
-def _classic_watch(spark: SparkSession, bar: _Bar) -> Iterator[None]:
+def _classic_watch(spark: SparkSession, bar: Progress) -> Iterator[None]:
     tracker = spark.sparkContext.statusTracker()
     finished = threading.Event()
 
@@ -333,7 +312,7 @@ def _classic_watch(spark: SparkSession, bar: _Bar) -> Iterator[None]:
                     counts = tracker.getStageInfo(stage)
                     if counts:
                         done, total = done + counts.numCompletedTasks, total + counts.numTasks
-            bar.draw(done, total)
+            bar.done(min(done, total), total or None)  # totals grow while it runs, so done may pass them
 
     thread = threading.Thread(target=poll, daemon=True)
     thread.start()
@@ -345,13 +324,11 @@ def _classic_watch(spark: SparkSession, bar: _Bar) -> Iterator[None]:
 
 
 @contextmanager
-def _connect_watch(spark: SparkSession, bar: _Bar) -> Iterator[None]:
+def _connect_watch(spark: SparkSession, bar: Progress) -> Iterator[None]:
     def handler(stages: Iterable[object] | None, inflight: int, operation: str | None, done: bool) -> None:
         stages = list(stages or ())
-        bar.draw(
-            sum(getattr(stage, "num_completed_tasks", 0) for stage in stages),
-            sum(getattr(stage, "num_tasks", 0) for stage in stages),
-        )
+        total = sum(getattr(stage, "num_tasks", 0) for stage in stages)
+        bar.done(min(sum(getattr(stage, "num_completed_tasks", 0) for stage in stages), total), total or None)
 
     spark.registerProgressHandler(handler)  # type: ignore[arg-type]
     try:

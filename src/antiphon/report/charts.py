@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from antiphon.report.figures import COLOURS, drawing, duration, log_time_axis, look, svg, time_unit
+from antiphon.report.figures import COLOURS, drawing, log_time_axis, look, svg
+from antiphon.wording import duration, time_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -20,6 +20,7 @@ import msgspec
 from antiphon.report.diagram_links import Elsewhere, Link, Message, find_links, message_of, repair_targets
 from antiphon.trace.event import Event
 from antiphon.trace.schema import EVENTS
+from antiphon.wording import duration
 
 MARK_GAP: Final = 16.0  # between marks on a line
 BURST_GAP: Final = 12.5  # between those of one moment
@@ -425,12 +426,8 @@ def tell_members(members: Iterable[int]) -> str:
 
 
 def tell_time(nanoseconds: int) -> str:
-    """A short time, to read."""
-    sign, size = "−" if nanoseconds < 0 else "", abs(nanoseconds)
-    for unit, scale in (("s", 1_000_000_000), ("ms", 1_000_000), ("µs", 1_000)):
-        if size >= scale:
-            return f"{sign}{f'{size / scale:.3f}'.rstrip('0').rstrip('.')} {unit}"
-    return f"{sign}{size} ns" if size else "0"
+    """Say an instant or a short time to three decimals, so that neighbours are told apart."""
+    return duration(nanoseconds, decimals=3).replace("-", "−") if nanoseconds else "0"
 
 
 # Labels

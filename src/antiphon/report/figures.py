@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from antiphon.errors import UsageError
 from antiphon.report.page import escape
+from antiphon.wording import time_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -113,14 +113,6 @@ def _own_ids(text: str) -> str:
     return re.sub(r'(href="|url\()#', lambda found: f"{found[1]}#{own}", text)
 
 
-UNITS: Final = (("s", 1_000_000_000), ("ms", 1_000_000), ("µs", 1_000), ("ns", 1))
-
-
-def time_unit(largest_ns: float) -> tuple[str, int]:
-    """The unit in which times up to some size are told: its name, and its length in nanoseconds."""
-    return next(((name, size) for name, size in UNITS if abs(largest_ns) >= size), UNITS[-1])
-
-
 def log_time_axis(axes: Axes, low_ns: float, high_ns: float) -> None:
     """Show times from `low_ns` to `high_ns` on a logarithmic scale that is labelled with round ones."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
@@ -134,12 +126,3 @@ def log_time_axis(axes: Axes, low_ns: float, high_ns: float) -> None:
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high_ns < 2_000 * low_ns else (1,), numticks=12))
     axes.xaxis.set_major_formatter(FuncFormatter(label))
     axes.xaxis.set_minor_formatter(NullFormatter())
-
-
-def duration(ns: float) -> str:
-    """A duration in the unit that suits it, to three digits."""
-    name, size = time_unit(ns)
-    value = ns / size
-    digits = max(0, 2 - int(math.log10(abs(value)))) if value else 0
-    text = f"{value:,.{digits}f}"
-    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {name}"

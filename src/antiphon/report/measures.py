@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from antiphon.report import charts
-from antiphon.report.figures import duration
-from antiphon.report.parts import Html, bar, count, figure, paragraph, section, size, table
+from antiphon.report.parts import Html, bar, figure, paragraph, section, table
 from antiphon.report.sources import Bound, Facts, buffer_bound
+from antiphon.wording import count, duration, size
 
 KINDS_MAX: Final = 12  # of messages on the wire, in the table of traffic
 TABLE_ROWS: Final = 20  # behind a figure over time

@@ -102,23 +102,3 @@ def paragraph(*content: object, kind: str = "") -> Html:
 def bar(share: float) -> Html:
     """A bar inside of a table's cell; the number beside it says the same."""
     return Html(f'<span class="share" aria-hidden="true"><i style="width:{max(0.0, min(1.0, share)):.2%}"></i></span>')
-
-
-def count(number: int, one: str, many: str | None = None) -> str:
-    """A number and what it counts, in the right number."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
-
-
-def size(number: float | None) -> str:
-    """Bytes in the unit that suits them."""
-    if number is None:
-        return "unknown"
-    for unit, length in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if number >= length:
-            return f"{number / length:.3g} {unit}"
-    return f"{number:,.0f} B"
-
-
-def listed(names: Sequence[str]) -> str:
-    """Names as one says them: a, b and c."""
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -8,10 +8,10 @@ from statistics import fmean
 from typing import Final
 
 from antiphon.report import charts
-from antiphon.report.figures import duration
 from antiphon.report.page import asset, escape, page
-from antiphon.report.parts import GUARANTEES, Html, count, figure, html, notice, paragraph, section, table, tiles
+from antiphon.report.parts import GUARANTEES, Html, figure, html, notice, paragraph, section, table, tiles
 from antiphon.report.sweep import METRICS, Row, Sweep, band, label, lines, value
+from antiphon.wording import count, duration
 
 SERIES_MAX: Final = 8
 FACETS_MAX: Final = 6

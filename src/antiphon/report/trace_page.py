@@ -6,15 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from antiphon.report.diagram import DIAGRAM_SCRIPT, DIAGRAM_STYLE, witness_diagram
-from antiphon.report.figures import duration
 from antiphon.report.measures import measures
 from antiphon.report.page import asset, escape, page
 from antiphon.report.parts import (
     GUARANTEES,
     Html,
-    count,
     html,
-    listed,
     notice,
     paragraph,
     section,
@@ -24,6 +21,7 @@ from antiphon.report.parts import (
 )
 from antiphon.report.sources import Facts, deciding
 from antiphon.report.windows import Window
+from antiphon.wording import count, duration, listed
 
 _WORST_FIRST: Final = ("violated", "unknown", "holds")
 OPEN_MAX: Final = 2  # witnesses of one guarantee that are shown at once; the others unfold

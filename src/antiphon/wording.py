@@ -1,0 +1,45 @@
+"""How quantities are said to people: durations, sizes, counts and lists, the same on pages and on the console."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+TIME_UNITS: Final = (("s", 1_000_000_000), ("ms", 1_000_000), ("µs", 1_000), ("ns", 1))
+SIZE_UNITS: Final = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
+
+
+def time_unit(largest_ns: float) -> tuple[str, int]:
+    """Choose the unit in which times up to some size are told: its name, and its length in nanoseconds."""
+    return next(((name, size) for name, size in TIME_UNITS if abs(largest_ns) >= size), TIME_UNITS[-1])
+
+
+def duration(ns: float, *, decimals: int | None = None) -> str:
+    """Say a duration in the unit that suits it: to three digits, or to so many decimals where instants are compared."""
+    name, size = time_unit(ns)
+    value = ns / size
+    if decimals is None:
+        decimals = max(0, 2 - int(math.log10(abs(value)))) if value else 0
+    text = f"{value:,.{decimals}f}"
+    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {name}"
+
+
+def size(number: float | None) -> str:
+    """Say a number of bytes in the unit that suits it."""
+    if number is None:
+        return "unknown"
+    for unit, length in SIZE_UNITS:
+        if number >= length:
+            return f"{number / length:.3g} {unit}"
+    return f"{number:,.0f} B"
+
+
+def count(number: int, one: str, many: str | None = None) -> str:
+    """Say a number and what it counts, in the right number."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Say names as one does: a, b and c."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
