@@ -42,8 +42,8 @@ def stamps(message: BlockMessage | NullMessage, size: int) -> tuple[int, tuple[i
 def test_the_maximum_block_of_figure_2_is_2():
     part = Group(6).parts[0]
     columns = ((1, 4, 5), (2, 6), (3,), (1, 4), (2, 4, 5), (2,))
-    part._highest[:] = [max(column) for column in columns]
-    assert part.maximum_block() == 2
+    part.known.highest[:] = [max(column) for column in columns]
+    assert part.known.maximum_block() == 2
 
 
 def test_stamps_of_three_messages():
@@ -58,9 +58,9 @@ def test_stamps_of_three_messages():
     assert group.delivered[2] == []
     group.give(2, 0, a)
     assert group.delivered[2] in ([(0, 1), (1, 1), (0, 2)], [(0, 1), (0, 2), (1, 1)])
-    assert group.parts[2].LDV == [2, 2, 0]
+    assert group.parts[2].known.LDV == [2, 2, 0]
     assert stamps(group.submit(2), 3) == (3, (2, 2, 0), 2)
-    assert group.parts[2].MLDV == [[1, 0, 0], [1, 0, 0], [2, 2, 3]]
+    assert group.parts[2].known.MLDV == [[1, 0, 0], [1, 0, 0], [2, 2, 3]]
 
 
 def test_block_numbers_respect_causality_and_are_shared_only_by_concurrent_messages():
@@ -161,7 +161,7 @@ def test_without_nulls_the_last_message_of_a_sender_is_never_noticed():
     group = Group(2)
     group.submit(0)  # lost, and nobody says anything afterwards
     assert group.parts[1].deadline is None
-    assert list(group.parts[0]._missing_elsewhere()) == []
+    assert list(group.parts[0].repair.missing_elsewhere()) == []
     assert _lost_at((1,), 2, CausalBlocks, rounds=1).delivered[1] == [(0, 1)]
     assert _lost_at((1,), 2, CausalBlocks, rounds=4).delivered[1] == [(0, 1), (0, 2)]
 
@@ -188,7 +188,7 @@ def _suspecting(ordering: type[CausalBlocks] = CausalBlocks, **options: int) -> 
         group.submit(0)
     part = group.parts[0]
     group.give(0, 1, NullMessage(20, 18, pack_vector([1, 0]), 0, 0, False, [], 18))
-    part.MBV[0] = 19
+    part.known.MBV[0] = 19
     return group
 
 
@@ -199,25 +199,25 @@ def test_the_minimum_is_taken_over_what_the_member_still_misses():
         first, _second = each.submit(0), each.submit(0)
         each.give(2, 0, first)  # p1 has the first, p2 has delivered it too, p0 keeps it for p2's sake
         each.give(0, 1, NullMessage(10, 9, pack_vector([first.block, 0, 0]), 0, 0, False, [], 9))
-        each.parts[0].MBV[:] = [9, 9, 9]
-    assert [entry.message.seq for entry in group.parts[0].retransmission_condition(1, 9, [0])] == [2]
-    assert list(printed.parts[0].retransmission_condition(1, 9, [0])) == [], "the minimum is one that p1 has"
+        each.parts[0].known.MBV[:] = [9, 9, 9]
+    assert [entry.message.seq for entry in group.parts[0].repair.retransmission_condition(1, 9, [0])] == [2]
+    assert list(printed.parts[0].repair.retransmission_condition(1, 9, [0])) == [], "the minimum is one that p1 has"
 
 
 def test_only_what_the_member_could_deliver_is_sent_and_one_after_the_other():
     group = _suspecting(burst=1)
     part = group.parts[0]
-    assert [entry.message.seq for entry in part.retransmission_condition(1, 19, [0])] == [2]
+    assert [entry.message.seq for entry in part.repair.retransmission_condition(1, 19, [0])] == [2]
     group = _suspecting()
-    assert [entry.message.seq for entry in group.parts[0].retransmission_condition(1, 19, [0])] == [2, 3, 4, 5]
+    assert [entry.message.seq for entry in group.parts[0].repair.retransmission_condition(1, 19, [0])] == [2, 3, 4, 5]
     group.give(0, 1, NullMessage(21, 18, pack_vector([1, 0]), 0, 0, False, [(0, 3), (0, 4)], 18))
-    assert [entry.message.seq for entry in group.parts[0].retransmission_condition(1, 19, [0])] == [2, 5]
+    assert [entry.message.seq for entry in group.parts[0].repair.retransmission_condition(1, 19, [0])] == [2, 5]
 
 
 def test_a_lost_repair_is_sent_again_after_a_pause_although_nothing_changes():
     ours, printed = _suspecting(burst=1), _suspecting(PrintedTrigger, burst=1)
     for group in (ours, printed):
-        group.parts[0]._plan(0)
+        group.parts[0].repair.plan(0)
     instants = [when for when, _ in ours.repairs(0, until=SECOND)]
     assert len(instants) > 10
     assert min(b - a for a, b in itertools.pairwise(instants)) >= 25 * MILLISECOND
@@ -227,14 +227,14 @@ def test_a_lost_repair_is_sent_again_after_a_pause_although_nothing_changes():
 def test_another_members_copy_suppresses_ours_for_a_report_period_and_news_cancel_it():
     group = _suspecting(burst=1)
     part = group.parts[0]
-    copy = next(iter(part.retransmission_condition(1, 19, [0]))).message
-    part._plan(0)
+    copy = next(iter(part.repair.retransmission_condition(1, 19, [0]))).message
+    part.repair.plan(0)
     group.now = 1
     group.give(0, 1, copy)
     (first, _), *_ = group.repairs(0, until=SECOND)
     assert first >= 1 + 25 * MILLISECOND
     group = _suspecting(burst=1)
-    group.parts[0]._plan(0)
+    group.parts[0].repair.plan(0)
     group.give(0, 1, NullMessage(21, 18, pack_vector([5, 0]), 0, 0, False, [], 18))
     assert group.repairs(0, until=SECOND) == []
 
@@ -257,7 +257,7 @@ def test_a_copy_goes_only_when_everyone_has_delivered():
     ours, literal = _suspecting(), _suspecting(LetsGoAtMbv)
     assert ours.parts[0].held == 4, "p1 has delivered the first of five"
     for group in (ours, literal):
-        group.parts[0]._know(1, 0, 1, group.parts[0].wake(0))
+        group.parts[0].known.know(1, 0, 1, group.parts[0].wake(0))
     assert literal.parts[0].held == 0, "and p1 misses four of them"
 
 
@@ -273,7 +273,7 @@ def test_advancing_the_block_counter_at_receipt_is_what_the_stamps_show():
     group = Group(2)
     group.submit(0)
     group.give(1, 0, group.submit(0))
-    assert (group.parts[1].BC, group.parts[1].LDV) == (2, [0, 0])
+    assert (group.parts[1].known.BC, group.parts[1].known.LDV) == (2, [0, 0])
 
 
 # Lifetimes and priorities

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from antiphon.protocol.machine import Instant, Submit
+from antiphon.protocol.machine import Instant
 from antiphon.protocol.ordering.causal_blocks import CausalBlocks, NullMessage
+from antiphon.protocol.ordering.causal_blocks.delivery import Delivery
+from antiphon.protocol.ordering.causal_blocks.knowledge import Knowledge, News
 from antiphon.protocol.ordering.causal_blocks.matrix import Entry
+from antiphon.protocol.ordering.causal_blocks.repair import Repair
+from antiphon.protocol.ordering.causal_blocks.silence import Silence
 from antiphon.protocol.parts import Step
+from antiphon.protocol.rules import replaced
 from antiphon.protocol.wire import pack_vector, unpack_vector
 
 NEVER = 2**62
@@ -15,178 +20,130 @@ NEVER = 2**62
 # As printed
 
 
-class PrintedDeliveryRule(CausalBlocks):
+def ldv_not_below(self: Delivery, entry: Entry) -> bool:
     """Figure 6, line 1: m.ldv >= LDV."""
-
-    def delivery_condition(self, entry: Entry) -> bool:
-        return all(block >= mine for block, mine in zip(entry.ldv, self.LDV, strict=True))
+    return all(block >= mine for block, mine in zip(entry.ldv, self.known.LDV, strict=True))
 
 
-class PrintedTransmitter(CausalBlocks):
+def never_set(self: Knowledge) -> int:
     """Figure 5: neither m.mb nor MBV[i] is ever set."""
-
-    def maximum_block(self) -> int:
-        return 0
+    return 0
 
 
-class PrintedRetransmissionRule(CausalBlocks):
+def others_only(self: Repair, j: int, below: int, suspects: Sequence[int]) -> Iterator[Entry]:
     """R5.0 with i != k: nobody sends its own messages again."""
-
-    def retransmission_condition(self, j: int, below: int, suspects: Sequence[int]) -> Iterator[Entry]:
-        return super().retransmission_condition(j, below, [k for k in suspects if k != self._rank])
+    return Repair.retransmission_condition(self, j, below, [k for k in suspects if k != self.known.rank])
 
 
-class PrintedMinimum(CausalBlocks):
+def least_of_all(self: Repair, j: int, below: int, suspects: Sequence[int]) -> Iterator[Entry]:
     """R5.0's minimum taken over all of k's messages in the block matrix, missing or not."""
-
-    def retransmission_condition(self, j: int, below: int, suspects: Sequence[int]) -> Iterator[Entry]:
-        for k in suspects:
-            first = self.BM[k].first
-            if k != j and first is not None and self.MLDV[j][k] < first.message.block < below:
-                yield first
+    for k in suspects:
+        first = self.known.BM[k].first
+        if k != j and first is not None and self.known.MLDV[j][k] < first.message.block < below:
+            yield first
 
 
-class PrintedTrigger(CausalBlocks):
+def once_a_change(self: Repair) -> bool:
     """Figure 3: fires only when min(MBV) has changed, once."""
+    least, waits = min(self.known.MBV), self.repair_at is not None
+    fired = vars(self).setdefault("fired_at", [0])
+    if waits or least == fired[-1]:
+        return False
+    if any(True for _ in self.missing_elsewhere()):
+        fired.append(least)
+    return True
 
-    fired_at = 0
 
-    def _plan(self, now: Instant) -> None:
-        if self._repair_at is None and min(self.MBV) != self.fired_at:
-            super()._plan(now)
-            if self._repair_at is not None:
-                self.fired_at = min(self.MBV)
-
-
-class PrintedReceiver(CausalBlocks):
+def not_in_matrix(self: Knowledge, sender: int, block: int) -> bool:
     """Figure 4, line 9: whatever is not in the block matrix is new."""
-
-    def is_new(self, sender: int, block: int) -> bool:
-        return self.BM[sender].get(block) is None
+    return self.BM[sender].get(block) is None
 
 
-class LetsGoAtMbv(CausalBlocks):
+def below_mbv(self: Knowledge, entry: Entry) -> bool:
     """A copy goes when everyone has received something later."""
-
-    def is_stable(self, entry: Entry) -> bool:
-        return entry.message.block < min(self.MBV)
+    return entry.message.block < min(self.MBV)
 
 
-class PrintedNulls(CausalBlocks):
+def null_in_history(self: Silence, asking: bool) -> NullMessage:
     """Nulls are part of the causal history: a message waits for the nulls that its sender had sent."""
-
-    def _null(self, *, asking: bool) -> NullMessage:
-        null = super()._null(asking=asking)
-        self.LDV[self._rank] = null.block
-        return null
-
-    def _receive_null(self, source: int, pdu: NullMessage, now: Instant) -> Step:
-        step = super()._receive_null(source, pdu, now)
-        if unpack_vector(pdu.ldv, self._size)[source] == self.LDV[source] < pdu.block:
-            self._advance(source, pdu.block, step)
-            for entry in self._freed(source):
-                self._consider(entry, now, step)
-        return step
+    null = Silence.null(self, asking)
+    self.known.LDV[self.known.rank] = null.block
+    return null
 
 
-class PrintedExpiry(CausalBlocks):
+def null_delivered(self: CausalBlocks, source: int, pdu: NullMessage, now: Instant, step: Step) -> None:
+    """A null is delivered in its turn, like a message."""
+    CausalBlocks.receive_null(self, source, pdu, now, step)
+    if unpack_vector(pdu.ldv, self.known.size)[source] == self.known.LDV[source] < pdu.block:
+        self.delivery.advance_to(source, pdu.block, now, step)
+
+
+def expires_at_once(self: Delivery, entry: Entry, now: Instant, step: Step) -> None:
     """An expired message advances LDV as soon as it comes."""
+    if entry.expired(now):
+        self.pass_on(entry, now, step)
+    else:
+        Delivery.place(self, entry, now, step)
 
-    def _place(self, entry: Entry, now: Instant, step: Step) -> None:
-        if entry.expired(now):
-            self._pass(entry, now, step)
-        else:
-            super()._place(entry, now, step)
 
+PrintedDeliveryRule = replaced(CausalBlocks, delivery_condition=ldv_not_below)
+PrintedTransmitter = replaced(CausalBlocks, maximum_block=never_set)
+PrintedRetransmissionRule = replaced(CausalBlocks, retransmission_condition=others_only)
+PrintedMinimum = replaced(CausalBlocks, retransmission_condition=least_of_all)
+PrintedTrigger = replaced(CausalBlocks, trigger=once_a_change)
+PrintedReceiver = replaced(CausalBlocks, is_new=not_in_matrix)
+LetsGoAtMbv = replaced(CausalBlocks, is_stable=below_mbv)
+PrintedNulls = replaced(CausalBlocks, null=null_in_history, receive_null=null_delivered)
+PrintedExpiry = replaced(CausalBlocks, place=expires_at_once)
 
 # Bugs
 
 
-class DeliversOnReceipt(CausalBlocks):
+def always_deliverable(self: Delivery, entry: Entry) -> bool:
     """Delivers whatever comes."""
-
-    def delivery_condition(self, entry: Entry) -> bool:
-        return True
+    return True
 
 
-class DeliversPerSender(CausalBlocks):
+def after_its_senders(self: Delivery, entry: Entry) -> bool:
     """Waits for its sender's earlier messages only."""
-
-    def delivery_condition(self, entry: Entry) -> bool:
-        k = entry.message.sender
-        entry.met = k
-        return entry.ldv[k] <= self.LDV[k]
+    entry.met = k = entry.message.sender
+    return entry.ldv[k] <= self.known.LDV[k]
 
 
-class ForgetsWhatItDelivered(CausalBlocks):
+def own_history(self: Knowledge) -> list[int]:
     """Stamps messages with its own history alone."""
-
-    def submit(self, message: Submit, seq: int, now: Instant) -> Step:
-        known, own = list(self.LDV), self.LDV[self._rank]
-        self.LDV[:] = [own if x == self._rank else 0 for x in range(self._size)]
-        step = super().submit(message, seq, now)
-        self.LDV[:] = [self.LDV[x] if x == self._rank else block for x, block in enumerate(known)]
-        return step
+    return [block if k == self.rank else 0 for k, block in enumerate(self.LDV)]
 
 
-class IgnoresOthersClocks(CausalBlocks):
+def keep_counter(self: Knowledge, k: int, block: int, mb: int, ldv: list[int], stable: int, step: Step) -> News:
     """The block counter counts its own messages only."""
-
-    def _hear(self, k: int, block: int, mb: int, ldv: list[int], stable: int, step: Step) -> bool:
-        counter = self.BC
-        fresh = super()._hear(k, block, mb, ldv, stable, step)
-        self.BC = counter
-        return fresh
+    counter = self.BC
+    news = Knowledge.hear(self, k, block, mb, ldv, stable, step)
+    self.BC = counter
+    return news
 
 
-class OneMayLack(CausalBlocks):
+def one_may_lack(self: Knowledge, entry: Entry) -> bool:
     """Calls a message stable when all but one have delivered it."""
-
-    def is_stable(self, entry: Entry) -> bool:
-        return entry.missing <= 1
+    return entry.missing <= 1
 
 
-class RepairsOnce(CausalBlocks):
+def for_ever(self: Repair, entry: Entry, now: Instant) -> None:
     """A repair that is lost too is never sent again."""
-
-    def suppress(self, entry: Entry, now: Instant) -> None:
-        entry.repair_after = NEVER
+    entry.repair_after = NEVER
 
 
-class AnswersNobody(CausalBlocks):
+def ask_nothing(self: CausalBlocks, source: int, pdu: NullMessage, now: Instant, step: Step) -> None:
     """A member that lacks nothing does not answer those who still ask."""
-
-    def _receive_null(self, source: int, pdu: NullMessage, now: Instant) -> Step:
-        pdu.asking = False
-        return super()._receive_null(source, pdu, now)
+    pdu.asking = False
+    CausalBlocks.receive_null(self, source, pdu, now, step)
 
 
-class StaysSilent(CausalBlocks):
-    """Never breaks a silence."""
-
-    @property
-    def _restless(self) -> bool:
-        return False
-
-
-class ReportsWhatItReceived(CausalBlocks):
+def received_as_delivered(self: Silence, asking: bool) -> NullMessage:
     """Its nulls tell what it has received as if it were delivered."""
-
-    def _null(self, *, asking: bool) -> NullMessage:
-        null = super()._null(asking=asking)
-        ldv = [max([mine, *self.BM[k].blocks]) for k, mine in enumerate(self.LDV)]
-        null.ldv = pack_vector(ldv)
-        return null
-
-
-class KeepsEverything(CausalBlocks):
-    """Never lets a copy go."""
-
-    def is_stable(self, entry: Entry) -> bool:
-        return False
-
-    def _let_go(self, k: int, stable: int, step: Step) -> None:
-        return
+    null = Silence.null(self, asking)
+    null.ldv = pack_vector([max([mine, *self.known.BM[k].blocks]) for k, mine in enumerate(self.known.LDV)])
+    return null
 
 
 # name -> (ordering, the guarantee that it breaks; 'stuck' where deliveries fail to come, 'undrained' where buffers
@@ -198,14 +155,17 @@ MUTANTS: dict[str, tuple[type[CausalBlocks], str]] = {
     "printed receiver": (PrintedReceiver, "integrity"),
     "lets go at min(MBV)": (LetsGoAtMbv, "stability"),
     "printed nulls": (PrintedNulls, "stuck"),
-    "delivers on receipt": (DeliversOnReceipt, "causal"),
-    "delivers per sender": (DeliversPerSender, "causal"),
-    "forgets what it delivered": (ForgetsWhatItDelivered, "causal"),
-    "ignores others' clocks": (IgnoresOthersClocks, "stuck"),
-    "one may lack": (OneMayLack, "stability"),
-    "repairs once": (RepairsOnce, "stuck"),
-    "answers nobody": (AnswersNobody, "undrained"),
-    "stays silent": (StaysSilent, "stuck"),
-    "reports what it received": (ReportsWhatItReceived, "stability"),
-    "keeps everything": (KeepsEverything, "undrained"),
+    "delivers on receipt": (replaced(CausalBlocks, delivery_condition=always_deliverable), "causal"),
+    "delivers per sender": (replaced(CausalBlocks, delivery_condition=after_its_senders), "causal"),
+    "forgets what it delivered": (replaced(CausalBlocks, own_ldv=own_history), "causal"),
+    "ignores others' clocks": (replaced(CausalBlocks, hear=keep_counter), "stuck"),
+    "one may lack": (replaced(CausalBlocks, is_stable=one_may_lack), "stability"),
+    "repairs once": (replaced(CausalBlocks, suppress=for_ever), "stuck"),
+    "answers nobody": (replaced(CausalBlocks, receive_null=ask_nothing), "undrained"),
+    "stays silent": (replaced(CausalBlocks, restless=lambda self: False), "stuck"),
+    "reports what it received": (replaced(CausalBlocks, null=received_as_delivered), "stability"),
+    "keeps everything": (
+        replaced(CausalBlocks, is_stable=lambda self, entry: False, let_go=lambda self, k, stable, step: None),
+        "undrained",
+    ),
 }

@@ -258,7 +258,7 @@ class OpenCausalBlocks(CausalBlocks):
     """Counts what it has received, whatever that depends on."""
 
     def reach(self) -> list[int]:
-        return [max([last, *self.BM[k].blocks]) for k, last in enumerate(self.LDV)]
+        return [max([last, *self.known.BM[k].blocks]) for k, last in enumerate(self.known.LDV)]
 
 
 def _claim(ordering: TwoPhase, provisional: Mapping[tuple[int, int], tuple[int, int]]) -> bytes:

@@ -19,7 +19,9 @@ from antiphon.papers.claims import Claim, Progress, Reproduction, Table
 from antiphon.protocol.machine import MILLISECOND, Instant, Submit
 from antiphon.protocol.ordering.causal_blocks import BlockMessage, CausalBlocks, CausalBlocksOptions, NullMessage
 from antiphon.protocol.ordering.causal_blocks.matrix import Entry
+from antiphon.protocol.ordering.causal_blocks.repair import Repair
 from antiphon.protocol.parts import Out, PartContext, Step
+from antiphon.protocol.rules import replaced
 from antiphon.protocol.wire import Codec, pack_vector
 from antiphon.sim.cluster import Run, simulate
 from antiphon.sim.network import NetworkOptions
@@ -38,12 +40,12 @@ LOSSES: Final = (0.0, 0.05, 0.1, 0.15, 0.2)
 Recovered = list[tuple[int, int]]
 
 
-class NewRandomTimeout(CausalBlocks):
-    """Suppression as printed (Figure 4, line 3): another's copy sets a new random timeout."""
+def new_random_timeout(self: Repair, entry: Entry, now: Instant) -> None:
+    """Suppress as printed (Figure 4, line 3): another's copy sets a new random timeout."""
+    entry.repair_after = now + self.random.randint(0, self.options.repair_delay_ns)
 
-    def suppress(self, entry: Entry, now: Instant) -> None:
-        """Wait for a random time."""
-        entry.repair_after = now + self._random.randint(0, self._options.repair_delay_ns)
+
+NewRandomTimeout: Final = replaced(CausalBlocks, suppress=new_random_timeout)
 
 
 # --- Figure 2 ---
@@ -74,7 +76,7 @@ def figure_2() -> tuple[list[int], int]:
     submit()
     for sender, block in ((4, 5), (1, 6)):
         receive(sender, block)
-    return own, part.maximum_block()
+    return own, part.known.maximum_block()
 
 
 # --- Figure 7 ---
@@ -104,7 +106,7 @@ def lockstep(seed: int, rounds: int = 60) -> Recovered:
             if rank == LOSER and isinstance(out.pdu, BlockMessage) and out.pdu.block in DROPPED:
                 if not out.repair:
                     continue
-                recovered.append((out.pdu.block, part.BC))
+                recovered.append((out.pdu.block, part.known.BC))
             part.receive(source, out.pdu, now)
 
     for number in range(1, rounds + 1):

@@ -1,6 +1,8 @@
 """Causal order with symmetric recovery at delivery time: the causal blocks protocol of BCG.
 
-`messages` is what members say, `matrix` what a member keeps, `protocol` the rules.
+`messages` is what members say and `matrix` what a member keeps. The rules: `knowledge` is what stamps tell, `delivery`
+when a message is delivered, `buffer` where it waits, `repair` who sends it again, `silence` the null messages,
+`lifetimes` what becomes of the expired; `protocol` puts them together, and ends a view.
 """
 
 from __future__ import annotations

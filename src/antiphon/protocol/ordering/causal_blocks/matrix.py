@@ -49,6 +49,11 @@ class Entry(msgspec.Struct, eq=False):
         return msgspec.structs.replace(self.message, life_ns=life, payload=payload)
 
 
+def block_of(entry: Entry) -> int:
+    """Give m.b."""
+    return entry.message.block
+
+
 class Column:
     """One sender's messages in ascending order of blocks."""
 

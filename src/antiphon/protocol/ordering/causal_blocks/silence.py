@@ -1,0 +1,91 @@
+"""Null messages: stamps without a message, which break a silence for as long as something is unstable."""
+
+from __future__ import annotations
+
+from heapq import nsmallest
+
+from antiphon.protocol.machine import Instant, earliest
+from antiphon.protocol.ordering.causal_blocks.delivery import Delivery
+from antiphon.protocol.ordering.causal_blocks.knowledge import Knowledge
+from antiphon.protocol.ordering.causal_blocks.matrix import block_of
+from antiphon.protocol.ordering.causal_blocks.messages import EARLY_MAX, CausalBlocksOptions, NullMessage
+from antiphon.protocol.parts import Out, PartContext, Step
+from antiphon.protocol.rules import rule
+from antiphon.protocol.timers import GrowingPause
+from antiphon.protocol.wire import pack_vector
+
+
+class Silence:
+    """Decides when a member says what it has, though it has no message to say it with."""
+
+    def __init__(
+        self, known: Knowledge, delivery: Delivery, options: CausalBlocksOptions, context: PartContext
+    ) -> None:
+        self.known, self.delivery, self.options = known, delivery, options
+        self._random = context.random
+        self._since: Instant = 0
+        self._pause = GrowingPause(context.jittered, options.silence_ns, options.silence_ns_max)
+        self._was_restless = options.always
+        self._answer_at: dict[int, Instant] = {}  # who asked -> when; all at once would overrun the one who asked
+
+    @property
+    @rule("Section III, time-silence, mended")
+    def restless(self) -> bool:
+        """Say whether something is unstable here, or someone has what we lack: then we do not stay silent."""
+        return self.known.held > 0 or bool(self.known.lacking) or self.options.always
+
+    @rule("Section III, time-silence; docs/protocols/causal-blocks.md, Silence")
+    def null(self, asking: bool) -> NullMessage:
+        """Make a null: one's stamps, and which messages wait here, so that nobody sends those again."""
+        known = self.known
+        block, mb = known.next_block()
+        early = nsmallest(EARLY_MAX, self.delivery.buffer.waiting.values(), key=block_of)
+        told = block_of(early[-1]) if len(early) == EARLY_MAX else mb
+        listed = [(entry.message.sender, entry.message.seq) for entry in early]
+        own, stable = known.passed_seq[known.rank], known.stable_seq[known.rank]
+        return NullMessage(block, mb, pack_vector(known.LDV), own, stable, asking, listed, told)
+
+    @property
+    def deadline(self) -> Instant | None:
+        """When a silence is to be broken, or a question answered."""
+        return earliest(
+            self._since + self._pause.ns if self.restless else None, min(self._answer_at.values(), default=None)
+        )
+
+    def shorten(self) -> None:
+        """Go back to the shortest silence: something has changed."""
+        self._pause.renew()
+
+    def spoke(self, now: Instant) -> None:
+        """Count a silence from now on: what was just sent says what this member has."""
+        self._since = now
+        self.delivery.untold = 0
+
+    def ask(self, source: int, now: Instant) -> None:
+        """Answer a null that asks, soon, unless this member will say what it has anyway."""
+        if not self.restless:
+            self._answer_at.setdefault(source, now + self._random.randint(0, self.options.repair_delay_ns))
+
+    def wake(self, now: Instant, step: Step) -> None:
+        """Answer, and break the silence, where it is time."""
+        for source in [source for source, instant in self._answer_at.items() if instant <= now]:
+            del self._answer_at[source]
+            step.down.append(Out(self.null(False), (source,)))
+        if self.restless and self._since + self._pause.ns <= now:
+            self._report(now, step)
+
+    def settle(self, now: Instant, step: Step) -> None:
+        """Begin a silence where this member has become restless; report deliveries that senders may be waiting for."""
+        if self.restless and not self._was_restless:
+            self._since = now  # a quiet member answers together, not at the first of several messages
+            self.shorten()
+        self._was_restless = self.restless
+        if self.delivery.untold > self.options.window // 2:
+            self._report(now, step)
+
+    def _report(self, now: Instant, step: Step) -> None:
+        """Tell everyone what is delivered here; with no news, the next silence is longer."""
+        step.down.append(Out(self.null(self.known.held > 0 or bool(self.known.lacking))))
+        self.spoke(now)
+        if not self.options.always:
+            self._pause.grow()
