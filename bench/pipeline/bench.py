@@ -93,12 +93,12 @@ def run_antiphon(trace: Path, check: str) -> dict[str, Any]:
         session.cpu = 0.0
         before = time.monotonic()
         totals = ingest(session, str(trace), Path(scratch) / "layout")
-        verdicts = check_layout(
+        checked = check_layout(
             session, Path(scratch) / "layout", totals, Path(scratch) / "s", Options(guarantees=guarantees)
         )
     wall = time.monotonic() - before
     session.stop()
-    found = {name: found.violations for name, found in verdicts.items()}
+    found = {name: found.violations for name, found in checked.guarantees.items()}
     return {"events": totals.events, "cpu": session.cpu, "wall": wall, "found": found}
 
 

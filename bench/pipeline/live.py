@@ -53,15 +53,16 @@ def main() -> None:
 
     from antiphon.pipeline.ingest import ingest
     from antiphon.pipeline.measure import measure_layout
+    from antiphon.pipeline.results import WatchCommit
     from antiphon.pipeline.session import open_session
-    from antiphon.pipeline.watch import Sum, Watcher, wait
+    from antiphon.pipeline.watch import Watcher, wait
 
     # one member's log must fit into one row group, so that it can be cut
     assert args.events // args.members < 1 << 20, "fewer events or more members, please"
     events = generate(args.out / "trace", args.events, args.members, "total", interleave=False)
     cut(args.out / "trace", args.out / "live", args.files)
     session = open_session("local[2]")
-    told: list[tuple[Sum, float]] = []
+    told: list[tuple[WatchCommit, float]] = []
     for name in ("warm", "watch"):  # the first time the workers start and load what was compiled
         told.clear()
         watcher = Watcher(
@@ -81,9 +82,9 @@ def main() -> None:
     state = sum(file.stat().st_size for file in (args.out / "watch" / "state").iterdir())
     print(f"  over all: {events / sum(seconds for _, seconds in told):,.0f} events/s; state {state / 1024:,.0f} KiB")
     begun = time.monotonic()
-    ingest(session, str(args.out / "trace"), args.out / "layout")
+    totals = ingest(session, str(args.out / "trace"), args.out / "layout")
     surveyed = time.monotonic()
-    measure_layout(session, args.out / "layout", args.out / "tables", args.out / "work")
+    measure_layout(session, args.out / "layout", totals, args.out / "tables", args.out / "work")
     ended = time.monotonic()
     print(f"measure: survey {surveyed - begun:.1f} s, measure {ended - surveyed:.1f} s", end="")
     print(f" ({events / (ended - begun):,.0f} events/s)")

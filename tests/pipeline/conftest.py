@@ -60,7 +60,11 @@ class Checker:
         work = self._work()
         totals = ingest(self.session, str(trace), work / "layout", mapping)
         chosen = Options(**options)  # type: ignore[arg-type]
-        return totals, check_layout(self.session, work / "layout", totals, work / "scratch", chosen)
+        result = check_layout(self.session, work / "layout", totals, work / "scratch", chosen)
+        return totals, {
+            name: Verdict(found.verdict, found.examined, found.violations, found.witnesses)
+            for name, found in result.guarantees.items()
+        }
 
     def check_each(self, trace: Path, *options: Options) -> list[dict[str, dict[str, Verdict]]]:
         """Check every run by itself, once for each set of options."""

@@ -19,9 +19,10 @@ from antiphon.cli import main
 from antiphon.commands.simulate import about
 from antiphon.pipeline.ingest import ingest
 from antiphon.pipeline.inline import Inline
-from antiphon.pipeline.measure import Summary, measure_layout
+from antiphon.pipeline.measure import measure_layout
 from antiphon.pipeline.measure.job import TABLES
 from antiphon.pipeline.measure.quantiles import Sketch, exact
+from antiphon.pipeline.results import MeasureResult, read_measure
 from antiphon.pipeline.session import Session
 from antiphon.sim.cluster import Run, simulate
 from antiphon.sim.scenario import from_table
@@ -44,9 +45,9 @@ def simulated(ordering: str, **table: Any) -> Run:
     return simulate(from_table({**usual, **table}), seed=11)
 
 
-def measured(session: Session, trace: Path, work: Path) -> tuple[Summary, Tables]:
-    ingest(session, str(trace), work / "layout")
-    summary = measure_layout(session, work / "layout", work / "out", work / "scratch")
+def measured(session: Session, trace: Path, work: Path) -> tuple[MeasureResult, Tables]:
+    totals = ingest(session, str(trace), work / "layout")
+    summary = measure_layout(session, work / "layout", totals, work / "out", work / "scratch")
     return summary, {name: read(work / "out" / name) for name in NAMES}
 
 
@@ -144,10 +145,8 @@ def test_equals_the_obvious(inline_session: Session, tmp_path: Path, ordering: s
         )
         if values:
             assert found is not None
-            assert found["p50_ns"] == pytest.approx(
-                values[math.ceil(0.5 * len(values)) - 1], rel=summary.relative_error
-            )
-            assert found["count"] == len(values)
+            assert found.p50_ns == pytest.approx(values[math.ceil(0.5 * len(values)) - 1], rel=summary.relative_error)
+            assert found.count == len(values)
     for row in tables["members"]:
         assert row["buffer_peak"] == naive.peak(row["member"])
         assert row["retransmissions"] == sum(
@@ -176,7 +175,7 @@ def test_traffic_and_repairs(inline_session: Session, tmp_path: Path) -> None:
         kinds[event.member, kind] += 1
         size[kind] += event.bytes or 0  # what a member sends to itself is on no wire
     assert {(row["member"], row["kind"]): row["count"] for row in tables["traffic"]} == kinds
-    assert {kind: found["bytes"] for kind, found in summary.traffic.items()} == size
+    assert {kind: found.bytes for kind, found in summary.traffic.items()} == size
     control = sum(number for kind, number in size.items() if kind not in ("send", "receive"))
     assert summary.overhead == pytest.approx(control / size["send"])
     by_target = {
@@ -229,7 +228,7 @@ def test_what_is_shown_of_a_run_adds_up(inline_session: Session, tmp_path: Path)
     assert sum(waited.values()) == pytest.approx(sum(alone.values()))
     for measure, found in summary.latency.items():
         counts = [row["count"] for row in tables["histogram"] if row["measure"] == measure]
-        assert sum(counts) == (found["count"] if found else 0)
+        assert sum(counts) == (found.count if found else 0)
         assert len(counts) <= 200
     by_target = Counter({row["target"]: 0 for row in tables["repair_matrix"]})
     for row in tables["repairs"]:
@@ -247,7 +246,7 @@ def test_a_crashed_member_is_named(inline_session: Session, tmp_path: Path) -> N
     write_trace(tmp_path / "trace", run.name, run.logs, about(run), replace=False)
     summary, tables = measured(inline_session, tmp_path / "trace", tmp_path)
     assert [row["member"] for row in tables["held_back"] if row["lacked"]] == [2]
-    assert summary.held_back[0]["member"] == 2
+    assert summary.held_back[0].member == 2
 
 
 def test_foreign_trace_without_times_or_bytes(inline_session: Session, tmp_path: Path) -> None:
@@ -269,7 +268,7 @@ def test_missing_columns_in_parquet(inline_session: Session, tmp_path: Path) -> 
     summary, _ = measured(inline_session, tmp_path / "few.parquet", tmp_path / "work")
     assert set(summary.latency.values()) == {None}
     assert summary.buffer is not None  # counts need no clock
-    assert summary.buffer["peak"] == max(Naive(run.events).peak(member) for member in range(4))
+    assert summary.buffer.peak == max(Naive(run.events).peak(member) for member in range(4))
 
 
 def test_many_runs_on_spark(spark_session: Session, tmp_path: Path) -> None:
@@ -283,7 +282,7 @@ def test_many_runs_on_spark(spark_session: Session, tmp_path: Path) -> None:
             row["member"]: (row["last"], row["waited_ns"]) for row in tables["held_back"] if row["run"] == run.name
         }
         assert waits == Naive(run.events).waits()
-    assert summary.latency["delivery"]["count"] == 6 * 3 * 24
+    assert summary.latency["delivery"].count == 6 * 3 * 24
 
 
 def test_sketch_is_as_good_as_it_says() -> None:
@@ -294,7 +293,7 @@ def test_sketch_is_as_good_as_it_says() -> None:
     other.add(values[3000:])
     sketch.merge(other.buckets)
     truth = exact(values)
-    for name, found in sketch.summary().items():
+    for name, found in msgspec.structs.asdict(sketch.quantiles()).items():
         assert found == pytest.approx(truth[name], rel=1 / 256)
 
 
@@ -323,9 +322,7 @@ def test_skewed_clocks_are_stated(spark_session: Session, tmp_path: Path, capsys
     assert result["latency"]["everywhere"] is None
     assert main(["measure", str(tmp_path / "trace"), "--out", str(tmp_path / "trace")]) == 2
     assert "choose another --out" in capsys.readouterr().err
-    assert (
-        msgspec.convert({k: v for k, v in result.items() if k in Summary.__struct_fields__}, Summary).clock == "local"
-    )
+    assert read_measure(tmp_path / "out").clock == "local"
 
 
 def test_unusable_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

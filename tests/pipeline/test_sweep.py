@@ -18,8 +18,9 @@ from antiphon.cli import main
 from antiphon.errors import UsageError
 from antiphon.pipeline import sweep as sweeping
 from antiphon.pipeline.inline import Inline
+from antiphon.pipeline.results import NOT_REPEATABLE, CellValues, SweepResult, read_sweep_table
 from antiphon.pipeline.session import Session, Work
-from antiphon.pipeline.sweep import NOT_REPEATABLE, load_sweep, prepare, run_sweep
+from antiphon.pipeline.sweep import load_sweep, prepare, run_sweep
 from pipeline.cluster import cluster
 
 SWEEP = """
@@ -45,7 +46,7 @@ def write(folder: Path, text: str = SWEEP) -> Path:
     return folder / "sweep.toml"
 
 
-def run(path: Path, out: Path, session: Session | None = None, **options: Any) -> sweeping.Outcome:
+def run(path: Path, out: Path, session: Session | None = None, **options: Any) -> SweepResult:
     sweep = load_sweep(path, out)
     prepare(sweep, path)
     return run_sweep(session or Inline(), sweep, **options)
@@ -110,7 +111,7 @@ def test_finished_cells_are_not_run_again(tmp_path: Path, monkeypatch: pytest.Mo
     begun = []
     real = sweeping.run_cell
 
-    def counted(cell: sweeping.Cell) -> dict[str, Any]:
+    def counted(cell: sweeping.Cell) -> CellValues:
         begun.append(cell.name)
         if len(begun) == 6:
             raise KeyboardInterrupt
@@ -131,11 +132,12 @@ def test_a_failing_cell_is_recorded_and_can_be_tried_again(tmp_path: Path, monke
     path = write(tmp_path, SWEEP.replace('"co"', '"nonsense"'))
     outcome = run(path, tmp_path / "out")
     assert (outcome.done, outcome.failed) == (10, 4)
-    assert "nonsense" in outcome.failures[0]["error"]
+    assert "nonsense" in (outcome.failures[0].error or "")
     failed = [row for row in table(tmp_path / "out") if row["status"] == "failed"]
     assert {row["set.ordering"] for row in failed} == {"nonsense"}
     assert run(path, tmp_path / "out").skipped == 14
-    monkeypatch.setattr(sweeping, "run_cell", lambda cell: {"finished": True})
+    [mended] = [cell for cell in read_sweep_table(tmp_path / "out") if cell.values is not None][:1]
+    monkeypatch.setattr(sweeping, "run_cell", lambda cell: mended.values)
     assert run(path, tmp_path / "out", retry_failed=True).failed == 0
 
 
@@ -154,7 +156,7 @@ def test_a_cell_that_kills_its_worker_stops_nobody(tmp_path: Path, monkeypatch: 
     real = sweeping.run_cell
     deaths = []
 
-    def deadly(cell: sweeping.Cell) -> dict[str, Any]:
+    def deadly(cell: sweeping.Cell) -> CellValues:
         if cell.seed == 2 and cell.settings.get("ordering") == "co":
             deaths.append(cell.name)
             raise SystemExit(1)
@@ -164,7 +166,7 @@ def test_a_cell_that_kills_its_worker_stops_nobody(tmp_path: Path, monkeypatch: 
     outcome = run(path, tmp_path / "out", Mortal())
     assert (outcome.done, outcome.failed) == (12, 2)
     assert len(deaths) == 2 * sweeping.ATTEMPTS_MAX
-    assert "its worker died" in outcome.failures[0]["error"]
+    assert "its worker died" in (outcome.failures[0].error or "")
 
 
 def test_foreign_folders_are_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

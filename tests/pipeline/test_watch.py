@@ -16,6 +16,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,8 +26,9 @@ import pytest
 from antiphon.cli import main
 from antiphon.pipeline import watch as watching
 from antiphon.pipeline.inline import Inline
+from antiphon.pipeline.results import WatchCommit, read_alarms
 from antiphon.pipeline.session import Session
-from antiphon.pipeline.watch import Sum, Watcher, read_alarms
+from antiphon.pipeline.watch import Watcher
 from antiphon.pipeline.watch.state import GUARANTEES, load
 from antiphon.sim.cluster import simulate
 from antiphon.sim.scenario import from_table
@@ -60,7 +62,7 @@ def watcher(folder: Path, **options: Any) -> Watcher:
     return Watcher(Inline(2), str(folder / "live"), str(folder / "watch"), lambda *_: None, **options)
 
 
-def watched(folder: Path, events: list[Event], rng: random.Random, batches: int) -> tuple[Sum, int]:
+def watched(folder: Path, events: list[Event], rng: random.Random, batches: int) -> tuple[WatchCommit, int]:
     """Watch a run in pieces, with a fresh watcher for every batch, as after a restart; and the most that it kept."""
     kept = 0
     roster = sorted({event.member for event in events})
@@ -73,7 +75,7 @@ def watched(folder: Path, events: list[Event], rng: random.Random, batches: int)
     return watcher(folder).conclude(), kept
 
 
-def compare(found: Sum, events: list[Event]) -> Counter[str]:
+def compare(found: WatchCommit, events: list[Event]) -> Counter[str]:
     """Hold a watch against the naive checker; returns how many verdicts of each name there are."""
     expected = naive.check(events, guarantees=GUARANTEES, witnesses=0)
     seen: Counter[str] = Counter()
@@ -226,7 +228,7 @@ def swapped_files(folder: Path, count: int = 10) -> list[Path]:
 
 
 def alarms(checkpoint: Path) -> list[tuple[Any, ...]]:
-    found = [tuple(row.values()) for row in read_alarms(str(checkpoint))]
+    found = [msgspec.structs.astuple(row) for row in read_alarms(checkpoint)]
     return sorted(found)
 
 
@@ -297,7 +299,7 @@ def test_members_still_writing(spark_session: Session, tmp_path: Path) -> None:
     run = simulate(from_table({"members": 3, "messages": 30, "ordering": "abcast"}), 5)
     live = tmp_path / "live"
     live.mkdir()
-    told: list[Sum] = []
+    told: list[WatchCommit] = []
     one = Watcher(spark_session, str(live), str(tmp_path / "watch"), lambda now, *_: told.append(now))
     query = one.start(available_now=False)
 
@@ -386,9 +388,9 @@ def test_falling_behind_is_said(capsys: pytest.CaptureFixture[str]) -> None:
 
     tell = _Teller(SimpleNamespace(json=False, once=False))
     for waiting in (0, 5, 9, 4, 6, 8):
-        tell(Sum(), [], 1.0, waiting)
+        tell(WatchCommit(), [], 1.0, waiting)
         assert "falling behind" not in capsys.readouterr().err
-    tell(Sum(), [], 1.0, 20)
+    tell(WatchCommit(), [], 1.0, 20)
     assert "20 files wait" in capsys.readouterr().err
 
 

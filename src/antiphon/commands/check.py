@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from antiphon.console import show_table
 from antiphon.trace.schema import GUARANTEES
 
 if TYPE_CHECKING:
-    from antiphon.pipeline.layout import Totals
-    from antiphon.trace.verdict import Verdict
-
-_RESULT = "check.json"
+    from antiphon.pipeline.results import CheckResult
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -60,6 +56,7 @@ def run(args: argparse.Namespace) -> int:
     from antiphon.pipeline.ingest import ingest
     from antiphon.pipeline.output import on_cluster, output_folder
     from antiphon.pipeline.reading import find_files, load_mapping
+    from antiphon.pipeline.results import CHECK_FILE, as_json, write_result
     from antiphon.pipeline.session import session
     from antiphon.trace.verdict import deciding, exit_code
 
@@ -73,18 +70,17 @@ def run(args: argparse.Namespace) -> int:
         witnesses=args.witnesses,
     )
     with (
-        output_folder(args.out, _RESULT, args.trace, shared=on_cluster(args.master)) as (folder, out),
+        output_folder(args.out, CHECK_FILE, args.trace, shared=on_cluster(args.master)) as (folder, out),
         session(args, f"antiphon check {args.trace}") as spark,
     ):
         totals = ingest(spark, args.trace, folder / "layout", mapping)
-        verdicts = check_layout(spark, folder / "layout", totals, folder / "scratch", options)
-        result = _result(args.trace, totals, verdicts)
-        words = {name: found.verdict for name, found in verdicts.items()}
+        result = check_layout(spark, folder / "layout", totals, folder / "scratch", options)
+        words = {name: found.verdict for name, found in result.guarantees.items()}
         decisive = deciding(words, totals.promises, named=bool(args.guarantee))
-        (out / _RESULT).write_text(json.dumps(result, indent=1) + "\n")
+        write_result(out / CHECK_FILE, result)
         shutil.move(folder / "layout" / "quarantine", out / "quarantine")
     if args.json:
-        print(json.dumps(result))
+        print(as_json(result))
     else:
         _show(result, decisive)
         if args.out:
@@ -92,60 +88,28 @@ def run(args: argparse.Namespace) -> int:
     return exit_code([words[name] for name in decisive])
 
 
-def _result(trace: str, totals: Totals, verdicts: dict[str, Verdict]) -> dict[str, Any]:
-    import msgspec
-
-    promises = totals.promises or ()
-    return {
-        "trace": trace,
-        "runs": totals.runs,
-        "members": totals.members,
-        "events": totals.events,
-        "quarantined": sum(totals.quarantined.values()),
-        "guarantees": {
-            name: {
-                "verdict": found.verdict,
-                "promised": name in promises,
-                "examined": found.examined,
-                "violations": found.violations,
-                "witnesses": [msgspec.to_builtins(witness) for witness in found.witnesses],
-            }
-            for name, found in verdicts.items()
-        },
-    }
-
-
-def _show(result: dict[str, Any], decisive: list[str]) -> None:
-    counts = ", ".join(
-        f"{result[name]:,} {name if result[name] != 1 else name[:-1]}" for name in ("runs", "members", "events")
-    )
-    print(
-        f"{result['trace']}: {counts}"
-        + (f", {result['quarantined']:,} rows quarantined" if result["quarantined"] else "")
-    )
+def _show(result: CheckResult, decisive: list[str]) -> None:
+    named = (("run", result.runs), ("member", result.members), ("event", result.events))
+    counts = ", ".join(f"{count:,} {name}{'s' if count != 1 else ''}" for name, count in named)
+    aside = f", {result.quarantined:,} rows quarantined" if result.quarantined else ""
+    print(f"{result.trace}: {counts}{aside}")
     show_table(
         ("guarantee", "verdict", "promised", "examined", "violations"),
         [
-            (
-                name,
-                found["verdict"],
-                "yes" if found["promised"] else "-",
-                f"{found['examined']:,}",
-                f"{found['violations']:,}",
-            )
-            for name, found in result["guarantees"].items()
+            (name, found.verdict, "yes" if found.promised else "-", f"{found.examined:,}", f"{found.violations:,}")
+            for name, found in result.guarantees.items()
         ],
         numbers=(3, 4),
     )
-    for name, found in result["guarantees"].items():
+    for name, found in result.guarantees.items():
         if name not in decisive:
-            if found["violations"]:
+            if found.violations:
                 print(f"\n{name} was not promised; --guarantee {name} shows how it fails")
             continue
-        for witness in found["witnesses"]:
+        for witness in found.witnesses:
             where = "; ".join(
-                f"{event.get('member', witness['member'])}@{event['step']} {event['event']} "
-                f"({event['sender']}, {event['seq']})"
-                for event in witness["events"]
+                f"{witness.member if event.member is None else event.member}@{event.step} {event.event} "
+                f"({event.sender}, {event.seq})"
+                for event in witness.events
             )
-            print(f"\n{name}, run {witness['run']}: {witness['why']}\n  {where}")
+            print(f"\n{name}, run {witness.run}: {witness.why}\n  {where}")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
-from typing import Any
+from typing import TYPE_CHECKING
 
 from antiphon.console import show_table
 from antiphon.wording import duration
 
-_RESULT = "measure.json"
+if TYPE_CHECKING:
+    from antiphon.pipeline.results import MeasureResult
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -25,33 +25,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure a trace and say what was found."""
-    import msgspec
-
     from antiphon.pipeline.ingest import ingest
     from antiphon.pipeline.measure import measure_layout
     from antiphon.pipeline.output import on_cluster, output_folder
     from antiphon.pipeline.reading import find_files, load_mapping
+    from antiphon.pipeline.results import MEASURE_FILE, as_json, write_result
     from antiphon.pipeline.session import session
 
     mapping = load_mapping(args.mapping) if args.mapping else None
     find_files(args.trace)  # say what is wrong with the path before Spark starts
     with (
-        output_folder(args.out, _RESULT, args.trace, shared=on_cluster(args.master)) as (scratch, out),
+        output_folder(args.out, MEASURE_FILE, args.trace, shared=on_cluster(args.master)) as (scratch, out),
         session(args, f"antiphon measure {args.trace}") as spark,
     ):
         totals = ingest(spark, args.trace, scratch / "layout", mapping)
-        summary = measure_layout(spark, scratch / "layout", out, scratch / "work")
-        result = {
-            "trace": args.trace,
-            "runs": totals.runs,
-            "members": totals.members,
-            "events": totals.events,
-            "quarantined": sum(totals.quarantined.values()),
-            **msgspec.to_builtins(summary),
-        }
-        (out / _RESULT).write_text(json.dumps(result, indent=1) + "\n")
+        result = measure_layout(spark, scratch / "layout", totals, out, scratch / "work")
+        write_result(out / MEASURE_FILE, result)
     if args.json:
-        print(json.dumps(result))
+        print(as_json(result))
     else:
         show(result)
         if args.out:
@@ -59,55 +50,58 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def show(result: dict[str, Any]) -> None:
+def show(result: MeasureResult) -> None:
     """Print the summary."""
-    print(
-        f"{result['trace']}: {result['runs']:,} runs, {result['members']:,} members, {result['events']:,} events"
-        + (f", {result['quarantined']:,} rows quarantined" if result["quarantined"] else "")
-    )
-    if result["clock"] != "global":
+    aside = f", {result.quarantined:,} rows quarantined" if result.quarantined else ""
+    print(f"{result.trace}: {result.runs:,} runs, {result.members:,} members, {result.events:,} events{aside}")
+    if result.clock != "global":
         print(
-            f"clock: {result['clock']}; times of different members are compared as they are, so delivery and stable "
+            f"clock: {result.clock}; times of different members are compared as they are, so delivery and stable "
             "latencies are off by the skew of the clocks (a run.json with clock = global says that there is none)"
         )
     print()
-    shares = ("p50_ns", "p90_ns", "p99_ns", "p999_ns", "max_ns")
     show_table(
         ("latency", "count", "p50", "p90", "p99", "p99.9", "max"),
         [
-            (name, f"{found['count']:,}", *(duration(found[key]) for key in shares)) if found else (name, "unknown")
-            for name, found in result["latency"].items()
+            (
+                name,
+                f"{found.count:,}",
+                *(duration(ns) for ns in (found.p50_ns, found.p90_ns, found.p99_ns, found.p999_ns, found.max_ns)),
+            )
+            if found
+            else (name, "unknown")
+            for name, found in result.latency.items()
         ],
         numbers=range(1, 7),
     )
-    for name, found in result["latency"].items():
+    for name, found in result.latency.items():
         if found is None:
-            print(f"{name} is unknown: {result['unknown'][name]}")
+            print(f"{name} is unknown: {result.unknown[name]}")
     print()
     show_table(
         ("traffic", "count", "bytes"),
         [
-            (kind, f"{found['count']:,}", "unknown" if found["bytes"] is None else f"{found['bytes']:,}")
-            for kind, found in result["traffic"].items()
+            (kind, f"{traffic.count:,}", "unknown" if traffic.bytes is None else f"{traffic.bytes:,}")
+            for kind, traffic in result.traffic.items()
         ],
         numbers=(1, 2),
     )
-    overhead = "unknown" if result["overhead"] is None else f"{result['overhead']:.3f} bytes for each byte of sends"
+    overhead = "unknown" if result.overhead is None else f"{result.overhead:.3f} bytes for each byte of sends"
     print(f"\noverhead         {overhead}")
-    for name in ("retransmissions", "duplicates"):
-        print(f"{name:<17}" + ("unknown" if result[name] is None else f"{result[name]:,}"))
-    for repair in result["repairs"]:
-        whom = "everybody" if repair["target"] is None else f"member {repair['target']}"
-        print(f"  member {repair['repairer']} repaired {whom} {repair['count']:,} times (run {repair['run']})")
-    peak = result["buffer"]
+    for name, counted in (("retransmissions", result.retransmissions), ("duplicates", result.duplicates)):
+        print(f"{name:<17}" + ("unknown" if counted is None else f"{counted:,}"))
+    for repair in result.repairs:
+        whom = "everybody" if repair.target is None else f"member {repair.target}"
+        print(f"  member {repair.repairer} repaired {whom} {repair.count:,} times (run {repair.run})")
+    peak = result.buffer
     print(
         "buffer peak      "
-        + ("unknown" if peak is None else f"{peak['peak']:,} messages at member {peak['member']} (run {peak['run']})")
+        + ("unknown" if peak is None else f"{peak.peak:,} messages at member {peak.member} (run {peak.run})")
     )
-    print("held back by     " + ("unknown" if not result["held_back"] else ""))
-    for held in result["held_back"]:
-        lacked = f", never held {held['lacked']:,}" if held["lacked"] else ""
+    print("held back by     " + ("unknown" if not result.held_back else ""))
+    for held in result.held_back:
+        lacked = f", never held {held.lacked:,}" if held.lacked else ""
         print(
-            f"  member {held['member']}: last to hold {held['last']:,} messages{lacked}; waited for alone "
-            f"{duration(held['waited_ns'])} in all, at most {duration(held['longest_ns'])} (run {held['run']})"
+            f"  member {held.member}: last to hold {held.last:,} messages{lacked}; waited for alone "
+            f"{duration(held.waited_ns)} in all, at most {duration(held.longest_ns)} (run {held.run})"
         )

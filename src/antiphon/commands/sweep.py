@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
@@ -25,8 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the cells that have no result yet; 1 if a promised guarantee is violated, 3 if a cell failed or is open."""
-    import msgspec
-
+    from antiphon.pipeline.results import SWEEP_TABLE, as_json
     from antiphon.pipeline.session import session
     from antiphon.pipeline.sweep import load_sweep, prepare, run_sweep
 
@@ -35,9 +33,9 @@ def run(args: argparse.Namespace) -> int:
     prepare(sweep, args.sweep)
     with session(args, f"antiphon sweep {args.sweep}") as spark:
         outcome = run_sweep(spark, sweep, retry_failed=args.retry_failed, tell=_Progress())
-    result = {"table": str(out / "results.parquet"), **msgspec.to_builtins(outcome)}
+    outcome.table = str(out / SWEEP_TABLE)
     if args.json:
-        print(json.dumps(result))
+        print(as_json(outcome))
     else:
         print(
             f"{outcome.cells:,} cells: {outcome.done:,} done ({outcome.skipped:,} of an earlier run), "
@@ -45,9 +43,9 @@ def run(args: argparse.Namespace) -> int:
             f"{outcome.unknown:,} leave one undecided, {outcome.unfinished:,} reached their limit"
         )
         for failure in outcome.failures:
-            print(f"  failed: {failure['cell']} seed {failure['seed']}: {failure['error']}")
-        print("slowest: " + ", ".join(f"{row['cell']} {row['took_s']:.1f} s" for row in outcome.slowest))
-        print(f"the table is {result['table']}")
+            print(f"  failed: {failure.cell} seed {failure.seed}: {failure.error}")
+        print("slowest: " + ", ".join(f"{cell.cell} {cell.took_s:.1f} s" for cell in outcome.slowest))
+        print(f"the table is {outcome.table}")
     if outcome.violated:
         return VIOLATED
     return INCONCLUSIVE if outcome.failed or outcome.unknown else HOLDS

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from antiphon.console import show_table
 from antiphon.wording import duration
 
 if TYPE_CHECKING:
-    from antiphon.pipeline.watch import Sum
-    from antiphon.pipeline.watch.report import Alarm
+    from antiphon.pipeline.results import WatchAlarm, WatchCommit, WatchResult
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -48,6 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Watch until it is interrupted, or all is read; the exit code is that of the verdicts."""
+    from antiphon.pipeline.results import as_json
     from antiphon.pipeline.session import session
     from antiphon.pipeline.watch import Watcher, wait
     from antiphon.trace.verdict import deciding, exit_code
@@ -69,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
         final = watcher.conclude() if args.once else watcher.sum
     result = _result(args.directory, checkpoint, final)
     if args.json:
-        print(json.dumps(result))
+        print(as_json(result))
     else:
         _show(result)
     verdicts = final.verdicts()
@@ -85,7 +84,7 @@ class _Teller:
         self.args = args
         self.waiting: list[int] = []
 
-    def __call__(self, now: Sum, alarms: list[Alarm], seconds: float, waiting: int) -> None:
+    def __call__(self, now: WatchCommit, alarms: list[WatchAlarm], seconds: float, waiting: int) -> None:
         if not self.args.json:
             for alarm in alarms:
                 print(f"ALARM {alarm.guarantee}, run {alarm.run}, step {alarm.step}: {alarm.why}", flush=True)
@@ -113,56 +112,51 @@ class _Teller:
             )
 
 
-def _result(directory: str, checkpoint: str, final: Sum) -> dict[str, Any]:
-    import msgspec
+def _result(directory: str, checkpoint: str, final: WatchCommit) -> WatchResult:
+    from antiphon.pipeline.results import WatchGuarantee, WatchResult
 
-    verdicts = final.verdicts()
-    promises = final.promises or ()
-    return {
-        "directory": directory,
-        "checkpoint": checkpoint,
-        "batches": final.batch + 1,
-        "files": final.files,
-        "runs": final.runs,
-        "events": final.events,
-        "waiting": final.waiting,
-        "live": final.live,
-        "quarantined": sum(final.quarantined.values()),
-        "alarms": final.alarms,
-        "lag": msgspec.to_builtins(final.lag),
-        "events_per_s": round(final.events_per_s),
-        "guarantees": {
-            name: {
-                "verdict": verdicts[name],
-                "promised": name in promises,
-                "examined": found.examined,
-                "violations": found.violations,
-                "inexact": bool(found.inexact),
-            }
+    verdicts, promises = final.verdicts(), final.promises or ()
+    return WatchResult(
+        directory=directory,
+        checkpoint=checkpoint,
+        batches=final.batch + 1,
+        files=final.files,
+        runs=final.runs,
+        events=final.events,
+        waiting=final.waiting,
+        live=final.live,
+        quarantined=sum(final.quarantined.values()),
+        alarms=final.alarms,
+        lag=final.lag,
+        events_per_s=round(final.events_per_s),
+        guarantees={
+            name: WatchGuarantee(
+                verdicts[name], name in promises, found.examined, found.violations, bool(found.inexact)
+            )
             for name, found in final.findings.items()
         },
-    }
+    )
 
 
-def _show(result: dict[str, Any]) -> None:
+def _show(result: WatchResult) -> None:
+    aside = f"; {result.quarantined:,} rows quarantined" if result.quarantined else ""
     print(
-        f"{result['directory']}: {result['events']:,} events of {result['runs']:,} runs in {result['files']:,} files, "
-        f"{result['batches']:,} batches; {result['live']:,} messages kept, {result['waiting']:,} rows wait"
-        + (f"; {result['quarantined']:,} rows quarantined" if result["quarantined"] else "")
+        f"{result.directory}: {result.events:,} events of {result.runs:,} runs in {result.files:,} files, "
+        f"{result.batches:,} batches; {result.live:,} messages kept, {result.waiting:,} rows wait{aside}"
     )
     show_table(
         ("guarantee", "verdict", "promised", "examined", "violations", ""),
         [
             (
                 name,
-                found["verdict"],
-                "yes" if found["promised"] else "-",
-                f"{found['examined']:,}",
-                f"{found['violations']:,}",
-                "(something came too late to be judged: antiphon check decides)" if found["inexact"] else "",
+                found.verdict,
+                "yes" if found.promised else "-",
+                f"{found.examined:,}",
+                f"{found.violations:,}",
+                "(something came too late to be judged: antiphon check decides)" if found.inexact else "",
             )
-            for name, found in result["guarantees"].items()
+            for name, found in result.guarantees.items()
         ],
         numbers=(3, 4),
     )
-    print(f"{result['alarms']:,} alarms; state and alarms are in {result['checkpoint']}")
+    print(f"{result.alarms:,} alarms; state and alarms are in {result.checkpoint}")

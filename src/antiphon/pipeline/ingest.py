@@ -112,14 +112,14 @@ def ingest(session: Session, trace: str, folder: Path, mapping: Mapping | None =
     if parquet_only and not mapping.renames:
         parts = _each(session, len(source.splits), functools.partial(_survey, source), "survey")
         if all(part.in_order for part in parts) and _segments_do_not_overlap(folder):
-            return _totals(folder, parts)
+            return _totals(trace, folder, parts)
         for stale in [*(folder / "index").iterdir(), *(folder / "skeleton").iterdir()]:
             stale.unlink()
     spilled = _each(session, len(source.splits), functools.partial(_spill, source), "read")
     laid_out = _each(session, source.buckets, functools.partial(_lay_out, source), "sort")
     for spill in (folder / "spill").iterdir():
         spill.unlink()
-    return _totals(folder, spilled + laid_out)
+    return _totals(trace, folder, spilled + laid_out)
 
 
 def _each(session: Session, tasks: int, work: Any, label: str) -> list[Part]:
@@ -127,7 +127,7 @@ def _each(session: Session, tasks: int, work: Any, label: str) -> list[Part]:
     return [decode(result) for result in session.each(tasks, work, label)]
 
 
-def _totals(folder: Path, parts: list[Part]) -> Totals:
+def _totals(trace: str, folder: Path, parts: list[Part]) -> Totals:
     layout = Layout(folder)
     quarantined: Counter[str] = Counter()
     promises: set[str] | None = None
@@ -136,6 +136,7 @@ def _totals(folder: Path, parts: list[Part]) -> Totals:
         if part.promises is not None:
             promises = (promises or set()) | set(part.promises)
     return Totals(
+        trace=trace,
         runs=len(layout.runs),
         members=len(np.unique(layout.unit_member)),
         events=int(layout.unit_rows.sum()),

@@ -61,6 +61,7 @@ SKELETON_SCHEMA: Final = pa.schema(
 class Totals(msgspec.Struct):
     """A trace in a few numbers, and what was put aside."""
 
+    trace: str = ""
     runs: int = 0
     members: int = 0
     events: int = 0

@@ -38,13 +38,21 @@ import msgspec
 
 from antiphon import __version__
 from antiphon.errors import AntiphonError, UsageError
+from antiphon.pipeline.results import (
+    SWEEP_TABLE,
+    CellGuarantee,
+    CellLatency,
+    CellValues,
+    FailedCell,
+    SlowCell,
+    SweepCell,
+    SweepResult,
+    cell_row,
+    read_sweep_table,
+)
 from antiphon.pipeline.session import Session
-from antiphon.trace.schema import GUARANTEES
 
 ATTEMPTS_MAX: Final = 3  # a cell whose worker died so often is given up, and so is a Spark that gets nothing done
-_MEASURED: Final = ("delivery", "t1", "t2", "everywhere", "stable", "held")
-_QUANTILES: Final = ("p50_ns", "p99_ns", "max_ns")
-NOT_REPEATABLE: Final = ("took_s", "host")  # all other columns follow from the scenario and the seed
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
@@ -60,19 +68,6 @@ class Cell(msgspec.Struct, frozen=True):
     def name(self) -> str:
         """A fingerprint of what the cell runs."""
         return hashlib.sha256(_encode([__version__, self.scenario, self.seed])).hexdigest()[:16]
-
-
-class Result(msgspec.Struct):
-    """What became of a cell."""
-
-    cell: str
-    seed: int
-    settings: dict[str, Any]
-    status: str  # done | failed
-    error: str | None = None
-    values: dict[str, Any] = {}
-    took_s: float = 0.0
-    host: str = ""
 
 
 class Sweep(msgspec.Struct, frozen=True):
@@ -169,8 +164,8 @@ def _laid_over(base: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]
 # --- one cell ---------------------------------------------------------------------------------------------------------
 
 
-def run_cell(cell: Cell) -> dict[str, Any]:
-    """Simulate, check and measure one cell, all in this process; the values that its row of the table has."""
+def run_cell(cell: Cell) -> CellValues:
+    """Simulate, check and measure one cell, all in this process."""
     from antiphon.commands.simulate import about
     from antiphon.pipeline.check import Options, check_layout
     from antiphon.pipeline.ingest import ingest
@@ -185,42 +180,40 @@ def run_cell(cell: Cell) -> dict[str, Any]:
         work = Path(folder)
         events = write_trace(work / "trace", run.name, run.logs, about(run), replace=False)
         totals = ingest(here, str(work / "trace"), work / "layout")
-        verdicts = check_layout(here, work / "layout", totals, work / "scratch", Options(witnesses=1))
-        summary = measure_layout(here, work / "layout", work / "tables", work / "work")
-    promises = set(totals.promises or ())
-    values: dict[str, Any] = {
-        "finished": run.finished,
-        "ended_ns": run.ended_ns,
-        "members": cell.scenario.get("members", len(run.logs)),
-        "sent": run.sent,
-        "delivered": run.delivered,
-        "events": events,
-        "digest": digest(run.name, run.logs),
-        "promises": " ".join(name for name in GUARANTEES if name in promises),
-        "broken": " ".join(name for name in GUARANTEES if name in promises and verdicts[name].verdict == "violated"),
-        "undecided": " ".join(name for name in GUARANTEES if name in promises and verdicts[name].verdict == "unknown"),
-    }
-    for name, verdict in verdicts.items():
-        values[f"{name.replace('-', '_')}"] = verdict.verdict
-        values[f"{name.replace('-', '_')}_violations"] = verdict.violations
-    for measure in _MEASURED:
-        for quantile in _QUANTILES:
-            found = summary.latency[measure]
-            values[f"{measure}_{quantile}"] = None if found is None else found[quantile]
-    values["buffer_peak"] = None if summary.buffer is None else summary.buffer["peak"]
-    values["overhead"] = summary.overhead
-    values["retransmissions"], values["duplicates"] = summary.retransmissions, summary.duplicates
-    values["control_bytes"] = sum(
-        found["bytes"] or 0 for kind, found in summary.traffic.items() if kind not in ("send", "receive")
+        checked = check_layout(here, work / "layout", totals, work / "scratch", Options(witnesses=1))
+        measured = measure_layout(here, work / "layout", totals, work / "tables", work / "work")
+    promised = {name: found.verdict for name, found in checked.guarantees.items() if found.promised}
+    sent = measured.traffic.get("send")
+    control = [found for kind, found in measured.traffic.items() if kind not in ("send", "receive")]
+    return CellValues(
+        finished=run.finished,
+        ended_ns=run.ended_ns,
+        members=cell.scenario.get("members", len(run.logs)),
+        sent=run.sent,
+        delivered=run.delivered,
+        events=events,
+        digest=digest(run.name, run.logs),
+        promises=list(promised),
+        broken=[name for name, verdict in promised.items() if verdict == "violated"],
+        undecided=[name for name, verdict in promised.items() if verdict == "unknown"],
+        guarantees={name: CellGuarantee(found.verdict, found.violations) for name, found in checked.guarantees.items()},
+        latency={
+            name: None if found is None else CellLatency(found.p50_ns, found.p99_ns, found.max_ns)
+            for name, found in measured.latency.items()
+        },
+        buffer_peak=None if measured.buffer is None else measured.buffer.peak,
+        overhead=measured.overhead,
+        retransmissions=measured.retransmissions,
+        duplicates=measured.duplicates,
+        control_bytes=sum(found.bytes or 0 for found in control),
+        send_bytes=None if sent is None else sent.bytes,
     )
-    values["send_bytes"] = (summary.traffic.get("send") or {}).get("bytes")
-    return values
 
 
-def _attempt(cell: Cell) -> Result:
+def _attempt(cell: Cell) -> SweepCell:
     """Run a cell; whatever goes wrong in it becomes its result."""
     begun = time.monotonic()
-    result = Result(cell.name, cell.seed, cell.settings, "done", host=platform.node())
+    result = SweepCell(cell=cell.name, seed=cell.seed, status="done", settings=cell.settings, host=platform.node())
     try:
         result.values = run_cell(cell)
     except OSError as error:
@@ -248,7 +241,7 @@ def _work(sweep: Sweep, shares: list[list[int]], task: int) -> bytes:
     return b""
 
 
-def _keep(sweep: Sweep, cell: Cell, result: Result) -> None:
+def _keep(sweep: Sweep, cell: Cell, result: SweepCell) -> None:
     file = sweep.file(cell)
     fresh = file.with_name(f"{file.name}.{platform.node()}-{os.getpid()}.unfinished")
     try:
@@ -261,24 +254,10 @@ def _keep(sweep: Sweep, cell: Cell, result: Result) -> None:
 # --- all cells --------------------------------------------------------------------------------------------------------
 
 
-class Outcome(msgspec.Struct):
-    """A sweep in a few numbers."""
-
-    cells: int
-    skipped: int  # finished by an earlier run of this sweep
-    done: int
-    failed: int
-    violated: int  # cells in which a promised guarantee is
-    unknown: int
-    unfinished: int  # simulations that reached their limit
-    failures: list[dict[str, Any]]
-    slowest: list[dict[str, Any]]
-
-
 Tell = Callable[[int, int, list[tuple[str, float]]], None]
 
 
-def run_sweep(session: Session, sweep: Sweep, *, retry_failed: bool = False, tell: Tell | None = None) -> Outcome:
+def run_sweep(session: Session, sweep: Sweep, *, retry_failed: bool = False, tell: Tell | None = None) -> SweepResult:
     """Run the cells that have no result yet, then write the table of all."""
     for name in ("cells", "started"):
         Path(sweep.out, name).mkdir(parents=True, exist_ok=True)
@@ -323,11 +302,12 @@ def _give_up_on_killers(sweep: Sweep) -> None:
     for cell in sweep.pending():
         if len(_attempts(sweep, cell)) >= ATTEMPTS_MAX:
             error = f"its worker died {ATTEMPTS_MAX} times while it ran"
-            _keep(sweep, cell, Result(cell.name, cell.seed, cell.settings, "failed", error))
+            failed = SweepCell(cell=cell.name, seed=cell.seed, status="failed", error=error, settings=cell.settings)
+            _keep(sweep, cell, failed)
 
 
 def _forget_failures(sweep: Sweep) -> None:
-    decode = msgspec.json.Decoder(Result).decode
+    decode = msgspec.json.Decoder(SweepCell).decode
     for cell in sweep.cells:
         file = sweep.file(cell)
         if file.exists() and decode(file.read_bytes()).status == "failed":
@@ -382,29 +362,15 @@ def _compact(sweep: Sweep, task: int) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    decode = msgspec.json.Decoder(Result).decode
-    rows = []
-    for cell in sweep.cells:
-        result = decode(sweep.file(cell).read_bytes())
-        settings = {_column(key): _plain(value) for key, value in cell.settings.items()}
-        head = {"cell": result.cell, "seed": result.seed, "status": result.status, "error": result.error}
-        rows.append({**head, **settings, **result.values, "took_s": result.took_s, "host": result.host})
+    decode = msgspec.json.Decoder(SweepCell).decode
+    rows = [cell_row(decode(sweep.file(cell).read_bytes())) for cell in sweep.cells]
     columns = list(dict.fromkeys(name for row in rows for name in row))
     table = pa.table({name: _array([row.get(name) for row in rows]) for name in columns})
-    file = Path(sweep.out, "results.parquet")
+    file = Path(sweep.out, SWEEP_TABLE)
     fresh = file.with_name(f".{file.name}.{os.getpid()}.unfinished")
     pq.write_table(table, fresh)
     fresh.replace(file)
     return b""
-
-
-def _column(key: str) -> str:
-    """The column of a setting, kept apart from what was measured."""
-    return f"set.{key}"
-
-
-def _plain(value: Any) -> Any:
-    return json.dumps(value) if isinstance(value, (list, dict)) else value
 
 
 def _array(values: list[Any]) -> Any:
@@ -416,26 +382,22 @@ def _array(values: list[Any]) -> Any:
         return pa.array([None if value is None else str(value) for value in values])
 
 
-def _outcome(sweep: Sweep, skipped: int) -> Outcome:
-    import pyarrow.parquet as pq
-
-    wanted = ["cell", "seed", "status", "error", "took_s"]
-    file = pq.ParquetFile(Path(sweep.out, "results.parquet"))
-    extra = [name for name in ("broken", "undecided", "finished") if name in file.schema_arrow.names]
-    rows = file.read(columns=wanted + extra).to_pylist()
-    done = [row for row in rows if row["status"] == "done"]
-    failed = [row for row in rows if row["status"] == "failed"]
-    slowest = sorted(rows, key=lambda row: -row["took_s"])[:5]
-    return Outcome(
-        cells=len(rows),
+def _outcome(sweep: Sweep, skipped: int) -> SweepResult:
+    cells = read_sweep_table(Path(sweep.out))
+    values = [cell.values for cell in cells if cell.values is not None]
+    failed = [cell for cell in cells if cell.values is None]
+    slowest = sorted(cells, key=lambda cell: -cell.took_s)[:5]
+    return SweepResult(
+        table=str(Path(sweep.out, SWEEP_TABLE)),
+        cells=len(cells),
         skipped=skipped,
-        done=len(done),
+        done=len(values),
         failed=len(failed),
-        violated=sum(bool(row.get("broken")) for row in done),
-        unknown=sum(bool(row.get("undecided")) for row in done),
-        unfinished=sum(row.get("finished") is False for row in done),
-        failures=[{key: row[key] for key in ("cell", "seed", "error")} for row in failed[:10]],
-        slowest=[{key: row[key] for key in ("cell", "seed", "took_s")} for row in slowest],
+        violated=sum(bool(one.broken) for one in values),
+        unknown=sum(bool(one.undecided) for one in values),
+        unfinished=sum(not one.finished for one in values),
+        failures=[FailedCell(cell.cell, cell.seed, cell.error) for cell in failed[:10]],
+        slowest=[SlowCell(cell.cell, cell.seed, cell.took_s) for cell in slowest],
     )
 
 

@@ -87,13 +87,11 @@ class _Trace:
         """As check.json has it."""
         implied = self.mapping is not None and self.mapping.own_deliveries == "implied"
         options = Options(implied_own_deliveries=implied)
-        verdicts = check_layout(self.session, self.layout, self.totals, self.folder / "scratch", options)
-        promises = self.totals.promises or ()
-        found = {name: {"promised": name in promises, **msgspec.to_builtins(one)} for name, one in verdicts.items()}
-        return {**self.about, "guarantees": found}
+        found = check_layout(self.session, self.layout, self.totals, self.folder / "scratch", options)
+        return dict(msgspec.to_builtins(found))
 
     def measure(self) -> tuple[dict[str, Any], Path]:
         """As measure.json has it, and the folder of the tables."""
         tables = self.folder / "tables"
-        summary = measure_layout(self.session, self.layout, tables, self.folder / "work")
-        return {**self.about, **msgspec.to_builtins(summary)}, tables
+        found = measure_layout(self.session, self.layout, self.totals, tables, self.folder / "work")
+        return dict(msgspec.to_builtins(found)), tables

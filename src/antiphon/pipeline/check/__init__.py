@@ -20,6 +20,7 @@ from antiphon.pipeline.check.findings import Finding, Findings
 from antiphon.pipeline.check.run import Job, steady_span
 from antiphon.pipeline.check.witness import Witnesses
 from antiphon.pipeline.layout import Totals, open_layout
+from antiphon.pipeline.results import CheckResult, GuaranteeResult
 from antiphon.pipeline.session import Session
 from antiphon.trace.naive import affected_by
 from antiphon.trace.schema import GUARANTEES
@@ -39,10 +40,26 @@ class Options(msgspec.Struct, frozen=True):
     witnesses: int = 10
 
 
-def check_layout(session: Session, folder: Path, totals: Totals, scratch: Path, options: Options) -> dict[str, Verdict]:
-    """The verdicts on a whole ingested trace."""
+def check_layout(session: Session, folder: Path, totals: Totals, scratch: Path, options: Options) -> CheckResult:
+    """Check a whole ingested trace."""
     job, found = _find(session, folder, scratch, options, per_run=False)
-    return _verdicts(session, job, found.total(), _affected(totals.quarantined, options), options)
+    verdicts = _verdicts(session, job, found.total(), _affected(totals.quarantined, options), options)
+    return _result(totals, verdicts)
+
+
+def _result(totals: Totals, verdicts: dict[str, Verdict]) -> CheckResult:
+    promises = totals.promises or ()
+    return CheckResult(
+        trace=totals.trace,
+        runs=totals.runs,
+        members=totals.members,
+        events=totals.events,
+        quarantined=sum(totals.quarantined.values()),
+        guarantees={
+            name: GuaranteeResult(found.verdict, name in promises, found.examined, found.violations, found.witnesses)
+            for name, found in verdicts.items()
+        },
+    )
 
 
 def check_runs(session: Session, folder: Path, scratch: Path, options: Options) -> dict[str, dict[str, Verdict]]:

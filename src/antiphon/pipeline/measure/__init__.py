@@ -15,12 +15,13 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from antiphon.pipeline.layout import open_layout
+from antiphon.pipeline.layout import Totals, open_layout
 from antiphon.pipeline.measure.alone import measure_alone
 from antiphon.pipeline.measure.digest import add_up
 from antiphon.pipeline.measure.job import SHOWN, TABLES, Job, Part
 from antiphon.pipeline.measure.quantiles import RELATIVE_ERROR, Sketch
 from antiphon.pipeline.measure.together import measure_together
+from antiphon.pipeline.results import Clock, MeasureResult, Quantiles, Traffic
 from antiphon.pipeline.session import Session
 from antiphon.trace.schema import EVENTS
 
@@ -36,24 +37,7 @@ MEASURES: Final[dict[str, str]] = {  # what each is, and so what a trace lacks t
 }
 
 
-class Summary(msgspec.Struct):
-    """A trace in a few numbers; None where the trace does not say, with the reason in `unknown`."""
-
-    clock: str  # global | local | mixed
-    rows: dict[str, int]  # by event
-    latency: dict[str, dict[str, int] | None]
-    buffer: dict[str, Any] | None
-    traffic: dict[str, dict[str, int | None]]
-    overhead: float | None  # bytes of control and repairs for each byte of sends
-    retransmissions: int | None
-    duplicates: int | None
-    repairs: list[dict[str, Any]]
-    held_back: list[dict[str, Any]]
-    unknown: dict[str, str]
-    relative_error: float = RELATIVE_ERROR  # of the quantiles here; those in the table `latency` are exact
-
-
-def measure_layout(session: Session, folder: Path, out: Path, scratch: Path) -> Summary:
+def measure_layout(session: Session, folder: Path, totals: Totals, out: Path, scratch: Path) -> MeasureResult:
     """Measure an ingested trace; write the tables into folders of `out`."""
     layout = open_layout(str(folder))
     rows = int(layout.unit_rows.sum()) + 1_000 * len(layout.unit_rows)
@@ -69,8 +53,8 @@ def measure_layout(session: Session, folder: Path, out: Path, scratch: Path) -> 
     _merge(whole, session.each(1, functools.partial(add_up, job), "sum"))
     job.write("histogram", "0", _histograms(whole))
     clocks = np.unique(layout.column["global_clock"])
-    clock = "mixed" if len(clocks) > 1 else "global" if len(clocks) and clocks[0] else "local"
-    return _summary(whole, clock, {name: int(layout.column[name].sum()) for name in EVENTS})
+    clock: Clock = "mixed" if len(clocks) > 1 else "global" if len(clocks) and clocks[0] else "local"
+    return _result(totals, whole, clock, {name: int(layout.column[name].sum()) for name in EVENTS})
 
 
 def _histograms(whole: Part) -> list[dict[str, Any]]:
@@ -87,15 +71,15 @@ def _merge(whole: Part, results: Iterable[bytes]) -> None:
         whole.merge(decode(result), SHOWN)
 
 
-def _summary(whole: Part, clock: str, rows: dict[str, int]) -> Summary:
-    latency: dict[str, dict[str, int] | None] = {}
+def _result(totals: Totals, whole: Part, clock: Clock, rows: dict[str, int]) -> MeasureResult:
+    latency: dict[str, Quantiles | None] = {}
     unknown: dict[str, str] = {}
     for name, meaning in MEASURES.items():
         buckets = whole.sketches.get(name)
-        latency[name] = Sketch(buckets).summary() if buckets else None
+        latency[name] = Sketch(buckets).quantiles() if buckets else None
         if not buckets:
             unknown[name] = f"{meaning}: the trace has no such pair of rows with times"
-    traffic = {name: {"count": count, "bytes": size} for name, (count, size) in sorted(whole.traffic.items())}
+    traffic = {name: Traffic(count, size) for name, (count, size) in sorted(whole.traffic.items())}
     overhead = None
     data = whole.traffic.get("send", (0, None))[1]
     control = [
@@ -111,17 +95,22 @@ def _summary(whole: Part, clock: str, rows: dict[str, int]) -> Summary:
         unknown["retransmissions"] = unknown["duplicates"] = "needs control rows"
     if not whole.waits:
         unknown["held_back"] = "needs one global clock and receipts or deliveries at two members, or stable rows"
-    peak = whole.buffers[0].facts if whole.buffers else None
-    return Summary(
+    return MeasureResult(
+        trace=totals.trace,
+        runs=totals.runs,
+        members=totals.members,
+        events=totals.events,
+        quarantined=sum(totals.quarantined.values()),
         clock=clock,
         rows=rows,
         latency=latency,
-        buffer=peak,
+        buffer=whole.buffers[0] if whole.buffers else None,
         traffic=traffic,
         overhead=overhead,
         retransmissions=whole.traffic.get("repair", (0, None))[0] if whole.control_rows else None,
         duplicates=whole.duplicates if whole.control_rows else None,
-        repairs=[ranked.facts for ranked in whole.repairs],
-        held_back=[ranked.facts for ranked in whole.waits],
+        repairs=whole.repairs,
+        held_back=whole.waits,
         unknown=unknown,
+        relative_error=RELATIVE_ERROR,
     )

@@ -20,7 +20,7 @@ from antiphon.pipeline.layout import (
     Layout,
     open_layout,
 )
-from antiphon.pipeline.measure.job import SHOWN, Job, Part, Ranked, added, has_marks
+from antiphon.pipeline.measure.job import Job, Part, added, has_marks
 from antiphon.pipeline.measure.ledger import (
     Ledger,
     Rows,
@@ -34,6 +34,7 @@ from antiphon.pipeline.measure.ledger import (
     traffic,
 )
 from antiphon.pipeline.measure.quantiles import Sketch, exact
+from antiphon.pipeline.results import BufferPeak, Repairs
 
 
 class Tables:
@@ -116,8 +117,8 @@ def _count(layout: Layout, unit: int, rows: Rows, book: Ledger, arena: ArenaWrit
         top = int(held.argmax())
         when = None if rows.time[top] == NULL_TIME else int(rows.time[top])
         facts = {"buffer_peak": int(held[top]), "buffer_peak_at_ns": when, "buffer_end": int(held[-1])}
-        where = {"run": layout.runs[int(layout.unit_run[unit])], "member": int(layout.unit_member[unit])}
-        part.merge(Part(buffers=[Ranked(int(held[top]), {**where, "peak": int(held[top]), "at_ns": when})]), SHOWN)
+        run, member = layout.runs[int(layout.unit_run[unit])], int(layout.unit_member[unit])
+        part.merge(Part(buffers=[BufferPeak(run, member, int(held[top]), when)]))
         changed = np.flatnonzero((np.diff(held, prepend=0) != 0) & (rows.time != NULL_TIME))
         arena.put(unit, "changed_at", rows.time[changed])
         arena.put(unit, "changed_to", held[changed])
@@ -140,6 +141,6 @@ def _count(layout: Layout, unit: int, rows: Rows, book: Ledger, arena: ArenaWrit
 def _rank_repairs(layout: Layout, unit: int, seen: Traffic, tables: Tables, part: Part) -> None:
     run, member = layout.runs[int(layout.unit_run[unit])], int(layout.unit_member[unit])
     for target, (count, size) in seen.repairs.items():
-        row = {"run": run, "repairer": member, "target": target, "count": count, "bytes": size}
-        tables.rows["repairs"].append(row)
-        part.merge(Part(repairs=[Ranked(count, row)]), SHOWN)
+        repairs = Repairs(run, member, target, count, size)
+        tables.rows["repairs"].append(msgspec.structs.asdict(repairs))
+        part.merge(Part(repairs=[repairs]))

@@ -18,8 +18,9 @@ import pyarrow.parquet as pq
 from antiphon.pipeline.check.arena import open_arena
 from antiphon.pipeline.ingest import Unfinished
 from antiphon.pipeline.layout import Array, Layout, open_layout
-from antiphon.pipeline.measure.job import SHOWN, TABLES, Job, Part, Ranked
+from antiphon.pipeline.measure.job import SHOWN, TABLES, Job, Part
 from antiphon.pipeline.measure.together import waiting_edges
+from antiphon.pipeline.results import HeldBack
 
 WAITED_FOR_MAX: Final = 24  # members of a run that the table `waiting` has by themselves
 REPAIRING_MAX: Final = 16  # and `repair_matrix`, on either side
@@ -36,8 +37,7 @@ def add_up(job: Job, task: int) -> bytes:
     held_back = _held_back(job)
     _write(job, "held_back", held_back)
     worst = held_back.sort_by([("waited_ns", "descending"), ("lacked", "descending")]).slice(0, SHOWN)
-    waits = [Ranked(row["waited_ns"] or row["lacked"], row) for row in worst.to_pylist()]
-    return msgspec.msgpack.encode(Part(waits=waits))
+    return msgspec.msgpack.encode(Part(waits=msgspec.convert(worst.to_pylist(), list[HeldBack])))
 
 
 def _write(job: Job, table: str, rows: pa.Table) -> None:

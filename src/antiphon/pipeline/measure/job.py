@@ -14,6 +14,7 @@ from antiphon.pipeline.check.arena import open_arena
 from antiphon.pipeline.check.run import unit_shares
 from antiphon.pipeline.ingest import Unfinished
 from antiphon.pipeline.layout import Array, Layout
+from antiphon.pipeline.results import BufferPeak, HeldBack, Repairs
 
 SHOWN: Final = 5  # of what is ranked in the summary
 _NANOSECONDS: Final = ("min_ns", "p50_ns", "p90_ns", "p99_ns", "p999_ns", "max_ns")
@@ -131,13 +132,6 @@ class Job(msgspec.Struct, frozen=True):
                 pq.write_table(pa.Table.from_pylist(rows, TABLES[table]), fresh)
 
 
-class Ranked(msgspec.Struct):
-    """One of the largest of its kind, to be shown."""
-
-    size: int
-    facts: dict[str, Any]
-
-
 class Part(msgspec.Struct):
     """What one task tells the driver."""
 
@@ -145,11 +139,12 @@ class Part(msgspec.Struct):
     traffic: dict[str, tuple[int, int | None]] = {}
     duplicates: int = 0
     control_rows: int = 0
-    buffers: list[Ranked] = []
-    repairs: list[Ranked] = []
-    waits: list[Ranked] = []
+    # the largest of their kind, to be shown
+    buffers: list[BufferPeak] = []
+    repairs: list[Repairs] = []
+    waits: list[HeldBack] = []
 
-    def merge(self, other: Part, shown: int) -> None:
+    def merge(self, other: Part, shown: int = SHOWN) -> None:
         """Take another part in; of what is ranked only the largest stay."""
         for name, buckets in other.sketches.items():
             mine = self.sketches.setdefault(name, {})
@@ -159,13 +154,21 @@ class Part(msgspec.Struct):
             self.traffic[kind] = added(self.traffic.get(kind), counted)
         self.duplicates += other.duplicates
         self.control_rows += other.control_rows
-        for name in ("buffers", "repairs", "waits"):
-            ranked = [*getattr(self, name), *getattr(other, name)]
-            setattr(self, name, sorted(ranked, key=_by_size)[:shown])
+        self.buffers = sorted(self.buffers + other.buffers, key=_fullest)[:shown]
+        self.repairs = sorted(self.repairs + other.repairs, key=_most_repairs)[:shown]
+        self.waits = sorted(self.waits + other.waits, key=_longest_wait)[:shown]
 
 
-def _by_size(ranked: Ranked) -> tuple[int, str]:
-    return -ranked.size, repr(sorted(ranked.facts.items(), key=lambda fact: fact[0]))
+def _fullest(found: BufferPeak) -> tuple[int, str, int]:
+    return -found.peak, found.run, found.member
+
+
+def _most_repairs(found: Repairs) -> tuple[int, str, int, int]:
+    return -found.count, found.run, found.repairer, -1 if found.target is None else found.target
+
+
+def _longest_wait(found: HeldBack) -> tuple[int, int, str, int]:
+    return -found.waited_ns, -found.lacked, found.run, found.member
 
 
 def added(one: tuple[int, int | None] | None, other: tuple[int, int | None]) -> tuple[int, int | None]:

@@ -10,6 +10,7 @@ from collections import Counter
 import numpy as np
 
 from antiphon.pipeline.layout import Array
+from antiphon.pipeline.results import Quantiles
 
 SHARES: dict[str, float] = {"p50_ns": 0.5, "p90_ns": 0.9, "p99_ns": 0.99, "p999_ns": 0.999}
 BITS = 8  # leading bits of a value that the sketch keeps
@@ -67,11 +68,10 @@ class Sketch:
                 return _middle(number)
         raise ValueError("an empty sketch has no quantiles")
 
-    def summary(self) -> dict[str, int]:
-        """The quantiles that are shown."""
-        found = {"count": self.count}
-        found |= {name: self.quantile(share) for name, share in SHARES.items()}
-        return {**found, "max_ns": self.quantile(1.0)}
+    def quantiles(self) -> Quantiles:
+        """Return the quantiles that are shown."""
+        shares = {name: self.quantile(share) for name, share in SHARES.items()}
+        return Quantiles(count=self.count, **shares, max_ns=self.quantile(1.0))
 
     def histogram(self, buckets_max: int = 200) -> list[tuple[int, int, int]]:
         """How many values are in [low, high), in order; buckets are joined in twos until there are few enough."""

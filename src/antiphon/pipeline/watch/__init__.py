@@ -29,15 +29,14 @@ import pyarrow.parquet as pq
 from antiphon.errors import UsageError
 from antiphon.pipeline.layout import DISCARD, VIEW, Array, as_numpy
 from antiphon.pipeline.reading import Mapping, read_batches, run_file
+from antiphon.pipeline.results import WatchAlarm, WatchCommit, last_commit
 from antiphon.pipeline.session import Session, one_line_errors
 from antiphon.pipeline.watch.intake import NO_ONE, Rows, take_in
 from antiphon.pipeline.watch.judge import advance
-from antiphon.pipeline.watch.report import Alarm, Finding, Lag, Report, report, words
+from antiphon.pipeline.watch.report import Report, report, words
 from antiphon.pipeline.watch.retire import retire
-from antiphon.pipeline.watch.state import GUARANTEES, View, load, new_run, save
-from antiphon.trace.naive import affected_by
+from antiphon.pipeline.watch.state import View, load, new_run, save
 from antiphon.trace.schema import EVENTS
-from antiphon.trace.verdict import VerdictName, decide
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -61,42 +60,16 @@ ALARM_SCHEMA: Final = pa.schema(
 _FOLDERS: Final = ("state", "alarms", "commits", "quarantine", "conclusion", "spark")
 
 
-class Sum(msgspec.Struct):
-    """All runs together, after some batch."""
-
-    batch: int = -1
-    files: int = 0
-    runs: int = 0
-    events: int = 0  # judged
-    waiting: int = 0
-    live: int = 0
-    alarms: int = 0
-    findings: dict[str, Finding] = msgspec.field(default_factory=lambda: {name: Finding() for name in GUARANTEES})
-    quarantined: dict[str, int] = {}  # by event
-    promises: list[str] | None = None
-    lag: Lag | None = None
-    waits_for: int | None = None
-    events_per_s: float = 0.0
-
-    def take(self, before: Report | None, after: Report) -> None:
-        """Put what is known of a run now in the place of what was known before."""
-        for sign, known in ((-1, before), (1, after)):
-            if known is not None:
-                self.runs += sign
-                self.events += sign * known.rows
-                self.waiting += sign * known.waiting
-                self.live += sign * known.live
-                for name, finding in known.findings.items():
-                    self.findings[name].add(finding, sign)
-
-    def verdicts(self) -> dict[str, VerdictName]:
-        """The verdicts so far."""
-        affected = {name for event in self.quarantined for name in affected_by(event or None, "deliver")}
-        decided: dict[str, VerdictName] = {}
-        for name, found in self.findings.items():
-            verdict = decide(found.examined, found.violations, bool(found.undecided or found.inexact))
-            decided[name] = "unknown" if name in affected and not found.lasting else verdict
-        return decided
+def take(commit: WatchCommit, before: Report | None, after: Report) -> None:
+    """Put what is known of a run now in the place of what was known before."""
+    for sign, known in ((-1, before), (1, after)):
+        if known is not None:
+            commit.runs += sign
+            commit.events += sign * known.rows
+            commit.waiting += sign * known.waiting
+            commit.live += sign * known.live
+            for name, finding in known.findings.items():
+                commit.findings[name].add(finding, sign)
 
 
 class Read(msgspec.Struct):
@@ -112,7 +85,7 @@ class Judged(msgspec.Struct):
 
     reports: list[tuple[Report | None, Report]] = []
     alarms: int = 0
-    shown: list[Alarm] = []
+    shown: list[WatchAlarm] = []
     quarantined: dict[str, int] = {}
 
 
@@ -145,7 +118,7 @@ def _hash(run: str) -> str:
     return hashlib.sha256(run.encode()).hexdigest()[:24]
 
 
-Tell = Callable[[Sum, list[Alarm], float, int], None]  # the sums, alarms to show, seconds, files that wait
+Tell = Callable[[WatchCommit, list[WatchAlarm], float, int], None]  # the sums, alarms to show, seconds, files that wait
 
 
 class Watcher:
@@ -169,12 +142,8 @@ class Watcher:
             Path(checkpoint, name).mkdir(parents=True, exist_ok=True)
         for stale in Path(checkpoint).glob("batch-*"):
             shutil.rmtree(stale)
-        self.sum = self._last_commit()
+        self.sum = last_commit(Path(checkpoint)) or WatchCommit()
         self.roster: dict[str, list[int]] = {}
-
-    def _last_commit(self) -> Sum:
-        commits = sorted(Path(self.checkpoint, "commits").glob("*.json"))
-        return msgspec.json.decode(commits[-1].read_bytes(), type=Sum) if commits else Sum()
 
     def start(self, *, available_now: bool) -> StreamingQuery:
         """Start the stream."""
@@ -210,7 +179,7 @@ class Watcher:
         begun = time.monotonic()
         files = sorted(unquote(urlparse(row.path).path) for row in frame.collect())
         job = Job(self.directory, self.checkpoint, number, self.sum.batch, self.patience_ns)
-        fresh = msgspec.json.decode(msgspec.json.encode(self.sum), type=Sum)
+        fresh = msgspec.json.decode(msgspec.json.encode(self.sum), type=WatchCommit)
         fresh.batch, fresh.files = number, fresh.files + len(files)
         before = fresh.events
         shown = self._judge(job, self._read(job, files, fresh), fresh)
@@ -224,7 +193,7 @@ class Watcher:
         waiting = max(0, sum(1 for _ in _parquet_files(self.directory)) - fresh.files)
         self.tell(fresh, shown, took, waiting)
 
-    def _read(self, job: Job, files: list[str], fresh: Sum) -> list[str]:
+    def _read(self, job: Job, files: list[str], fresh: WatchCommit) -> list[str]:
         """Read the files of a batch; returns the runs that they are about."""
         job.scratch.mkdir(exist_ok=True)
         shares = _shares(files, self.session.parallelism)
@@ -237,10 +206,10 @@ class Watcher:
                 fresh.promises = sorted({*(fresh.promises or ()), *part.promises})
         return sorted(runs)
 
-    def _judge(self, job: Job, runs: list[str], fresh: Sum) -> list[Alarm]:
+    def _judge(self, job: Job, runs: list[str], fresh: WatchCommit) -> list[WatchAlarm]:
         shares = [runs[task :: self.session.parallelism] for task in range(min(len(runs), self.session.parallelism))]
         roster = {run: self.roster[run] for run in runs if run in self.roster}
-        shown: list[Alarm] = []
+        shown: list[WatchAlarm] = []
         fresh.lag = fresh.waits_for = None
         for result in self.session.each(len(shares), functools.partial(judge_runs, job, shares, roster), "judge"):
             part = msgspec.msgpack.decode(result, type=Judged)
@@ -248,13 +217,13 @@ class Watcher:
             fresh.quarantined = dict(Counter(fresh.quarantined) + Counter(part.quarantined))
             shown = [*shown, *part.shown][:SHOWN]
             for before, after in part.reports:
-                fresh.take(before, after)
+                take(fresh, before, after)
                 if after.lag is not None and (fresh.lag is None or after.lag.unstable > fresh.lag.unstable):
                     fresh.lag = after.lag
                 fresh.waits_for = after.waits_for if fresh.waits_for is None else fresh.waits_for
         return shown
 
-    def conclude(self) -> Sum:
+    def conclude(self) -> WatchCommit:
         """The verdicts if nothing more comes: what waits is judged as it is. The state stays as it was."""
         fingerprints = sorted({file.name.split(".")[0] for file in Path(self.checkpoint, "state").glob("*.npz")})
         tasks = min(len(fingerprints), self.session.parallelism)
@@ -262,11 +231,11 @@ class Watcher:
         shutil.rmtree(Path(self.checkpoint, "conclusion"), ignore_errors=True)
         Path(self.checkpoint, "conclusion").mkdir()
         job = Job(self.directory, self.checkpoint, self.sum.batch, self.sum.batch, self.patience_ns)
-        final = msgspec.json.decode(msgspec.json.encode(self.sum), type=Sum)
+        final = msgspec.json.decode(msgspec.json.encode(self.sum), type=WatchCommit)
         for result in self.session.each(tasks, functools.partial(conclude_runs, job, shares), "conclude"):
             part = msgspec.msgpack.decode(result, type=Judged)
             for before, after in part.reports:
-                final.take(before, after)
+                take(final, before, after)
             final.alarms += part.alarms
         return final
 
@@ -435,20 +404,20 @@ def _pieces(job: Job, run: str) -> Rows:
 def judge_runs(job: Job, shares: list[list[str]], roster: dict[str, list[int]], task: int) -> bytes:
     """Carry some runs on by one batch."""
     part = Judged()
-    alarms: list[Alarm] = []
+    alarms: list[WatchAlarm] = []
     quarantined: Counter[str] = Counter()
     for name in shares[task]:
         states = job.states(_hash(name))
         run = load(states[-1][1]) if states else new_run(name)
         before = report(run) if states else None
         quarantined.update(EVENTS[code] for code in take_in(run, _pieces(job, name), set(roster.get(name, ()))))
-        alarms += words(run, advance(run, job.patience_ns))
+        alarms += words(run, advance(run, job.patience_ns), job.batch)
         retire(run)
         save(run, job.state(name, job.batch))
         part.reports.append((before, report(run)))
         for _, old in states[:-1]:
             old.unlink(missing_ok=True)
-    _write_alarms(Path(job.checkpoint, "alarms", f"{job.batch:010}-{task:06}.parquet"), alarms, job.batch)
+    _write_alarms(Path(job.checkpoint, "alarms", f"{job.batch:010}-{task:06}.parquet"), alarms)
     part.alarms, part.shown, part.quarantined = len(alarms), alarms[:SHOWN], dict(quarantined)
     return msgspec.msgpack.encode(part)
 
@@ -456,22 +425,22 @@ def judge_runs(job: Job, shares: list[list[str]], roster: dict[str, list[int]], 
 def conclude_runs(job: Job, shares: list[list[str]], task: int) -> bytes:
     """Judge what waits in some runs as if nothing more will come."""
     part = Judged()
-    alarms: list[Alarm] = []
+    alarms: list[WatchAlarm] = []
     for fingerprint in shares[task]:
         states = job.states(fingerprint)
         if not states:
             continue
         run = load(states[-1][1])
         before = report(run)
-        alarms += words(run, advance(run, job.patience_ns, to_the_end=True))
+        alarms += words(run, advance(run, job.patience_ns, to_the_end=True), job.batch)
         part.reports.append((before, report(run, final=True)))
-    _write_alarms(Path(job.checkpoint, "conclusion", f"{task:06}.parquet"), alarms, job.batch)
+    _write_alarms(Path(job.checkpoint, "conclusion", f"{task:06}.parquet"), alarms)
     part.alarms, part.shown = len(alarms), alarms[:SHOWN]
     return msgspec.msgpack.encode(part)
 
 
-def _write_alarms(path: Path, alarms: Iterable[Alarm], batch: int) -> None:
-    rows = [{"batch": batch, **msgspec.structs.asdict(alarm)} for alarm in alarms]
+def _write_alarms(path: Path, alarms: Iterable[WatchAlarm]) -> None:
+    rows = [msgspec.structs.asdict(alarm) for alarm in alarms]
     if rows:
         _write_table(path, pa.Table.from_pylist(rows, ALARM_SCHEMA))
     else:
@@ -482,13 +451,3 @@ def _write_table(path: Path, table: pa.Table) -> None:
     fresh = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
     pq.write_table(table, fresh)
     fresh.replace(path)
-
-
-def read_alarms(checkpoint: str) -> list[dict[str, Any]]:
-    """All alarms of committed batches, in order, for a small watch; a large one is a table to be queried."""
-    last = sorted(Path(checkpoint, "commits").glob("*.json"))
-    committed = int(last[-1].stem) if last else -1
-    files = sorted(Path(checkpoint, "alarms").glob("*.parquet"))
-    return [
-        row for file in files if int(file.name.split("-")[0]) <= committed for row in pq.read_table(file).to_pylist()
-    ]

@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 
 from antiphon.pipeline.layout import DELIVER, DISCARD, NULL_TIME
+from antiphon.pipeline.results import StabilityLag, WatchAlarm, WatchFinding
 from antiphon.pipeline.watch import judge as a
 from antiphon.pipeline.watch.state import (
     CAUSAL,
@@ -27,41 +28,16 @@ from antiphon.pipeline.watch.state import (
 from antiphon.trace import verdict as sentence
 
 
-class Finding(msgspec.Struct):
-    """One guarantee; over several runs all of it adds up."""
-
-    examined: int = 0
-    violations: int = 0
-    undecided: int = 0  # runs in which something is
-    inexact: int = 0  # runs in which something came too late to be judged
-    lasting: int = 0
-
-    def add(self, other: Finding, sign: int = 1) -> None:
-        """Add what was found elsewhere, or take it away again."""
-        self.examined += sign * other.examined
-        self.violations += sign * other.violations
-        self.undecided += sign * other.undecided
-        self.inexact += sign * other.inexact
-        self.lasting += sign * other.lasting
-
-
-class Lag(msgspec.Struct):
-    """How far stability is behind in one run."""
-
-    run: str
-    unstable: int  # messages sent and not yet marked stable by everyone
-    oldest_ns: int | None  # how long ago the oldest of them was sent, by the newest time in the trace
-    behind: int | None  # the member that has marked least of them
-
-
 class Report(msgspec.Struct):
     """What is known of one run."""
 
-    findings: dict[str, Finding] = msgspec.field(default_factory=lambda: {name: Finding() for name in GUARANTEES})
+    findings: dict[str, WatchFinding] = msgspec.field(
+        default_factory=lambda: {name: WatchFinding() for name in GUARANTEES}
+    )
     rows: int = 0  # judged
     waiting: int = 0  # rows that wait for a send
     live: int = 0  # messages that are kept
-    lag: Lag | None = None
+    lag: StabilityLag | None = None
     waits_for: int | None = None  # the member whose send most members wait for
 
 
@@ -82,21 +58,21 @@ def report(run: Run, *, final: bool = False) -> Report:
     unsent_deliveries = int(messages["delivered"][unsent & ~by_cut].sum())
     examined, violations = _compare_orders(run)
     findings = {
-        "integrity": Finding(
+        "integrity": WatchFinding(
             int(counts[DELIVERIES]),
             int(counts[REPEATED]) + unsent_deliveries,
             int(messages["delivered"][by_cut].any()),
             int(run.inexact[INTEGRITY]),
             int(counts[REPEATED]),
         ),
-        "fifo": Finding(int(counts[DELIVERIES]), int(counts[LATE]), 0, 0, int(counts[LATE])),
-        "causal": Finding(
+        "fifo": WatchFinding(int(counts[DELIVERIES]), int(counts[LATE]), 0, 0, int(counts[LATE])),
+        "causal": WatchFinding(
             int(counts[CAUSAL_EXAMINED]),
             int(counts[CAUSAL_VIOLATIONS]),
             int(messages["handled"][by_cut].any()),
             int(run.inexact[CAUSAL]),
         ),
-        "total": Finding(examined, violations, 0, int(run.inexact[TOTAL])),
+        "total": WatchFinding(examined, violations, 0, int(run.inexact[TOTAL])),
     }
     return Report(
         findings,
@@ -129,7 +105,7 @@ def _compare_orders(run: Run) -> tuple[int, int]:
     return int((upper & (common >= 2)).sum()), int((upper & (differs | differs.T)).sum())
 
 
-def _lag(run: Run) -> Lag | None:
+def _lag(run: Run) -> StabilityLag | None:
     actors, messages = run.actors, run.messages
     present = np.flatnonzero((actors["has_log"] > 0) & (actors["gone"] == 0))
     if not run.counts[HAS_MARKS] or not len(present):
@@ -140,7 +116,7 @@ def _lag(run: Run) -> Lag | None:
     times = messages["send_ns"][unstable & (messages["send_ns"] != NULL_TIME)]
     oldest = int(run.counts[NEWEST_NS] - times.min()) if len(times) else None
     behind = int(present[marks.sum(axis=1).argmin()]) if unstable.any() else None
-    return Lag(run.name, int(unstable.sum()), oldest, None if behind is None else run.ids[behind])
+    return StabilityLag(run.name, int(unstable.sum()), oldest, None if behind is None else run.ids[behind])
 
 
 def _waits_for(run: Run) -> int | None:
@@ -153,19 +129,7 @@ def _waits_for(run: Run) -> int | None:
     return run.ids[int(np.bincount(wanted).argmax())] if len(wanted) else None
 
 
-class Alarm(msgspec.Struct):
-    """One violation as it was found."""
-
-    run: str
-    guarantee: str
-    member: int
-    step: int
-    sender: int
-    seq: int
-    why: str
-
-
-def words(run: Run, found: a.Alarms) -> list[Alarm]:
+def words(run: Run, found: a.Alarms, batch: int) -> list[WatchAlarm]:
     """Alarms as sentences."""
     alarms = []
     for kind, actor, step, sender, seq, other, number in found.rows.tolist():
@@ -186,5 +150,5 @@ def words(run: Run, found: a.Alarms) -> list[Alarm]:
                 f"member {member} delivers message {seq} of {message[0]} after one that member {run.ids[other]} "
                 f"delivers later than it"
             )
-        alarms.append(Alarm(run.name, guarantee, member, step, *message, why))
+        alarms.append(WatchAlarm(batch, run.name, guarantee, member, step, *message, why))
     return alarms

@@ -21,6 +21,7 @@ import msgspec
 import numpy as np
 
 from antiphon.pipeline.layout import NULL_TIME, Array
+from antiphon.pipeline.results import WATCHED_GUARANTEES
 
 NOT_IN: Final = -3
 NOTHING: Final = -2
@@ -32,7 +33,7 @@ DELIVERIES, REPEATED, LATE, CAUSAL_EXAMINED, CAUSAL_VIOLATIONS, NODES, NEWEST_NS
 )
 COUNTS: Final = 10
 INTEGRITY, FIFO, CAUSAL, TOTAL = range(4)
-GUARANTEES: Final = ("integrity", "fifo", "causal", "total")
+GUARANTEES: Final = WATCHED_GUARANTEES
 
 
 def _record(**fields: int) -> Array:
