@@ -1,20 +1,20 @@
 # `make` alone lists the targets.
 SHELL := /bin/bash
-BIN := .venv/bin
+VENV ?= .venv
+BIN := $(VENV)/bin
+export VENV
 SEEDS ?= 2000
 FROM ?= 0
 MINUTES ?= 10
 VIEWS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types unit faults torture bench docs wheel clean
+.PHONY: help setup demo test quick lint types unit faults torture bench docs wheel pythons pins clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
 
-setup: .venv/ready ## prepare .venv with everything, Java included
-
-.venv/ready: pyproject.toml constraints.txt scripts/setup.sh
+setup: ## prepare .venv with everything, Java included; PYTHON=python3.12 VENV=.venv-3.12 for another interpreter
 	@scripts/setup.sh
 
 demo: setup ## run a group under 10% loss, check its trace on Spark, say where the report lies
@@ -24,6 +24,15 @@ demo: setup ## run a group under 10% loss, check its trace on Spark, say where t
 	@echo "the trace lies in out/demo/trace; open out/demo/report.html to see what happened"
 
 test: setup lint types unit wheel ## everything that must pass before a change lands
+
+quick: setup ## the unit tests that need neither Spark nor patience
+	@$(BIN)/pytest -n 2 --dist worksteal -m "not faults and not slow and not spark" tests/unit
+
+pythons: setup ## all tests with every other Python from 3.11 on that this machine has
+	@WITH=dev scripts/pythons.sh demo unit
+
+pins: setup ## ask the index whether every pinned version admits every Python that we do
+	@$(BIN)/python scripts/check_pins.py --index
 
 lint: setup ## style
 	@$(BIN)/ruff check .
@@ -53,4 +62,4 @@ wheel: setup ## build the wheel and try it outside the checkout
 	@scripts/try-wheel.sh
 
 clean: ## remove what the other targets made
-	@rm -rf .venv .java out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf .venv .venv-* .java out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

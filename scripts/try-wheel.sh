@@ -2,11 +2,12 @@
 # Builds the wheel and runs it in a virtual environment of its own, away from the checkout.
 set -eu
 cd "$(dirname "$0")/.."
+python=$(cd "${VENV:-.venv}/bin" && pwd)/python
 rm -rf build/wheel
-.venv/bin/python -m build --quiet --no-isolation --wheel --outdir build/wheel .
+"$python" -m build --quiet --no-isolation --wheel --outdir build/wheel .
 away=$(mktemp -d)
 trap 'rm -rf "$away"' EXIT
-.venv/bin/python -m venv "$away/venv"
+"$python" -m venv "$away/venv"
 "$away/venv/bin/pip" install --quiet --disable-pip-version-check -c constraints.txt build/wheel/antiphon-*.whl
 cd "$away"
 venv/bin/antiphon simulate --members 3 --messages 20 --loss 0.1 --seed 1 --out trace --json >/dev/null
