@@ -1,6 +1,6 @@
 """Check that every version pinned in constraints.txt can be installed with every Python that Antiphon supports.
 
-A pin is judged by its `Requires-Python`, read from the packages that are installed here. With `--index` pip is asked for
+A pin is judged by its `Requires-Python`, read from the packages that are here. With `--index` pip is asked for
 the metadata of all of them, which takes a network and a minute. Exits with 1 if a pin refuses one of the Pythons.
 """
 
