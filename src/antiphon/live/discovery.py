@@ -26,7 +26,7 @@ import msgspec
 from antiphon.errors import UsageError
 from antiphon.live.addresses import Address, parse, show
 from antiphon.live.security import Refused
-from antiphon.live.transport import HELLO, PACKET_BYTES, open_multicast, open_socket
+from antiphon.live.transport import HELLO, PACKET_BYTES, MakeSocket, open_multicast, open_socket, udp_socket
 from antiphon.protocol.membership.views import NAMES_MAX, GroupView
 
 LOOK_S: Final = 1.0  # for a group that is there
@@ -133,6 +133,7 @@ class Discovery:
         bind: Address,
         ttl: int,
         keys: Sequence[bytes] | None,
+        make_socket: MakeSocket = udp_socket,
     ) -> None:
         """Open the sockets, one that hears and one that speaks: at a multicast address, or to those to be asked."""
         self._own, self._where, self._asked, self._seal = own, where, asked, Seal(group, keys)
@@ -146,7 +147,7 @@ class Discovery:
         self._timer: asyncio.TimerHandle | None = None
         self._found: asyncio.Future[None] | None = None
         self.counts: Counter[str] = Counter()
-        self._out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._out = make_socket(socket.AF_INET)
         try:
             self._out.setblocking(False)
             self._out.bind((bind[0], 0))
@@ -155,7 +156,10 @@ class Discovery:
             raise UsageError(f"bind: {bind[0]} cannot be used ({error.strerror}); bind an address of its own") from None
         self._in: socket.socket | None = None
         try:
-            self._in = open_socket(bind) if where is None else open_multicast(where, self._out, ttl, "discover")
+            if where is None:
+                self._in = open_socket(bind, make_socket)
+            else:
+                self._in = open_multicast(where, self._out, ttl, make_socket, "discover")
         except UsageError:
             self._out.close()
             raise

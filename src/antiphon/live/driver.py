@@ -16,7 +16,7 @@ from antiphon.protocol.machine import Driven, Effect, Input, Instant, Persist, R
 from antiphon.protocol.wire import group_of
 
 if TYPE_CHECKING:
-    from antiphon.live.host import Carrier
+    from antiphon.live.transport import Transport
 
 _WAKE = Wake()
 
@@ -54,7 +54,7 @@ class Driver:
         self.counts: Counter[str] = Counter()
         self.running = False
 
-    def start(self, machine: Driven, transport: Carrier, loop: asyncio.AbstractEventLoop) -> None:
+    def start(self, machine: Driven, transport: Transport, loop: asyncio.AbstractEventLoop) -> None:
         """Begin to drive."""
         self.machine, self.transport, self._loop = machine, transport, loop
         self.running = True

@@ -29,7 +29,7 @@ from antiphon.live.events import (
     Status,
     ViewChange,
 )
-from antiphon.live.host import Carrier, host_of
+from antiphon.live.host import host_of
 from antiphon.live.publish import Publisher
 from antiphon.live.recording import Origin, Recording, Silence, make
 from antiphon.live.security import SealedEnvelope, check_keys, envelope
@@ -260,8 +260,7 @@ class Group:
         if self._discovery is not None:
             self._host.write(self._founders_file(), "\n".join(self._founders).encode())
         multicast = None if settings.multicast is None else await resolve(settings.multicast, "multicast")
-        transport = self._host.carrier(
-            self,
+        transport = Transport(
             self._me,
             addresses,
             envelope_,
@@ -270,6 +269,7 @@ class Group:
             ttl=settings.ttl,
             offload=settings.offload,
             receive=self._driver.received,
+            make_socket=self._host.socket,
         )
         try:
             await self._check_name(transport, addresses[self._me])
@@ -281,8 +281,7 @@ class Group:
             self._driver.start(self._machine, transport, loop)
             if self._discovery is not None:
                 self._discovery.go_on(self._learn, self._newest_view)
-                if isinstance(transport, Transport):
-                    transport.hello = self._discovery.take
+                transport.hello = self._discovery.take
             self._tick()
             if settings.status_at is not None:
                 self._publisher = await Publisher.start(settings.status_at, self.status)
@@ -293,10 +292,10 @@ class Group:
             raise
         return self
 
-    async def _check_name(self, transport: Carrier, address: Address) -> None:
+    async def _check_name(self, transport: Transport, address: Address) -> None:
         """Make sure that no other member lives at the address that was given for this one, if it is not bound there."""
         settings = self._settings
-        if settings.address is None or not isinstance(transport, Transport):
+        if settings.address is None:
             return
         if await resolve(settings.bind, "bind") != address:
             transport.start(self._loop)
@@ -321,6 +320,7 @@ class Group:
             bind=await resolve(settings.bind, "bind"),
             ttl=settings.ttl,
             keys=settings.keys(),
+            make_socket=self._host.socket,
         )
         return await self._discovery.find(self._founders_of_last_time())
 
@@ -710,7 +710,7 @@ class Group:
         return Counter() if self._discovery is None else self._discovery.counts
 
     @property
-    def transport(self) -> Carrier:
+    def transport(self) -> Transport:
         """The packets' way in and out; tests lose some of them there."""
         return self._driver.transport
 
@@ -779,7 +779,7 @@ class Group:
 
     def _journals(self, origin: Origin) -> Callable[[int], Journal]:
         settings = self._settings
-        if (journals := self._host.journals(self, origin)) is not None:
+        if (journals := self._host.journals(self, origin, self._names)) is not None:
             return journals
         if settings.trace is None:
             return Silence

@@ -7,47 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections import Counter
+import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
-from antiphon.live.addresses import Address
 from antiphon.live.driver import Clock
 from antiphon.live.recording import Origin
-from antiphon.live.security import Envelope
-from antiphon.live.transport import Transport
+from antiphon.live.transport import udp_socket
 from antiphon.protocol.machine import Instant
 from antiphon.protocol.membership.process import Journal
 
 if TYPE_CHECKING:
     from antiphon.live.group import Group
-
-
-class Carrier(Protocol):
-    """Packets' way in and out, as a driver and a group use it."""
-
-    counts: Counter[str]
-    lose: Callable[[bytes], bool] | None  # a test's network: says which packets never arrive
-
-    @property
-    def broken(self) -> int:
-        """How many datagrams were begun and never became whole, or made no sense."""
-
-    def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin to listen."""
-
-    def close(self) -> None:
-        """Stop listening, give the address back."""
-
-    def know(self, name: int, address: Address) -> None:
-        """Learn where a member is."""
-
-    def queue(self, to: tuple[int, ...] | None, datagram: bytes) -> None:
-        """Take a protocol datagram for the next flush."""
-
-    def flush(self) -> None:
-        """Send all that was queued."""
 
 
 class Host(Protocol):
@@ -59,20 +31,8 @@ class Host(Protocol):
     def seed(self) -> int:
         """Draw the seed of a member's randomness."""
 
-    def carrier(
-        self,
-        group: Group,
-        me: int,
-        addresses: Mapping[int, Address],
-        envelope: Envelope,
-        *,
-        bind: Address,
-        multicast: Address | None,
-        ttl: int,
-        offload: bool | None,
-        receive: Callable[[list[bytes]], None],
-    ) -> Carrier:
-        """Open a member's way to the network."""
+    def socket(self, family: int) -> socket.socket:
+        """Make a UDP socket, or what has the methods of one and can be given to the loop's `add_reader`."""
 
     def read(self, path: Path) -> bytes:
         """Read a small file that was written here before; raise as `Path.read_bytes` does."""
@@ -80,8 +40,8 @@ class Host(Protocol):
     def write(self, path: Path, content: bytes) -> None:
         """Write a small file so that it is either the old or the new one, whatever happens."""
 
-    def journals(self, group: Group, origin: Origin) -> Callable[[int], Journal] | None:
-        """Give what keeps the traces of a member's lives, if this host does so by itself."""
+    def journals(self, group: Group, origin: Origin, addresses: Mapping[int, str]) -> Callable[[int], Journal] | None:
+        """Give what keeps the traces of a member's lives, if this host does so by itself; addresses are by name."""
 
 
 class ThisHost:
@@ -95,23 +55,9 @@ class ThisHost:
         """Ask the operating system."""
         return int.from_bytes(os.urandom(8), "big")
 
-    def carrier(
-        self,
-        group: Group,
-        me: int,
-        addresses: Mapping[int, Address],
-        envelope: Envelope,
-        *,
-        bind: Address,
-        multicast: Address | None,
-        ttl: int,
-        offload: bool | None,
-        receive: Callable[[list[bytes]], None],
-    ) -> Carrier:
-        """Open a UDP socket."""
-        return Transport(
-            me, addresses, envelope, bind=bind, multicast=multicast, ttl=ttl, offload=offload, receive=receive
-        )
+    def socket(self, family: int) -> socket.socket:
+        """Ask the kernel for a UDP socket."""
+        return udp_socket(family)
 
     def read(self, path: Path) -> bytes:
         """Read a file."""
@@ -127,7 +73,7 @@ class ThisHost:
             os.fsync(file.fileno())
         unfinished.replace(path)
 
-    def journals(self, group: Group, origin: Origin) -> None:
+    def journals(self, group: Group, origin: Origin, addresses: Mapping[int, str]) -> None:
         """Leave traces to whoever asks for them."""
 
 

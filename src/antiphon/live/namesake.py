@@ -8,6 +8,7 @@ itself, answers. Questions and answers travel like all packets, so with a key on
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -29,13 +30,13 @@ class _Note(msgspec.Struct, array_like=True):
 class Namesake:
     """Asks whether a name is taken, and says so to those who ask."""
 
-    def __init__(self, nonce: bytes) -> None:
-        self._nonce = nonce
+    def __init__(self, nonce: bytes, make_socket: Callable[[int], socket.socket]) -> None:
+        self._nonce, self._make_socket = nonce, make_socket
         self.exists = False  # someone else has this name
 
     def question(self, bound: Address, address: Address) -> bytes:
         """Ask whoever lives at an address to answer to the one that packets from here to there come from."""
-        with socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET, socket.SOCK_DGRAM) as way:
+        with self._make_socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET) as way:
             way.connect(address)  # sends nothing, but chooses the way
             host = str(way.getsockname()[0]) if bound[0] in ("0.0.0.0", "::") else bound[0]
         return _MARK + msgspec.msgpack.encode(_Note(self._nonce, (host, bound[1])))

@@ -15,7 +15,7 @@ import struct
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 from antiphon.errors import UsageError
 from antiphon.live.addresses import Address, show
@@ -34,6 +34,13 @@ _SOL_UDP, _UDP_SEGMENT, _UDP_GRO = 17, 103, 104
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
 _SEGMENT_SIZE = struct.Struct("=H")
 
+MakeSocket: TypeAlias = Callable[[int], socket.socket]  # of a family; a simulated host's look the same
+
+
+def udp_socket(family: int) -> socket.socket:
+    """Ask the kernel for a UDP socket."""
+    return socket.socket(family, socket.SOCK_DGRAM)
+
 
 class Transport:
     """The packets of one member."""
@@ -49,6 +56,7 @@ class Transport:
         ttl: int = 1,
         offload: bool | None = None,
         receive: Callable[[list[bytes]], None],
+        make_socket: MakeSocket = udp_socket,
     ) -> None:
         """Open the socket; `receive` is given the protocol datagrams that one wake-up completed."""
         self._me, self._addresses, self._envelope, self._receive = me, dict(addresses), envelope, receive
@@ -63,11 +71,11 @@ class Transport:
         self.lose: Callable[[bytes], bool] | None = None  # a test's network: says which packets never arrive
         self.hello: Callable[[bytes], None] | None = None  # takes packets of those who look for the group
         self._bound = bind or addresses[me]
-        self._namesake = Namesake(random.randbytes(8))
-        self._socket = open_socket(self._bound)
+        self._namesake = Namesake(random.randbytes(8), make_socket)
+        self._socket = open_socket(self._bound, make_socket)
         self._sockets = [self._socket]
         if multicast is not None:
-            self._sockets.append(open_multicast(multicast, self._socket, ttl))
+            self._sockets.append(open_multicast(multicast, self._socket, ttl, make_socket))
         wanted = offload is not False
         self.segments = wanted and all(_can(one, _UDP_SEGMENT, 0) for one in self._sockets)
         self.gathers = wanted and all(_can(one, _UDP_GRO, 1) for one in self._sockets)
@@ -301,10 +309,10 @@ def _runs(packets: list[bytes]) -> list[tuple[bytes, int]]:
     return runs
 
 
-def open_socket(bind: Address) -> socket.socket:
+def open_socket(bind: Address, make_socket: MakeSocket = udp_socket) -> socket.socket:
     """Open a socket at an address, or say why that cannot be."""
     family = socket.AF_INET6 if ":" in bind[0] else socket.AF_INET
-    one = socket.socket(family, socket.SOCK_DGRAM)
+    one = make_socket(family)
     try:
         one.setblocking(False)
         for force, plain in ((_SO_RCVBUFFORCE, socket.SO_RCVBUF), (_SO_SNDBUFFORCE, socket.SO_SNDBUF)):
@@ -324,10 +332,16 @@ def open_socket(bind: Address) -> socket.socket:
     return one
 
 
-def open_multicast(group: Address, sender: socket.socket, ttl: int, what: str = "multicast") -> socket.socket:
+def open_multicast(
+    group: Address,
+    sender: socket.socket,
+    ttl: int,
+    make_socket: MakeSocket = udp_socket,
+    what: str = "multicast",
+) -> socket.socket:
     """Open a second socket that hears the multicast address, on the interface of the first."""
     host = sender.getsockname()[0]
-    one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    one = make_socket(socket.AF_INET)
     try:
         one.setblocking(False)
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -20,17 +20,15 @@ from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, TypeVarTuple, Unpack
 
-from antiphon.live.driver import Driver
-from antiphon.live.group import Group
 from antiphon.protocol.machine import SECOND, Duration, Instant
 from antiphon.sim.kernel import Kernel
 from antiphon.testing.errors import NotSimulated, Stuck
-from antiphon.testing.host import SimulatedCarrier
 from antiphon.testing.process import Life, present_life
-from antiphon.testing.refusals import NothingReal
+from antiphon.testing.refusals import NothingReal, refused
+from antiphon.testing.sockets import SocketReader
 
 if TYPE_CHECKING:
-    from antiphon.live.host import Host
+    from antiphon.testing.host import SimulatedHost
 
 EPOCH_S: Final = 1_000_000_000  # what time.time() says when virtual time begins: 2001-09-09
 _SLICE_NS: Final = SECOND // 4
@@ -76,12 +74,13 @@ class VirtualLoop(NothingReal):
         self, kernel: Kernel, seed: int, *, limit_ns: Duration, patience_ns: Duration, inline_threads: bool
     ) -> None:
         self.kernel = kernel
-        self.antiphon_host: Host
+        self.antiphon_host: SimulatedHost
         self._limit_ns, self._patience_ns, self._inline_threads = limit_ns, patience_ns, inline_threads
         self._randomness = random.Random(f"{seed}/application").getstate()
         self._urandom = random.Random(f"{seed}/urandom")
         self._numbers = 0
         self._tasks: weakref.WeakValueDictionary[int, _Task] = weakref.WeakValueDictionary()  # by number
+        self._lives: weakref.WeakKeyDictionary[object, Life] = weakref.WeakKeyDictionary()  # of what reads sockets
         self._generators: weakref.WeakSet[AsyncGenerator[Any, Any]] = weakref.WeakSet()
         self._stopping = self._running = self._closed = False
         self._timers = 0  # of the application, not of the protocols, which beat for ever
@@ -178,8 +177,8 @@ class VirtualLoop(NothingReal):
             raise NotSimulated(f"time.sleep({seconds}) would stop the loop; write await asyncio.sleep({seconds})")
 
         return {
-            "time": lambda: EPOCH_S + kernel.now / SECOND,
-            "time_ns": lambda: EPOCH_S * SECOND + kernel.now,
+            "time": lambda: EPOCH_S + (kernel.now + self.antiphon_host.step_ns()) / SECOND,
+            "time_ns": lambda: EPOCH_S * SECOND + kernel.now + self.antiphon_host.step_ns(),
             "monotonic": self.time,
             "monotonic_ns": lambda: kernel.now,
             "perf_counter": self.time,
@@ -259,7 +258,7 @@ class VirtualLoop(NothingReal):
         context: contextvars.Context | None,
     ) -> asyncio.TimerHandle:
         handle = _Timer(instant / SECOND, callback, args, self, context)
-        handle.counts = not isinstance(getattr(callback, "__self__", None), Driver | Group)
+        handle.counts = not _is_of_protocol(getattr(callback, "__self__", None))
         self._timers += handle.counts
         self._schedule(instant, handle, callback, context)
         return handle
@@ -271,12 +270,12 @@ class VirtualLoop(NothingReal):
         callback: Callable[..., object],
         context: contextvars.Context | None,
     ) -> None:
+        life = present_life.get() if context is None else context.get(present_life)
         target = getattr(callback, "__self__", None)
-        if isinstance(target, Driver) and isinstance(target.transport, SimulatedCarrier):
-            life: Life | None = target.transport.life
-        else:
-            life = present_life.get() if context is None else context.get(present_life)
-        self.kernel.at(instant, self._run, (handle, life, isinstance(target, Driver | Group)))
+        of_protocol = _is_of_protocol(target)
+        if life is None and of_protocol:
+            life = self._lives.get(getattr(target, "transport", target))
+        self.kernel.at(instant, self._run, (handle, life, of_protocol))
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         self._forget(handle)
@@ -297,6 +296,28 @@ class VirtualLoop(NothingReal):
         if not of_protocol:
             self._busy_at = self.kernel.now
         handle._run()
+
+    def add_reader(self, fd: Any, callback: Callable[[Unpack[_Ts]], object], *args: *_Ts) -> None:
+        """Call whenever a simulated socket has something to read."""
+        one = self.antiphon_host.network.socket_of(fd)
+        if one is None:
+            raise refused("add_reader")
+        holder, handle = getattr(callback, "__self__", None), asyncio.Handle(callback, args, self)
+        if one.life is not None:
+            self._lives.setdefault(holder, one.life)
+        life = one.life or self._lives.get(holder)
+        one.listen(SocketReader(one, life, self.kernel, lambda: self._run((handle, None, True))))
+
+    def remove_reader(self, fd: Any) -> bool:
+        """Call no more."""
+        one = self.antiphon_host.network.socket_of(fd)
+        if one is None:
+            return False
+        return one.listen(None)
+
+    def remove_writer(self, fd: Any) -> bool:
+        """Nobody waits to write: a simulated socket always has room."""
+        return False
 
     def _count_callback(self) -> None:
         if self.kernel.now != self._instant:
@@ -437,6 +458,11 @@ class VirtualLoop(NothingReal):
 
         self.call_soon(run)
         return future
+
+
+def _is_of_protocol(target: object) -> bool:
+    """Say whether a callback's object is a live group's own: what it does is no step of the application."""
+    return type(target).__module__.startswith("antiphon.live.")
 
 
 @contextmanager

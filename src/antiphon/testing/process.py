@@ -9,10 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from antiphon.testing.host import SimulatedCarrier
+from typing import Any
 
 present_life: ContextVar[Life | None] = ContextVar("antiphon_life", default=None)
 
@@ -22,7 +19,6 @@ class Life:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.carriers: dict[str, SimulatedCarrier] = {}  # open ones by address
         self.crashed = self.paused = False
         self.dead: list[asyncio.Task[Any]] = []  # what was about to run when it crashed
         self._missed: list[Callable[[], None]] = []

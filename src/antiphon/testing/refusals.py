@@ -9,12 +9,17 @@ from typing import NoReturn
 from antiphon.testing.errors import NotSimulated
 
 
+def refused(name: str) -> NotSimulated:
+    """Say what to do instead."""
+    return NotSimulated(
+        f"{name}: a simulated loop has no input or output of its own; talk through a group, or put something "
+        f"in memory in place of what talks to the outside"
+    )
+
+
 def _refusal(name: str) -> Callable[..., NoReturn]:
     def refuse(*_: object, **__: object) -> NoReturn:
-        raise NotSimulated(
-            f"{name}: a simulated loop has no input or output of its own; talk through a group, or put something "
-            f"in memory in place of what talks to the outside"
-        )
+        raise refused(name)
 
     return refuse
 
@@ -22,10 +27,7 @@ def _refusal(name: str) -> Callable[..., NoReturn]:
 class NothingReal(asyncio.AbstractEventLoop):
     """A loop without sockets, pipes, signals, threads and processes."""
 
-    add_reader = _refusal("add_reader")  # type: ignore[assignment]
-    remove_reader = _refusal("remove_reader")
     add_writer = _refusal("add_writer")  # type: ignore[assignment]
-    remove_writer = _refusal("remove_writer")
     add_signal_handler = _refusal("add_signal_handler")  # type: ignore[assignment]
     remove_signal_handler = _refusal("remove_signal_handler")
     connect_accepted_socket = _refusal("connect_accepted_socket")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,8 @@ _WANT_AN_END = ("validity", "agreement")  # of a run that was broken off, these 
 class Run:
     """What the members of one group did: those that hear each other, with every life of theirs."""
 
-    def __init__(self, name: str, addresses: Sequence[str], config: Config, *, views: bool) -> None:
-        self.name, self.addresses, self.config, self.views = name, tuple(addresses), config, views
+    def __init__(self, name: str, addresses: Mapping[int, str], config: Config, *, views: bool) -> None:
+        self.name, self.addresses, self.config, self.views = name, addresses, config, views
         self.logs: list[MemberLog] = []
         self.settled = True  # nothing was under way at the end
 
@@ -73,7 +73,7 @@ class Run:
             "clock": "global" if global_clock else "local",
             "promises": self.promises(),
             "seed": seed,
-            "addresses": self.addresses,
+            "addresses": [address for _, address in sorted(self.addresses.items())],
         }
 
 
@@ -86,7 +86,7 @@ class Traces:
         self.runs: dict[str, Run] = {}
         self._by_config: dict[str, list[Run]] = {}
 
-    def journals(self, group: Group, origin: Origin, addresses: Sequence[str]) -> Callable[[int], MemberLog]:
+    def journals(self, group: Group, origin: Origin, addresses: Mapping[int, str]) -> Callable[[int], MemberLog]:
         """Give a member what begins the log of each of its lives."""
         views = origin.membership is not None
 
@@ -99,7 +99,7 @@ class Traces:
 
         return begin
 
-    def _run_of(self, member: int, config: Config, addresses: Sequence[str], *, views: bool) -> Run:
+    def _run_of(self, member: int, config: Config, addresses: Mapping[int, str], *, views: bool) -> Run:
         """Find the run that a life belongs to; where membership is fixed, a member that begins again begins anew."""
         runs = self._by_config.setdefault(config.group, [])
         found = next((run for run in runs if not run.has(member)), None)

@@ -15,7 +15,7 @@ import asyncio
 import contextvars
 import inspect
 import random
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -27,9 +27,11 @@ from antiphon.protocol.machine import SECOND, Duration
 from antiphon.sim.distributions import duration
 from antiphon.sim.kernel import Kernel
 from antiphon.sim.network import NetworkOptions
+from antiphon.testing.disk import SimulatedDisk
 from antiphon.testing.faults import Faults, draw
 from antiphon.testing.host import SimulatedHost
 from antiphon.testing.loop import VirtualLoop
+from antiphon.testing.network import MTU, Fault, SimulatedNetwork
 from antiphon.testing.process import Life, Process, present_life
 from antiphon.testing.trace import Run, Traces, is_settled
 from antiphon.testing.waiting import explain
@@ -53,18 +55,6 @@ class Options(TypedDict, total=False):
     limit: str
     patience: str
     inline_threads: bool
-
-
-class Fault:
-    """Links that are cut from when it is made until it is healed."""
-
-    def __init__(self, world: World, what: str, parts: Callable[[Collection[str], Collection[str]], bool]) -> None:
-        self._world, self.what, self.parts = world, what, parts
-
-    def heal(self) -> None:
-        """Mend the links, unless another fault cuts them too."""
-        with suppress(ValueError):  # healed already
-            self._world.cuts.remove(self)
 
 
 class World:
@@ -102,10 +92,9 @@ class World:
             inline_threads=inline_threads,
         )
         self.loop.antiphon_host, self.loop.explain = self._host, self._explain
-        self._host.is_cut, self._host.failed = self._is_cut, self.loop.fail
+        self._host.failed = self.loop.fail
         self._processes: dict[str, Process] = {}
         self._crashed: list[Life] = []  # kept to the end, so that not even their `finally` runs
-        self.cuts: list[Fault] = []
         self._known: set[str] = set()
         self._named: set[str] = set()  # in faults
         self._closed = False
@@ -150,7 +139,7 @@ class World:
             self._end()
             if self.loop.errors:
                 raise self.loop.errors[0]
-            if wrong := self._named - self._known - self._host.owners.keys():
+            if wrong := self._named - self._known - self._host.network.owners.keys():
                 raise UsageError(
                     f"a fault names {min(wrong)!r}, which never joined; known are {', '.join(self._all())}"
                 )
@@ -196,7 +185,7 @@ class World:
     @property
     def names(self) -> list[str]:
         """Who takes part in a group now: names of processes, and addresses of groups joined outside any."""
-        return list(dict.fromkeys(carrier.life.name for carrier in self._host.carriers.values()))
+        return list(dict.fromkeys(member.life.name for member in self._host.members.values()))
 
     @property
     def runs(self) -> dict[str, Run]:
@@ -216,7 +205,7 @@ class World:
     @property
     def network_counts(self) -> dict[str, int]:
         """What the network carried, lost, doubled."""
-        return self._host.network_counts
+        return self._host.network.all_counts
 
     def write_trace(self, folder: Path) -> None:
         """Write the traces for `antiphon check`, each group's in a folder of its own if there are several."""
@@ -229,7 +218,7 @@ class World:
         return addresses
 
     def _all(self) -> list[str]:
-        return sorted({*self._processes, *self._host.owners, *self._known})
+        return sorted({*self._processes, *self._host.network.owners, *self._known})
 
     # Processes
 
@@ -266,10 +255,13 @@ class World:
         life.crashed = True
         self._crashed.append(life)
         life.dead = self.loop.pending(life)
-        for carrier in list(life.carriers.values()):
-            carrier.close()
+        members = [member for member in self._host.members.values() if member.life is life]
+        for one in self._host.network.sockets():
+            if one.life is life:
+                one.close()
+        for member in members:
             with suppress(StopIteration):  # nothing in it waits
-                carrier.group.stop().send(None)
+                member.group.stop().send(None)
 
     def restart(self, name: str) -> None:
         """Start a process anew, after it crashed or ended."""
@@ -296,12 +288,12 @@ class World:
                 self.loop.call_soon(action)
 
     def _lives(self) -> dict[str, Life]:
-        lives = {carrier.life.name: carrier.life for carrier in self._host.carriers.values()}
+        lives = {member.life.name: member.life for member in self._host.members.values()}
         return lives | {name: process.life for name, process in self._processes.items() if process.running}
 
     def _life(self, name: str) -> Life:
         lives = self._lives()
-        life = lives.get(name) or lives.get(self._host.owners.get(name, ""))
+        life = lives.get(name) or lives.get(self._host.network.owners.get(name, ""))
         if life is None:
             raise UsageError(f"{name!r} is not running; running are {', '.join(lives) or 'none'}")
         return life
@@ -311,75 +303,85 @@ class World:
     @property
     def loss(self) -> float:
         """The share of datagrams that are lost."""
-        return self._host.options.loss
+        return self._host.network.options.loss
 
     @loss.setter
     def loss(self, share: float) -> None:
-        self._host.change(loss=share)
+        self._host.network.change(loss=share)
 
     @property
     def latency(self) -> str:
         """How long datagrams travel."""
-        return self._host.options.latency
+        return self._host.network.options.latency
 
     @latency.setter
     def latency(self, distribution: str) -> None:
-        self._host.change(latency=distribution)
+        self._host.network.change(latency=distribution)
 
     @property
     def duplicate(self) -> float:
         """The share of datagrams that are doubled."""
-        return self._host.options.duplicate
+        return self._host.network.options.duplicate
 
     @duplicate.setter
     def duplicate(self, share: float) -> None:
-        self._host.change(duplicate=share)
+        self._host.network.change(duplicate=share)
 
     @property
     def reorder(self) -> float:
         """The share of datagrams that are held back."""
-        return self._host.options.reorder
+        return self._host.network.options.reorder
 
     @reorder.setter
     def reorder(self, share: float) -> None:
-        self._host.change(reorder=share)
+        self._host.network.change(reorder=share)
 
     def partition(self, *groups: Sequence[str]) -> Fault:
         """Part the network: who is in different groups, or who is in one and who in none, cannot hear each other."""
-        sides = [_names(group) for group in groups]
-        if sum(map(len, sides)) > len(set().union(*sides)):
-            raise UsageError("partition: a member is in two groups")
-
-        def side(names: Collection[str]) -> int:
-            return next((index for index, group in enumerate(sides) if not group.isdisjoint(names)), -1)
-
-        what = " | ".join(", ".join(sorted(group)) for group in sides)
-        return self._cut(f"partition {what}", set().union(*sides), lambda source, target: side(source) != side(target))
+        return self._since(self._host.network.partition(*groups))
 
     def cut(self, source: Sequence[str], target: Sequence[str]) -> Fault:
         """Cut the links from some to others, in this direction only."""
-        ends = _names(source), _names(target)
-        what = f"cut from {', '.join(sorted(ends[0]))} to {', '.join(sorted(ends[1]))}"
-        return self._cut(
-            what, ends[0] | ends[1], lambda one, other: not ends[0].isdisjoint(one) and not ends[1].isdisjoint(other)
-        )
+        return self._since(self._host.network.link(source, target, "cut", loss=1.0))
 
-    def _cut(self, what: str, names: set[str], parts: Callable[[Collection[str], Collection[str]], bool]) -> Fault:
-        self._named |= names
-        fault = Fault(self, f"{what} since {self.now:g} s", parts)
-        self.cuts.append(fault)
+    def link(
+        self,
+        source: Sequence[str],
+        target: Sequence[str],
+        *,
+        loss: float = 0.0,
+        latency: str | None = None,  # beside that of all links
+        mtu: int = MTU,  # bytes of a packet with its headers that the link can carry
+    ) -> Fault:
+        """Let the links from some to others lose more, take longer or carry less, in this direction only."""
+        return self._since(self._host.network.link(source, target, "link", loss=loss, latency=latency, mtu=mtu))
+
+    def _since(self, fault: Fault) -> Fault:
+        self._named |= fault.names
+        fault.what += f" since {self.now:g} s"
         return fault
-
-    def _is_cut(self, source: str, target: str) -> bool:
-        if not self.cuts:
-            return False
-        owners = self._host.owners
-        one, other = (source, owners.get(source, source)), (target, owners.get(target, target))
-        return any(fault.parts(one, other) for fault in self.cuts)
 
     def heal(self) -> None:
         """Mend all links."""
-        self.cuts.clear()
+        self._host.network.faults.clear()
+
+    @property
+    def network(self) -> SimulatedNetwork:
+        """The packets of this world: recorded, injected, fragmented or not."""
+        return self._host.network
+
+    @property
+    def disk(self) -> SimulatedDisk:
+        """The files that survive crashes."""
+        return self._host.disk
+
+    def step_clock(self, name: str, by: str) -> None:
+        """Set the wall clock of a process forward, or back if it begins with a minus; timers take no notice."""
+        back = by.startswith("-")
+        step_ns = duration(by.removeprefix("-"), "step_clock")
+        steps = self._host.steps_ns
+        steps[name] = steps.get(name, 0) + (-step_ns if back else step_ns)
+        self.clocks_agree = False
 
     # Scripts
 
@@ -398,17 +400,13 @@ class World:
 
     def _explain(self) -> str:
         statuses = [group.status() for group, _ in self._traces.groups()]
-        faults = [fault.what for fault in self.cuts]
+        faults = [fault.what for fault in self._host.network.faults]
         faults += [f"{name} is paused" for name, life in self._lives().items() if life.paused]
         faults += [f"{name} crashed" for name, process in self._processes.items() if process.life.crashed]
         return explain(self.loop.pending(), statuses, faults, self._kernel.now)
 
 
 _OUTSIDE = contextvars.Context()  # of any process
-
-
-def _names(group: Sequence[str]) -> set[str]:
-    return {group} if isinstance(group, str) else set(group)
 
 
 def _takes_an_argument(main: Callable[..., Any]) -> bool:
