@@ -133,7 +133,7 @@ class World:
                     self._trace(rank, "deliver", up.sender, up.seq)
                     self._check_delivery(rank, (up.sender, up.seq), up.payload)
         part = self.parts[rank]
-        assert part.held <= part.places, "the buffer is bounded"
+        assert part.held <= part.acceptance.places, "the buffer is bounded"
 
     def _trace(self, rank: int, event: str, sender: int, seq: int) -> None:
         step = len(self.events)

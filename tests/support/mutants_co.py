@@ -6,106 +6,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from antiphon.protocol.machine import Instant
 from antiphon.protocol.ordering.co import Co
+from antiphon.protocol.ordering.co.acceptance import Acceptance
+from antiphon.protocol.ordering.co.confirmations import Confirmations
+from antiphon.protocol.ordering.co.levels import AtomicReceipt
 from antiphon.protocol.ordering.co.logs import Logged
-from antiphon.protocol.parts import Step
+from antiphon.protocol.ordering.co.sending_log import SendingLog
+from antiphon.protocol.rules import replaced
 
 
-class InsertsAtTheTop(Co):
-    """What is pre-acknowledged together is put in the reverse order."""
-
-    def insertion_place(self, p: Logged, start: int) -> int:
-        return start
-
-
-class InsertsAtTheTail(Co):
+def at_the_tail(self: AtomicReceipt, p: Logged, start: int) -> int:
     """What is pre-acknowledged together stays in the order of the sources."""
-
-    def insertion_place(self, p: Logged, start: int) -> int:
-        return len(self.prl)
+    return len(self.prl)
 
 
-class SkipsGaps(Co):
+def not_before(self: Acceptance, p: Logged) -> bool:
     """The acceptance condition forgets the sequence number: what comes after a gap is accepted, the gap never."""
-
-    def _receive(self, p: Logged, now: Instant, step: Step) -> None:
-        self.req[p.source] = max(self.req[p.source], p.number)
-        super()._receive(p, now, step)
+    return p.number >= self.req[p.source]
 
 
-class TakesCopiesAgain(Co):
+def all_but_the_last(self: Acceptance, p: Logged) -> bool:
     """The last PDU of a source is accepted again when a copy of it comes."""
-
-    def _receive(self, p: Logged, now: Instant, step: Step) -> None:
-        if p.payload is not None and p.number == self.req[p.source] - 1:
-            self.req[p.source] = p.number
-        super()._receive(p, now, step)
-
-
-class PreAcknowledgesByTheGreatest(Co):
-    """The PACK condition looks at who has accepted the most instead of the least."""
-
-    def pack_condition(self, p: Logged) -> bool:
-        return p.number < max(self.al.rows[p.source])
-
-
-class PreAcknowledgesWhatItAccepts(Co):
-    """The PACK condition is taken to hold."""
-
-    def pack_condition(self, p: Logged) -> bool:
-        return True
-
-
-class ReleasesEarly(Co):
-    """The copy of a PDU is let go as soon as one member is known to have accepted it."""
-
-    def releasable(self) -> int:
-        return max(self.al.rows[self.rank])
-
-
-class NeverRebroadcasts(Co):
-    """Requests and probes are heard, and nothing is sent again."""
-
-    def _rebroadcast(self, numbers: Iterable[int], now: Instant, step: Step) -> None:
-        pass
-
-
-class NeverProbes(Co):
-    """A silence is not broken, so that the loss of the last PDU is never noticed."""
-
-    def silence_matters(self) -> bool:
+    if p.payload is not None and p.number == self.req[p.source] - 1:
+        self.req[p.source] = p.number
         return False
+    return Acceptance.is_copy(self, p)
 
 
-class ConfirmsDataOnly(Co):
+def below_the_greatest(self: AtomicReceipt, p: Logged) -> bool:
+    """The PACK condition looks at who has accepted the most instead of the least."""
+    return p.number < max(self.al.rows[p.source])
+
+
+def accepted_by_one(self: SendingLog) -> int:
+    """The copy of a PDU is let go as soon as one member is known to have accepted it."""
+    return max(self.acceptance.receipt.al.rows[self.acceptance.rank])
+
+
+def data_only(self: Confirmations) -> bool:
     """Receipt is confirmed, but not its confirmation by all, so that nothing is ever acknowledged."""
-
-    def confirmation_owed(self) -> bool:
-        return self._unconfirmed and bool(self._heard)
+    return self.unconfirmed and bool(self.heard)
 
 
-class CountsEarlyTwice(Co):
+def counted_twice(self: Acceptance, p: Logged) -> None:
     """A place that an early PDU took is never given back."""
-
-    def _hold(self, p: Logged) -> None:
-        before = self._early_count
-        super()._hold(p)
-        self._early_count += self._early_count > before
+    before = self.early_count
+    Acceptance.hold(self, p)
+    self.early_count += self.early_count > before
 
 
 MUTANTS: dict[str, tuple[type[Co], str]] = {
-    "inserts-at-the-top": (InsertsAtTheTop, "fifo"),
-    "inserts-at-the-tail": (InsertsAtTheTail, "causal"),
-    "skips-gaps": (SkipsGaps, "agreement"),
-    "takes-copies-again": (TakesCopiesAgain, "integrity"),
-    "pre-acknowledges-by-the-greatest": (PreAcknowledgesByTheGreatest, "stability"),
-    "pre-acknowledges-what-it-accepts": (PreAcknowledgesWhatItAccepts, "stability"),
-    "releases-early": (ReleasesEarly, "stuck"),
-    "never-rebroadcasts": (NeverRebroadcasts, "stuck"),
-    "never-probes": (NeverProbes, "stuck"),
-    "confirms-data-only": (ConfirmsDataOnly, "stuck"),
-    "counts-early-twice": (CountsEarlyTwice, "undrained"),
+    "inserts-at-the-top": (replaced(Co, insertion_place=lambda self, p, start: start), "fifo"),
+    "inserts-at-the-tail": (replaced(Co, insertion_place=at_the_tail), "causal"),
+    "skips-gaps": (replaced(Co, is_next=not_before), "agreement"),
+    "takes-copies-again": (replaced(Co, is_copy=all_but_the_last), "integrity"),
+    "pre-acknowledges-by-the-greatest": (replaced(Co, pack_condition=below_the_greatest), "stability"),
+    "pre-acknowledges-what-it-accepts": (replaced(Co, pack_condition=lambda self, p: True), "stability"),
+    "releases-early": (replaced(Co, releasable=accepted_by_one), "stuck"),
+    "never-rebroadcasts": (replaced(Co, rebroadcast=lambda self, numbers, now, step: None), "stuck"),
+    "never-probes": (replaced(Co, silence_matters=lambda self: False), "stuck"),
+    "confirms-data-only": (replaced(Co, confirmation_owed=data_only), "stuck"),
+    "counts-early-twice": (replaced(Co, hold=counted_twice), "undrained"),
 }

@@ -82,7 +82,7 @@ def test_a_message_carries_what_its_sender_expects_next() -> None:
     assert isinstance(out, Out)
     assert isinstance(out.pdu, CoData)
     assert (out.pdu.number, unpack_vector(out.pdu.ack, 3), out.sender, out.seq) == (1, [1, 2, 1], 0, 1)
-    assert out.pdu.buf == part.places - 2
+    assert out.pdu.buf == part.acceptance.places - 2
     assert step.up == [Received(0, 1)]
 
 
@@ -91,7 +91,7 @@ def test_an_early_message_waits_for_its_source() -> None:
     assert part.receive(1, data(2, 1, 2, 1), 0).up == []
     assert part.held == 1
     assert part.receive(1, data(1, 1, 1, 1), 0).up == [Received(1, 1), Received(1, 2)]
-    assert part.req == [1, 3, 1]
+    assert part.acceptance.req == [1, 3, 1]
 
 
 def test_an_early_message_waits_for_what_its_sender_had_accepted() -> None:
@@ -115,12 +115,15 @@ def test_early_messages_are_bounded_and_give_way_to_one_that_can_be_accepted() -
     part = entity(2, window=1, headroom=1, buffer=3)
     for number in (2, 3, 4, 5):
         part.receive(1, data(number, 1, number), 0)
-    assert (sorted(part.early[1]), part.overruns) == ([2, 3], 2)  # 4 and 5 lie beyond what could be kept
+    assert (sorted(part.acceptance.early[1]), part.acceptance.overruns) == (
+        [2, 3],
+        2,
+    )  # 4 and 5 lie beyond what could be kept
     part.receive(1, data(1, 1, 1), 0)
-    assert (part.req[1], part.held, part.free) == (4, 3, 0)
+    assert (part.acceptance.req[1], part.held, part.acceptance.free) == (4, 3, 0)
     part.receive(1, data(6, 1, 6), 0)
     part.receive(1, data(4, 1, 4), 0)
-    assert (part.held, part.overruns) == (3, 4)
+    assert (part.held, part.acceptance.overruns) == (3, 4)
 
 
 def test_an_early_message_is_evicted_for_one_that_can_be_accepted() -> None:
@@ -128,9 +131,9 @@ def test_an_early_message_is_evicted_for_one_that_can_be_accepted() -> None:
     for number in (2, 3):
         part.receive(1, data(number, 1, number, 1), 0)
     part.receive(2, data(2, 1, 1, 2), 0)
-    assert part.free == 0
+    assert part.acceptance.free == 0
     assert part.receive(2, data(1, 1, 1, 1), 0).up == [Received(2, 1), Received(2, 2)]
-    assert (sorted(part.early[1]), part.held, part.overruns) == ([2], 3, 1)
+    assert (sorted(part.acceptance.early[1]), part.held, part.acceptance.overruns) == ([2], 3, 1)
 
 
 @pytest.mark.parametrize(
@@ -149,14 +152,19 @@ def test_nonsense_is_refused_and_changes_nothing(pdu: Pdu) -> None:
     part = entity()
     with pytest.raises(Malformed):
         part.receive(1, pdu, 0)
-    assert (part.req, part.held, part.deadline, part.buf) == ([1, 1, 1], 0, None, [part.places] * 3)
+    assert (part.acceptance.req, part.held, part.deadline, part.flow.buf) == (
+        [1, 1, 1],
+        0,
+        None,
+        [part.acceptance.places] * 3,
+    )
 
 
 def test_a_claim_of_endless_messages_is_asked_for_in_bounds() -> None:
     part = entity(2)
     part.receive(1, data(2**32 - 1, 1, 2**32 - 1), 0)
     (ret,) = sent(part, CoRet, SECOND)
-    assert ret.gaps == [(1, 1 + part.places)]
+    assert ret.gaps == [(1, 1 + part.acceptance.places)]
     assert part.held == 0
 
 
@@ -164,15 +172,15 @@ def test_a_stream_of_needless_confirmations_is_kept_in_bounds() -> None:
     part = entity(2, window=1, headroom=1)
     for number in range(1, 1000):
         part.receive(1, confirm(number, 1, number), 0)
-    assert len(part.rrl[1]) == 24
-    assert part.held <= part.places
+    assert len(part.receipt.rrl[1]) == 24
+    assert part.held <= part.acceptance.places
 
 
 def test_a_sender_that_ignores_the_flow_condition_fills_no_more_than_the_buffer() -> None:
     part = entity(2, window=1, headroom=4, buffer=8)
     for number in range(1, 1000):
         part.receive(1, data(number, 1, number), 0)
-    assert part.held == part.places == 8
+    assert part.held == part.acceptance.places == 8
 
 
 # Failure detection and recovery
@@ -255,7 +263,7 @@ def test_a_silence_is_broken_until_the_last_message_is_acknowledged() -> None:
     (answer,) = other.wake(other.deadline).down
     assert isinstance(answer, Out)
     assert isinstance(answer.pdu, CoProbe)
-    assert (answer.to, answer.pdu.asking, answer.pdu.buf) == ((0,), False, other.places)
+    assert (answer.to, answer.pdu.asking, answer.pdu.buf) == ((0,), False, other.acceptance.places)
     assert len(sent(other, CoRet, SECOND)) == 1  # it has learnt that it lacks a message
     (repair,) = part.receive(1, answer.pdu, part.options.probe_ns).down
     assert isinstance(repair, Out)
@@ -403,10 +411,10 @@ def test_the_window_counts_messages_and_not_confirmations() -> None:
 def test_the_smallest_buffer_rules() -> None:
     part = entity(2, window=4, headroom=4, buffer=100)
     for buf, allowed in ((100, 4), (31, 3), (16, 2), (8, 1), (7, 0)):
-        part.buf[1] = buf
+        part.flow.buf[1] = buf
         outstanding = 0
         while outstanding < 9:
-            part._outstanding = outstanding
+            part.log.outstanding = outstanding
             if not part.may_submit(0):
                 break
             outstanding += 1
@@ -417,7 +425,7 @@ def test_an_older_word_about_a_buffer_does_not_replace_a_newer_one() -> None:
     part = entity(2)
     part.receive(1, CoProbe(pack_vector([1, 5]), 700, False), 0)
     part.receive(1, CoProbe(pack_vector([1, 2]), 30, False), 0)
-    assert part.buf[1] == 700
+    assert part.flow.buf[1] == 700
 
 
 def test_a_starved_sender_asks_for_credit_at_once_and_gets_it() -> None:
@@ -443,7 +451,7 @@ def test_the_tightest_buffer_that_is_allowed_works(size: int, spare: int) -> Non
     )
     cluster = Cluster(scenario, 1)
     assert cluster.run().finished
-    assert [node.member.ordering.overruns for node in cluster.nodes] == [0] * size  # type: ignore[attr-defined]
+    assert [node.member.ordering.acceptance.overruns for node in cluster.nodes] == [0] * size  # type: ignore[attr-defined]
 
 
 # Cost
@@ -484,7 +492,7 @@ def end_view(world: World, survivors: list[int]) -> dict[int, list[tuple[int, in
             assert not any(isinstance(up, Deliver) for up in part.adopt(source, pdu).up)
         rest = part.finish(cut, b"").up
         delivered[rank] = world.delivered[rank] + [(up.sender, up.seq) for up in rest if isinstance(up, Deliver)]
-        assert part.prl == []
+        assert part.receipt.prl == []
     return delivered
 
 
@@ -557,10 +565,10 @@ def test_random_schedules(block: int) -> None:
 def test_copies_are_let_go() -> None:
     for seed in range(20):
         world, _ = trial(seed)
-        assert all(not part.prl and not any(part.early) for part in world.parts)
+        assert all(not part.receipt.prl and not any(part.acceptance.early) for part in world.parts)
         # nobody confirms the last confirmations: two of each member at most
-        assert max(len(part._sl) for part in world.parts) <= 2 * max(1, sum(world.sent))
-        assert all(sent.seq is None for part in world.parts for sent in part._sl.values())
+        assert max(len(part.log.sl) for part in world.parts) <= 2 * max(1, sum(world.sent))
+        assert all(sent.seq is None for part in world.parts for sent in part.log.sl.values())
 
 
 @pytest.mark.parametrize(("options", "network"), [

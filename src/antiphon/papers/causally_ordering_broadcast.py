@@ -20,7 +20,9 @@ from antiphon.protocol.machine import SECOND, Deliver, Duration, Instant, Stable
 from antiphon.protocol.ordering.co import Co, CoOptions
 from antiphon.protocol.ordering.co.losses import Losses
 from antiphon.protocol.ordering.co.pdus import CoData, CoRet
+from antiphon.protocol.ordering.co.sending_log import SendingLog
 from antiphon.protocol.parts import Out, PartContext, Received, Step
+from antiphon.protocol.rules import replaced
 from antiphon.protocol.wire import unpack_vector
 from antiphon.sim.cluster import Run, simulate
 from antiphon.sim.network import NetworkOptions
@@ -78,7 +80,7 @@ class Example:
         """Let an entity receive PDUs, except those that it has."""
         for letter in letters:
             source, pdu = self.pdus[letter]
-            if source != rank and pdu.number >= self.parts[rank].req[source]:
+            if source != rank and pdu.number >= self.parts[rank].acceptance.req[source]:
                 self._note(rank, self.parts[rank].receive(source, pdu, 0))
 
     def ack(self, letter: str) -> tuple[int, ...]:
@@ -91,7 +93,7 @@ class Example:
         delivered = "".join(up.payload.decode() for up in step.up if isinstance(up, Deliver))
         self.delivered[rank] += delivered
         if any(isinstance(up, Stable) for up in step.up):
-            in_prl = "".join((p.payload or b"").decode() for p in self.parts[rank].prl)
+            in_prl = "".join((p.payload or b"").decode() for p in self.parts[rank].receipt.prl)
             self.pre_acknowledged[rank] = self.delivered[rank] + in_prl
 
 
@@ -203,9 +205,9 @@ def _example_claims() -> tuple[list[Claim], Table]:
         rows,
     )
     entity = after_d.parts[0]
-    state_d = f"REQ {_vector(entity.req)} AL {_matrix(entity.al.rows)}"
+    state_d = f"REQ {_vector(entity.acceptance.req)} AL {_matrix(entity.receipt.al.rows)}"
     entity = after_h.parts[0]
-    state_h = f"REQ {_vector(entity.req)} AL {_matrix(entity.al.rows)}"
+    state_h = f"REQ {_vector(entity.acceptance.req)} AL {_matrix(entity.receipt.al.rows)}"
     same = "the same at all three entities" if len({*end.delivered}) == 1 else f"differs: {end.delivered}"
     claims = [
         _same("SEQ and ACK of the eight PDUs", "Table 1", _vectors(TABLE_1), _vectors({
@@ -219,7 +221,7 @@ def _example_claims() -> tuple[list[Claim], Table]:
               after_h.pre_acknowledged[0],
               "a is acknowledged, hence delivered, before h comes, as our actions are prompt"),
         _same("PAL when h is pre-acknowledged", "Figure 7, Example 4.2", "[4 4 5 | 2 2 3 | 2 2 2]",
-              _matrix(end.parts[0].pal.rows), "at E1, after everyone has sent once more"),
+              _matrix(end.parts[0].receipt.pal.rows), "at E1, after everyone has sent once more"),
         _same("PDUs acknowledged then, in order", "Figure 7, Example 4.2", "acbde", end.delivered[0], same),
     ]  # fmt: skip
     return claims, table
@@ -253,9 +255,9 @@ class Cost(msgspec.Struct, frozen=True):
     until_acknowledged: float  # PDUs accepted between a PDU's acceptance and its acknowledgment
 
 
-def cost(size: int, rounds: int) -> Cost:
+def cost(size: int, rounds: int, kind: type[Co] = Co) -> Cost:
     """Run a group in lockstep: in each round everyone sends a message and receives all those of the last round."""
-    parts = [Co(PartContext(rank, size, random.Random(rank)), CoOptions()) for rank in range(size)]
+    parts = [kind(PartContext(rank, size, random.Random(rank)), CoOptions()) for rank in range(size)]
     on_the_way: list[CoData] = []
     accepted, spent_ns = 0, 0
     accepted_by_first, accepted_as = 0, {}  # PDUs that member 0 has accepted, and which of them a message was
@@ -279,7 +281,7 @@ def cost(size: int, rounds: int) -> Cost:
                         accepted_as[up.sender, up.seq] = accepted_by_first
                     elif isinstance(up, Deliver):
                         waits.append(accepted_by_first - accepted_as[up.sender, up.seq])
-    visits = sum(part.al.visits + part.pal.visits for part in parts)
+    visits = sum(part.receipt.al.visits + part.receipt.pal.visits for part in parts)
     return Cost(size, visits / accepted, spent_ns / accepted, fmean(waits))
 
 
@@ -355,34 +357,27 @@ def _run(
 # What a loss costs
 
 
-class AsksAtOnce(Losses):
-    """The printed failure detection: every detection is answered with a RET, at once."""
-
-    def notice(self, source: int, end: int, req: int, now: Instant) -> None:
-        """Ask now, whether asked already or not."""
-        super().notice(source, end, req, now)
-        if source in self._requests:
-            self._requests[source].ask_at = now
-
-    def postpone(self, source: int, now: Instant) -> None:
-        """Ask even if another does."""
+def ask_at_once(self: Losses, source: int, end: int, req: int, now: Instant) -> None:
+    """Answer every detection of a loss with a RET, at once, as printed."""
+    Losses.notice(self, source, end, req, now)
+    if source in self.requests:
+        self.requests[source].ask_at = now
 
 
-class PrintedRetransmission(Co):
-    """CO with the retransmission of the paper: a RET for each detection, all answered, ranges with their ends."""
+def include_the_end(self: SendingLog, ret: CoRet) -> Iterable[int]:
+    """Include LSEQ itself in the range that is sent again, as printed."""
+    for first, end in ret.gaps:
+        yield from range(max(first, self.releasable()), min(end + 1, self.acceptance.req[self.acceptance.rank]))
 
-    def __init__(self, context: PartContext, options: CoOptions) -> None:
-        super().__init__(context, options)
-        self.losses = AsksAtOnce(context, options)
 
-    def retransmission_range(self, ret: CoRet) -> Iterable[int]:
-        """Include LSEQ itself."""
-        for first, end in ret.gaps:
-            yield from range(max(first, self.releasable()), min(end + 1, self.req[self.rank]))
-
-    def just_resent(self, resent_at: Instant | None, now: Instant) -> bool:
-        """Answer every request."""
-        return False
+# CO with the retransmission of the paper: a RET for each detection, all answered, ranges with their ends
+PrintedRetransmission = replaced(
+    Co,
+    notice=ask_at_once,
+    postpone=lambda self, source, now: None,
+    retransmission_range=include_the_end,
+    just_resent=lambda self, resent_at, now: False,
+)
 
 
 class LossCost(msgspec.Struct, frozen=True):

@@ -13,9 +13,12 @@ import msgspec
 from antiphon.protocol.machine import Duration, Instant
 from antiphon.protocol.ordering.co.pdus import RET_GAPS_MAX, CoOptions
 from antiphon.protocol.parts import PartContext
+from antiphon.protocol.rules import rule
 
 
-class _Request(msgspec.Struct):
+class Request(msgspec.Struct):
+    """When to ask a source, and how long to wait before asking again."""
+
     ask_at: Instant
     retry_ns: Duration
 
@@ -26,34 +29,36 @@ class Losses:
     def __init__(self, context: PartContext, options: CoOptions) -> None:
         self._options, self._jittered = options, context.jittered
         self._known = [1] * context.size  # per source, one more than the highest number known to exist
-        self._requests: dict[int, _Request] = {}
+        self.requests: dict[int, Request] = {}
 
     @property
     def deadline(self) -> Instant | None:
         """When the next RET is due."""
-        return min((request.ask_at for request in self._requests.values()), default=None)
+        return min((request.ask_at for request in self.requests.values()), default=None)
 
+    @rule("Section 4.3, failure conditions, mended")
     def notice(self, source: int, end: int, req: int, now: Instant) -> None:
         """Hear that a source has sent everything below `end`, of which `req` is expected next here."""
         self._known[source] = max(self._known[source], end)
-        if req < self._known[source] and source not in self._requests:
+        if req < self._known[source] and source not in self.requests:
             grace = self._jittered(self._options.ret_grace_ns)  # it may just be late
-            self._requests[source] = _Request(now + grace, self._options.ret_retry_ns)
+            self.requests[source] = Request(now + grace, self._options.ret_retry_ns)
 
     def advanced(self, source: int, req: int, now: Instant) -> None:
         """Hear that the source's PDUs below `req` are accepted; what is still missing need not wait long."""
-        request = self._requests.get(source)
+        request = self.requests.get(source)
         if request is None:
             return
         if req >= self._known[source]:
-            del self._requests[source]
+            del self.requests[source]
         else:
             request.retry_ns = self._options.ret_retry_ns
             request.ask_at = min(request.ask_at, now + self._jittered(request.retry_ns))
 
+    @rule("docs/protocols/co.md, Losses")
     def postpone(self, source: int, now: Instant) -> None:
-        """Let another member's RET, which was heard, do for one's own."""
-        request = self._requests.get(source)
+        """Wait before asking a source, since another member has just asked it for the same."""
+        request = self.requests.get(source)
         if request is not None:
             request.ask_at = max(request.ask_at, now + self._jittered(request.retry_ns))
 
@@ -62,7 +67,7 @@ class Losses:
     ) -> list[tuple[int, list[tuple[int, int]]]]:
         """Give the sources to ask now and for what, and set the time of the next try."""
         asked = []
-        for source, request in self._requests.items():
+        for source, request in self.requests.items():
             if request.ask_at <= now:
                 gaps = self.gaps(source, req[source], early[source], reach)
                 request.ask_at = now + self._jittered(request.retry_ns)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from antiphon.protocol.rules import rule
+
 
 class Minima:
     """For each source k and member j, the number that j is known to expect next from k; and each source's least one."""
@@ -14,6 +16,7 @@ class Minima:
         self.visits = 0  # entries looked at so far: the cost that the paper calls O(n)
         self._at_least = [size] * size  # how many entries of a row equal its minimum
 
+    @rule("Section 4.4, minimum of AL; Section 5, cost")
     def raise_column(self, j: int, vector: Sequence[int]) -> list[int]:
         """Take what j says that it expects next from each source; give the sources whose minimum rose.
 
