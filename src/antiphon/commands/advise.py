@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from antiphon.console import show_table
-from antiphon.errors import UsageError
+from antiphon.errors import UsageError, require
 
 if TYPE_CHECKING:
     from antiphon.sim.advise import Advice, Estimate, Question
@@ -49,7 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--size-max", type=int, default=16, help="largest group to simulate as it is (default 16)")
     parser.add_argument("--seed", type=int, default=1, help="seed of all randomness (default 1)")
     parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="write advice.json, candidates.csv and advice.png there"
+        "--out", type=Path, metavar="DIR", help="write advice.json, candidates.csv, advice.svg and advice.png there"
     )
 
 
@@ -58,6 +58,8 @@ def run(args: argparse.Namespace) -> int:
     from antiphon.progress import Progress
     from antiphon.sim.advise import advise
 
+    if args.out is not None:
+        require("matplotlib")
     question = _question(args)
     with Progress("trying candidates", 100) as bar:
         advice = advise(question, lambda done, total: bar.done(100 * done // total))
@@ -219,46 +221,39 @@ def _write(advice: Advice, summary: dict[str, Any], out: Path) -> None:
         writer = csv.DictWriter(file, columns, extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-    _draw(advice, out / "advice.png")
+    _draw(advice, out / "advice")
 
 
-def _draw(advice: Advice, path: Path) -> None:
+def _draw(advice: Advice, stem: Path) -> None:
     """Draw every candidate by what it costs and how long it takes; the best one stands out."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise UsageError("--out: the picture needs matplotlib; install antiphon[figures]") from None
+    from antiphon.report.figures import COLOURS, drawing, look, save
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot, ticker
-
-    figure, panel = pyplot.subplots(figsize=(9, 6))
     everyone = [*advice.ranked, *advice.rejected]
     names = list(dict.fromkeys(one.candidate.name for one in everyone))
-    for index, name in enumerate(names):
-        for accepted, marker in ((True, "os^vDPX<>*"[index % 10]), (False, "x")):  # shapes for the colour-blind
-            chosen = [one for one in everyone if one.candidate.name == name and one.acceptable == accepted]
-            if chosen:
-                label = name if accepted else f"{name}, misses a limit"
-                points = ([one.stable_ms for one in chosen], [one.kb_per_s for one in chosen])
-                panel.scatter(*points, color=f"C{index % 10}", marker=marker, label=label)
-    best = advice.best
-    panel.scatter([best.stable_ms], [best.kb_per_s], s=220, facecolors="none", edgecolors="black", linewidths=2)
-    text = f"{best.candidate.name}\n{best.candidate.settings}"
-    panel.annotate(text, (best.stable_ms, best.kb_per_s), xytext=(14, -16), textcoords="offset points", va="top")
-    question = advice.question
-    if question.latency_max_ms is not None:
-        panel.axvline(question.latency_max_ms, color="0.6", linestyle=":")
-    if question.bandwidth_max_kb_per_s is not None:
-        panel.axhline(question.bandwidth_max_kb_per_s, color="0.6", linestyle=":")
-    panel.set(xscale="log", yscale="log", xlabel="mean ms to stable", ylabel="kB/s that leave each member")
-    for axis in (panel.xaxis, panel.yaxis):
-        axis.set_major_formatter(ticker.StrMethodFormatter("{x:g}"))
-        axis.set_minor_formatter(ticker.LogFormatter(labelOnlyBase=False, minor_thresholds=(1.5, 0.5)))
-    panel.grid(visible=True, which="both", color="0.93")
-    panel.set_axisbelow(True)
-    panel.set_title(f"{question.members} members, {question.need}, {question.rate_per_s:g} messages a second each")
-    panel.legend(fontsize="x-small")
-    figure.tight_layout()
-    figure.savefig(path, dpi=120, metadata={"Software": None})
-    pyplot.close(figure)
+    best, question = advice.best, advice.question
+    with drawing(width_in=9, height_in=6) as (figure, [panel]):
+        from matplotlib import ticker
+
+        for index, name in enumerate(names):
+            for accepted, marker in ((True, look(index).marker), (False, "x")):  # shapes for the colour-blind
+                chosen = [one for one in everyone if one.candidate.name == name and one.acceptable == accepted]
+                if chosen:
+                    label = name if accepted else f"{name}, misses a limit"
+                    points = ([one.stable_ms for one in chosen], [one.kb_per_s for one in chosen])
+                    panel.scatter(*points, color=look(index).colour, marker=marker, label=label)
+        at = (best.stable_ms, best.kb_per_s)
+        panel.scatter(*at, s=220, facecolors="none", edgecolors=COLOURS["ink"], linewidths=2)
+        text = f"{best.candidate.name}\n{best.candidate.settings}"
+        panel.annotate(text, at, xytext=(14, -16), textcoords="offset points", va="top")
+        if question.latency_max_ms is not None:
+            panel.axvline(question.latency_max_ms, color=COLOURS["muted"], linestyle=":")
+        if question.bandwidth_max_kb_per_s is not None:
+            panel.axhline(question.bandwidth_max_kb_per_s, color=COLOURS["muted"], linestyle=":")
+        panel.set(xscale="log", yscale="log", xlabel="mean ms to stable", ylabel="kB/s that leave each member")
+        for axis in (panel.xaxis, panel.yaxis):
+            axis.set_major_formatter(ticker.StrMethodFormatter("{x:g}"))
+            axis.set_minor_formatter(ticker.LogFormatter(labelOnlyBase=False, minor_thresholds=(1.5, 0.5)))
+        panel.grid(visible=True, which="both")
+        panel.set_title(f"{question.members} members, {question.need}, {question.rate_per_s:g} messages a second each")
+        panel.legend(fontsize="x-small")
+        save(figure, stem)

@@ -7,7 +7,7 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from antiphon.errors import UsageError
+from antiphon.errors import UsageError, require
 
 if TYPE_CHECKING:
     from antiphon.papers.claims import Reproduction
@@ -36,6 +36,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Reproduce one paper or all; a claim that does not hold is a result, not a failure."""
+    if args.out is not None:
+        require("matplotlib")
     if args.all:
         return _book(args)
     if args.paper is None:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from antiphon.papers.claims import Claim, Reproduction, Table, cell
-from antiphon.papers.drawing import themed
+from antiphon.report.figures import themed
 from antiphon.report.page import escape, page
 
 KINDS = {

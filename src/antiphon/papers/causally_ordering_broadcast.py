@@ -15,7 +15,6 @@ from time import process_time_ns
 import msgspec
 
 from antiphon.papers.claims import Claim, Progress, Reproduction, Table
-from antiphon.papers.drawing import pyplot, save
 from antiphon.protocol.machine import SECOND, Deliver, Duration, Instant, Stable, Submit
 from antiphon.protocol.ordering.co import Co, CoOptions
 from antiphon.protocol.ordering.co.losses import Losses
@@ -24,6 +23,7 @@ from antiphon.protocol.ordering.co.sending_log import SendingLog
 from antiphon.protocol.parts import Out, PartContext, Received, Step
 from antiphon.protocol.rules import replaced
 from antiphon.protocol.wire import unpack_vector
+from antiphon.report.figures import drawing, look, save
 from antiphon.sim.cluster import Run, simulate
 from antiphon.sim.network import NetworkOptions
 from antiphon.sim.scenario import Scenario, Workload
@@ -557,19 +557,17 @@ def _loss_claims(losses: dict[tuple[int, str], tuple[LossCost, LossCost]]) -> li
 
 
 def _draw(out: Path, figure8: Table, losses: dict[tuple[int, str], tuple[LossCost, LossCost]]) -> list[Path]:
-    plt = pyplot()
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4))
-    sizes = [row[0] for row in figure8.rows]
-    for axes, column, title in ((left, 3, "T_co: processing of a PDU, us"), (right, 5, "T_ap: delay, ms")):
-        axes.plot(sizes, [row[column] for row in figure8.rows], marker="o", color="#0072B2")
-        axes.set(xlabel="members n", title=title, xlim=(0, None), ylim=(0, None))
-        axes.grid(alpha=0.3)
-    files = save(figure, out / "figure8")
-    figure, axes = plt.subplots(figsize=(6, 4))
-    skewed = {size: pair for (size, latency), pair in losses.items() if latency == SKEWED}
-    for index, (label, marker, color) in enumerate((("as printed", "s", "#D55E00"), ("repaired", "o", "#0072B2"))):
-        axes.plot(list(skewed), [pair[index].rets for pair in skewed.values()], marker=marker, color=color, label=label)
-    axes.set(xlabel="members n", ylabel="RETs", title=f"RETs for one lost PDU, latency {SKEWED}", yscale="symlog")
-    axes.grid(alpha=0.3)
-    axes.legend()
-    return files + save(figure, out / "losses")
+    with drawing(1, 2, width_in=10, height_in=4) as (figure, both):
+        sizes = [row[0] for row in figure8.rows]
+        for axes, column, title in zip(both, (3, 5), ("T_co: processing of a PDU, us", "T_ap: delay, ms"), strict=True):
+            axes.plot(sizes, [row[column] for row in figure8.rows], marker="o")
+            axes.set(xlabel="members n", title=title, xlim=(0, None), ylim=(0, None))
+        files = save(figure, out / "figure8")
+    with drawing(width_in=6, height_in=4) as (figure, [axes]):
+        skewed = {size: pair for (size, latency), pair in losses.items() if latency == SKEWED}
+        for index, label in enumerate(("as printed", "repaired")):
+            rets = [pair[index].rets for pair in skewed.values()]
+            axes.plot(list(skewed), rets, color=look(1 - index).colour, marker=look(1 - index).marker, label=label)
+        axes.set(xlabel="members n", ylabel="RETs", title=f"RETs for one lost PDU, latency {SKEWED}", yscale="symlog")
+        axes.legend()
+        return files + save(figure, out / "losses")

@@ -6,30 +6,30 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from antiphon.papers.drawing import pyplot, save
 from antiphon.papers.hierarchical import PUBLISHED_SIZES, STRUCTURED_OF, Measured, arrows
+from antiphon.report.figures import COLOURS, drawing, save
 from antiphon.sim.lan import ROUND_PROTOCOLS, Round
 from antiphon.sim.trees import near_complete
 
 # One look a protocol in every figure. FullDist nearly covers CoordP, so it is dashed and hollow.
 STYLES: dict[str, dict[str, Any]] = {
-    "coordinator": {"color": "#0072B2", "marker": "o"},
+    "coordinator": {"color": COLOURS["series-1"], "marker": "o"},
     "full-distribution": {
-        "color": "#D55E00",
+        "color": COLOURS["series-2"],
         "marker": "s",
         "linestyle": "--",
         "markerfacecolor": "none",
         "markersize": 9,
     },
-    "train": {"color": "#009E73", "marker": "^"},
-    "tree-coordinator": {"color": "#CC79A7", "marker": "v"},
-    "tree-train": {"color": "#56B4E9", "marker": "D"},
+    "train": {"color": COLOURS["series-3"], "marker": "^"},
+    "tree-coordinator": {"color": COLOURS["series-4"], "marker": "v"},
+    "tree-train": {"color": COLOURS["series-6"], "marker": "D"},
 }
 # The messages of a round, by colour and by dashes.
 KINDS: dict[str, dict[str, Any]] = {
-    "START": {"color": "#000000", "linestyle": ":", "linewidth": 1},
-    "ACK": {"color": "#0072B2", "linestyle": "-", "linewidth": 1.2},
-    "INFO": {"color": "#D55E00", "linestyle": "--", "linewidth": 1},
+    "START": {"color": COLOURS["ink"], "linestyle": ":", "linewidth": 1},
+    "ACK": {"color": COLOURS["series-1"], "linestyle": "-", "linewidth": 1.2},
+    "INFO": {"color": COLOURS["series-2"], "linestyle": "--", "linewidth": 1},
 }
 BASIC = tuple(STRUCTURED_OF)
 STRUCTURED = ("tree-coordinator", "tree-train")
@@ -64,12 +64,12 @@ def draw(measured: Measured, out: Path) -> list[Path]:
     ]
     files = _draw_rounds(out / "figures-1-5")
     for name, title, unit, measure, panels, is_log, with_random in figures:
-        figure, axes = pyplot().subplots(1, len(panels), figsize=(5 * len(panels), 3.8), squeeze=False)
-        for axis, protocols in zip(axes[0], panels, strict=True):
-            _lines(axis, measured, protocols, measure, with_random)
-            axis.set(xlabel="group size n", ylabel=unit, yscale="log" if is_log else "linear")
-            axis.legend(fontsize=8)
-        files += _save(figure, title, out / name)
+        with drawing(1, len(panels), width_in=5 * len(panels), height_in=3.8) as (figure, axes):
+            for axis, protocols in zip(axes, panels, strict=True):
+                _lines(axis, measured, protocols, measure, with_random)
+                axis.set(xlabel="group size n", ylabel=unit, yscale="log" if is_log else "linear")
+                axis.legend(fontsize=8)
+            files += _save(figure, title, out / name)
     files += _draw_beyond(measured, out / "beyond-the-paper")
     return files
 
@@ -77,24 +77,23 @@ def draw(measured: Measured, out: Path) -> list[Path]:
 def _draw_rounds(path: Path) -> list[Path]:
     """Draw who sends what to whom in each round, for a complete binary tree of seven members."""
     tree = near_complete(2, 2, 2)
-    figure, axes = pyplot().subplots(2, 3, figsize=(13, 7), squeeze=False)
-    panels = list(axes.flat)
-    for axis, (name, paper_name) in zip(panels, ROUND_PROTOCOLS.items(), strict=False):
-        sent = arrows(tree, name)
-        for arrow in sent:
-            for to in range(len(tree)) if arrow.to is None else (arrow.to,):
-                if to != arrow.sender:
-                    axis.plot([arrow.round - 1, arrow.round], [arrow.sender + 1, to + 1], **KINDS[arrow.kind])
-        last = max(arrow.round for arrow in sent)
-        axis.set(title=f"{paper_name}: {last} rounds", xlabel="round", ylabel="member", xlim=(0, last))
-        axis.set_yticks(range(1, len(tree) + 1))
-        axis.invert_yaxis()
-        axis.xaxis.get_major_locator().set_params(integer=True)
-    for kind, style in KINDS.items():
-        panels[-1].plot([], [], label=kind, **style)
-    panels[-1].legend(loc="center")
-    panels[-1].axis("off")
-    return _save(figure, "The rounds of the five protocols, seven members in a binary tree", path)
+    with drawing(2, 3, width_in=13, height_in=7) as (figure, panels):
+        for axis, (name, paper_name) in zip(panels, ROUND_PROTOCOLS.items(), strict=False):
+            sent = arrows(tree, name)
+            for arrow in sent:
+                for to in range(len(tree)) if arrow.to is None else (arrow.to,):
+                    if to != arrow.sender:
+                        axis.plot([arrow.round - 1, arrow.round], [arrow.sender + 1, to + 1], **KINDS[arrow.kind])
+            last = max(arrow.round for arrow in sent)
+            axis.set(title=f"{paper_name}: {last} rounds", xlabel="round", ylabel="member", xlim=(0, last))
+            axis.set_yticks(range(1, len(tree) + 1))
+            axis.invert_yaxis()
+            axis.locator_params(axis="x", integer=True)
+        for kind, style in KINDS.items():
+            panels[-1].plot([], [], label=kind, **style)
+        panels[-1].legend(loc="center")
+        panels[-1].axis("off")
+        return _save(figure, "The rounds of the five protocols, seven members in a binary tree", path)
 
 
 def _lines(axis: Any, measured: Measured, protocols: Sequence[str], measure: Measure, with_random: bool) -> None:
@@ -105,22 +104,22 @@ def _lines(axis: Any, measured: Measured, protocols: Sequence[str], measure: Mea
             points = [(n, rtt) for n in PUBLISHED_SIZES for rtt in measured.random_rtts_ms(n, name)]
             axis.plot(*zip(*points, strict=True), ".", color=STYLES[name]["color"], markersize=3, alpha=0.5)
     if with_random:
-        axis.plot([], [], ".", color="grey", markersize=3, label="random trees")
+        axis.plot([], [], ".", color=COLOURS["muted"], markersize=3, label="random trees")
 
 
 def _draw_beyond(measured: Measured, path: Path) -> list[Path]:
-    figure, axes = pyplot().subplots(1, 2, figsize=(10, 3.8))
-    for axis, measure, unit in ((axes[0], hops, "messages on all hops"), (axes[1], rtt_ms, "round-trip time, ms")):
-        for name, style in STYLES.items():
-            points = [
-                (point.n, measure(point.outcome))
-                for point in measured.points
-                if point.stability == name and not point.tree.startswith("random")
-            ]
-            axis.plot(*zip(*sorted(points), strict=True), label=ROUND_PROTOCOLS[name], **style)
-        axis.set(xlabel="group size n", ylabel=unit, xscale="log", yscale="log")
-        axis.legend(fontsize=8)
-    return _save(figure, "Beyond the paper: up to 100,000 members", path)
+    with drawing(1, 2, width_in=10, height_in=3.8) as (figure, axes):
+        for axis, measure, unit in ((axes[0], hops, "messages on all hops"), (axes[1], rtt_ms, "round-trip time, ms")):
+            for name, style in STYLES.items():
+                points = [
+                    (point.n, measure(point.outcome))
+                    for point in measured.points
+                    if point.stability == name and not point.tree.startswith("random")
+                ]
+                axis.plot(*zip(*sorted(points), strict=True), label=ROUND_PROTOCOLS[name], **style)
+            axis.set(xlabel="group size n", ylabel=unit, xscale="log", yscale="log")
+            axis.legend(fontsize=8)
+        return _save(figure, "Beyond the paper: up to 100,000 members", path)
 
 
 def _save(figure: Any, title: str, path: Path) -> list[Path]:

@@ -18,12 +18,12 @@ import numpy as np
 
 from antiphon.errors import UsageError
 from antiphon.papers.claims import Claim, Progress, Reproduction, Table, Value
-from antiphon.papers.drawing import MARKERS, pyplot, save
 from antiphon.protocol.machine import MILLISECOND
 from antiphon.protocol.membership.pairwise import ReceiverSide, SenderSide
 from antiphon.protocol.stability.timestamp_ack import Ack
 from antiphon.protocol.stability.trigger import Load
 from antiphon.protocol.wire import FRAME_OVERHEAD_BYTES, Codec
+from antiphon.report.figures import COLOURS, drawing, look, save
 from antiphon.sim.cluster import simulate
 from antiphon.sim.network import NetworkOptions
 from antiphon.sim.scenario import Clocks, Scenario, Workload
@@ -578,35 +578,35 @@ def _cost_claims(latency: Sequence[Sequence[Value]], bandwidth: Sequence[Sequenc
 
 def _draw(latency: Sequence[Sequence[Value]], bandwidth: Sequence[Sequence[Value]], out: Path) -> list[Path]:
     """Draw latency over size and skew, bandwidth over size, and what a threshold does to buffer and latency."""
-    plt = pyplot()
     sizes = sorted({int(row[0]) for row in latency})
     skews = sorted({int(row[1]) for row in latency})
-    figure, (by_size, by_skew, cost) = plt.subplots(1, 3, figsize=(13, 4))
-    for marker, skew in zip(MARKERS, skews, strict=False):
-        means = [row[3] for row in latency if row[1] == skew]
-        by_size.plot(sizes, means, f"{marker}-", label=f"timestamp, skew {skew} ms")
-    by_size.plot(sizes, [row[2] for row in latency if row[1] == 0], "ks--", label="vector")
-    by_size.set(xscale="log", xlabel="members", ylabel="mean ms to stable", ylim=(0, None))
-    for marker, n in zip(MARKERS, sizes, strict=False):
-        by_skew.plot(skews, [row[3] for row in latency if row[0] == n], f"{marker}-", label=f"timestamp, N = {n}")
-    by_skew.set(xlabel="skew ms", ylabel="mean ms to stable", ylim=(0, None))
-    cost.plot(sizes, [row[3] for row in bandwidth], "o-", label="timestamps")
-    cost.plot(sizes, [row[4] for row in bandwidth], "ks--", label="vectors")
-    cost.set(xscale="log", yscale="log", xlabel="members", ylabel="kB/s of acknowledgments, whole group")
-    for panel in (by_size, by_skew, cost):
-        panel.legend(fontsize="small")
-    files = save(figure, out / "timestamp-against-vector")
-
-    figure, (peaks, waits) = plt.subplots(1, 2, figsize=(10, 4))
-    thresholds = range(1, 101)
-    for alpha in (1.0, 0.5, 0.25):
-        load = Load(100, 1000, 0.02, alpha)
-        peaks.plot(thresholds, [load.peak(x) for x in thresholds], label=f"alpha = {alpha:g}")
-        waits.plot(thresholds, [1000 * load.time_to_stable_s(x) for x in thresholds], label=f"alpha = {alpha:g}")
-    peaks.axhline(100, color="0.6", linestyle=":")
-    peaks.axvline(Load(100, 1000, 0.02).threshold(), color="0.6", linestyle=":")
-    peaks.set(xlabel="threshold X", ylabel="most messages in the buffer (100 fit)", title="g = 100, rf = 20")
-    waits.set(xlabel="threshold X", ylabel="mean ms to stable", title="r = 1 per ms, f = 20 ms", ylim=(0, None))
-    peaks.legend(fontsize="small")
-    waits.legend(fontsize="small")
-    return files + save(figure, out / "trigger")
+    vector: dict[str, Any] = {"color": COLOURS["ink"], "marker": "s", "linestyle": "--"}
+    with drawing(1, 3, width_in=13, height_in=4) as (figure, [by_size, by_skew, cost]):
+        for number, skew in enumerate(skews):
+            means = [row[3] for row in latency if row[1] == skew]
+            by_size.plot(sizes, means, marker=look(number).marker, label=f"timestamp, skew {skew} ms")
+        by_size.plot(sizes, [row[2] for row in latency if row[1] == 0], label="vector", **vector)
+        by_size.set(xscale="log", xlabel="members", ylabel="mean ms to stable", ylim=(0, None))
+        for number, n in enumerate(sizes):
+            means = [row[3] for row in latency if row[0] == n]
+            by_skew.plot(skews, means, marker=look(number).marker, label=f"timestamp, N = {n}")
+        by_skew.set(xlabel="skew ms", ylabel="mean ms to stable", ylim=(0, None))
+        cost.plot(sizes, [row[3] for row in bandwidth], marker="o", label="timestamps")
+        cost.plot(sizes, [row[4] for row in bandwidth], label="vectors", **vector)
+        cost.set(xscale="log", yscale="log", xlabel="members", ylabel="kB/s of acknowledgments, whole group")
+        for panel in (by_size, by_skew, cost):
+            panel.legend(fontsize="small")
+        files = save(figure, out / "timestamp-against-vector")
+    with drawing(1, 2, width_in=10, height_in=4) as (figure, [peaks, waits]):
+        thresholds = range(1, 101)
+        for alpha in (1.0, 0.5, 0.25):
+            load = Load(100, 1000, 0.02, alpha)
+            peaks.plot(thresholds, [load.peak(x) for x in thresholds], label=f"alpha = {alpha:g}")
+            waits.plot(thresholds, [1000 * load.time_to_stable_s(x) for x in thresholds], label=f"alpha = {alpha:g}")
+        peaks.axhline(100, color=COLOURS["muted"], linestyle=":")
+        peaks.axvline(Load(100, 1000, 0.02).threshold(), color=COLOURS["muted"], linestyle=":")
+        peaks.set(xlabel="threshold X", ylabel="most messages in the buffer (100 fit)", title="g = 100, rf = 20")
+        waits.set(xlabel="threshold X", ylabel="mean ms to stable", title="r = 1 per ms, f = 20 ms", ylim=(0, None))
+        peaks.legend(fontsize="small")
+        waits.legend(fontsize="small")
+        return files + save(figure, out / "trigger")

@@ -20,13 +20,13 @@ from typing import Any
 import msgspec
 
 from antiphon.papers.claims import Claim, Progress, Reproduction, Table, Value
-from antiphon.papers.drawing import MARKERS, pyplot, save
 from antiphon.protocol.machine import MILLISECOND, SECOND, Deliver, Instant, Submit
 from antiphon.protocol.ordering.abcast import Abcast
 from antiphon.protocol.ordering.tomp import BoundingDecision, Tomp
 from antiphon.protocol.ordering.two_phase import Decision, MessageId, Stamp, TimedData, TwoPhase
 from antiphon.protocol.parts import Decided, Out, PartContext, Step
 from antiphon.protocol.wire import Pdu, Streamed
+from antiphon.report.figures import COLOURS, drawing, look, save
 from antiphon.sim.cluster import simulate
 from antiphon.sim.distributions import sampler
 from antiphon.sim.network import NetworkOptions
@@ -528,24 +528,23 @@ def _latency_claims(rows: Sequence[Sequence[Value]]) -> list[Claim]:
 
 def _draw(rows: Sequence[Sequence[Value]], sizes: Sequence[int], out: Path) -> list[Path]:
     """Draw the reductions of t2 and of the whole latency over the group size, a panel for each load."""
-    figure, panels = pyplot().subplots(2, len(LOADS), figsize=(12, 7), sharex=True, sharey=True, squeeze=False)
-    for column, load in enumerate(LOADS):
-        for row, (what, place) in enumerate((("t2", _LESS_T2), ("t1 + t2", _LESS_TOTAL))):
-            panel = panels[row][column]
-            panel.axhspan(30, 40, color="0.9")
-            for index, delay in enumerate(DELAYS):
-                chosen = [cells for cells in rows if cells[0] == load and cells[1] == delay]
-                panel.plot(
-                    sizes, [cells[place] for cells in chosen], f"{MARKERS[index]}-", color=f"C{index}", label=delay
-                )
-                best = [cells[len(COLUMNS) - 2 + row] for cells in chosen]
-                panel.plot(sizes, best, ":", color=f"C{index}")
-            panel.set_xscale("log", base=2)
-            panel.set_xticks(sizes, [str(size) for size in sizes])
-            panel.set_title(f"{what}: {load}")
-            if column == 0:
-                panel.set_ylabel("reduction against ABCAST, %")
-    panels[1][0].set_xlabel("members")
-    panels[0][-1].legend(fontsize="small")
-    figure.suptitle("TOMP (solid) and the clairvoyant (dotted); the published 30-40% in grey")
-    return save(figure, out / "latency")
+    with drawing(2, len(LOADS), width_in=12, height_in=7, sharex=True, sharey=True) as (figure, panels):
+        for column, load in enumerate(LOADS):
+            for row, (what, place) in enumerate((("t2", _LESS_T2), ("t1 + t2", _LESS_TOTAL))):
+                panel = panels[row * len(LOADS) + column]
+                panel.axhspan(30, 40, color=COLOURS["panel"])
+                for index, delay in enumerate(DELAYS):
+                    seen = look(index)
+                    chosen = [cells for cells in rows if cells[0] == load and cells[1] == delay]
+                    reduced, best = ([cells[at] for cells in chosen] for at in (place, len(COLUMNS) - 2 + row))
+                    panel.plot(sizes, reduced, color=seen.colour, marker=seen.marker, label=delay)
+                    panel.plot(sizes, best, color=seen.colour, linestyle=":")
+                panel.set_xscale("log", base=2)
+                panel.set_xticks(sizes, [str(size) for size in sizes])
+                panel.set_title(f"{what}: {load}")
+                if column == 0:
+                    panel.set_ylabel("reduction against ABCAST, %")
+        panels[len(LOADS)].set_xlabel("members")
+        panels[len(LOADS) - 1].legend(fontsize="small")
+        figure.suptitle("TOMP (solid) and the clairvoyant (dotted); the published 30-40% in grey")
+        return save(figure, out / "latency")

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from antiphon.report.figures import COLOURS, drawing, log_time_axis, look, svg
+from antiphon.report.figures import COLOURS, drawing, inline_svg, log_time_axis, look
 from antiphon.wording import duration, time_unit
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def durations(rows: Sequence[Durations], label: str) -> str:
             axes.grid(axis="y", visible=False)
             axes.spines["left"].set_visible(False)
             log_time_axis(axes, left / step, edges[-1] * step)
-        return svg(figure, label)
+        return inline_svg(figure, label)
 
 
 def _log_edges(buckets: Sequence[tuple[int, int, int]], bins: int = 72) -> list[float]:
@@ -140,7 +140,7 @@ def occupancy(levels: Sequence[Level], bound: int | None, label: str) -> str:
         axes.set_ylabel("messages held")
         axes.set_xlabel(f"time since the start, {name}")
         axes.legend(loc="upper left", frameon=False, labelcolor=COLOURS["ink"], ncols=2)
-        return svg(figure, label)
+        return inline_svg(figure, label)
 
 
 LEVELS: Final = (0.12, 0.3, 0.5, 0.72, 1.0)  # opacities of a heat map
@@ -174,7 +174,7 @@ def heat_map(names: Sequence[str], edges_ns: Sequence[int], values: Sequence[Seq
             labelcolor=COLOURS["ink"], title="messages waiting for it alone", alignment="left", title_fontsize=9.5,
             handlelength=1.4, columnspacing=1.2, borderaxespad=0.2,
         )  # fmt: skip
-        return svg(figure, label)
+        return inline_svg(figure, label)
 
 
 def _round_step(least: float) -> float:
@@ -245,7 +245,7 @@ def panels(charts: Sequence[Panel], series: Sequence[str], x_label: str, label: 
             handles, labels, loc="outside upper left", ncols=min(4, len(series)), frameon=False,
             labelcolor=COLOURS["ink"], handlelength=3.5,
         )  # fmt: skip
-        return svg(figure, label)
+        return inline_svg(figure, label)
 
 
 def _few_ticks(axes: Axes, ticks: Sequence[float]) -> None:
@@ -292,7 +292,7 @@ def trade_off(choices: Sequence[Choice], label: str) -> str:
         axes.set_xlabel("time until stable, median: further left is sooner")
         axes.set_ylabel("bytes besides the messages,\nper message: lower is cheaper")
         _name_points(figure, axes, choices, [math.sqrt(area) / 2 for area in areas])
-        return svg(figure, label)
+        return inline_svg(figure, label)
 
 
 _FONT_PT: Final = 9.5

@@ -1,7 +1,7 @@
-"""Charts as SVG that take their colours and fonts from the page, so that one drawing serves light, dark and print.
+"""The one way in which figures are drawn: matplotlib in the light theme's colours, into files or into a page.
 
-matplotlib draws in stand-in colours; `svg` turns these into the page's custom properties, keeps text as text, and drops
-what only a file of its own would need.
+A figure for a page refers to the page's custom properties instead of colours, so that one drawing serves light, dark
+and print, and keeps its text as text. Reports, the book of papers and `advise` all draw here.
 """
 
 from __future__ import annotations
@@ -11,21 +11,25 @@ import io
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from xml.etree import ElementTree
 
-from antiphon.errors import UsageError
-from antiphon.report.page import escape
+from antiphon.atomic_write import Replacement
+from antiphon.errors import require
+from antiphon.report.page import asset
 from antiphon.wording import time_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-SERIES: Final = tuple(f"series-{number}" for number in range(1, 9))
-_NAMES: Final = ("paper", "panel", "ink", "muted", "line", "accent", "good", "bad", "warn", *SERIES)
-COLOURS: Final[dict[str, str]] = {name: f"#7e57{number:02x}" for number, name in enumerate(_NAMES)}
+COLOURS: Final[dict[str, str]] = dict(re.findall(r"--([\w-]+): light-dark\((#\w{6}),", asset("page.css")))
+SERIES: Final = tuple(name for name in COLOURS if name.startswith("series-"))
+_NAMES: Final = {colour: name for name, colour in COLOURS.items()}
 
 WIDTH_IN: Final = 10.5
+_PIXELS_PER_POINT: Final = 4 / 3
 _DASHES: Final = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (7, 2, 1.5, 2)))
 _MARKERS: Final = "osD^vPX*"
 
@@ -39,7 +43,7 @@ class Look(NamedTuple):
 
 
 def look(number: int) -> Look:
-    """The look of the series of a number, from 0."""
+    """Return the look of the series of a number, from 0."""
     return Look(COLOURS[SERIES[number % 8]], _DASHES[number % 4], _MARKERS[number % 8])
 
 
@@ -47,18 +51,20 @@ def look(number: int) -> Look:
 def drawing(
     rows: int = 1, columns: int = 1, *, height_in: float = 3.2, width_in: float = WIDTH_IN, **layout: Any
 ) -> Iterator[tuple[Figure, list[Axes]]]:
-    """A figure and its axes, row by row, in the page's look."""
-    try:
-        import matplotlib as mpl
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise UsageError("drawing figures needs matplotlib: pip install 'antiphon[figures]'") from None
+    """Give a figure and its axes, row by row; draw, and save it or turn it into SVG inside of the block."""
+    require("matplotlib")
+    import matplotlib as mpl
+    from cycler import cycler
+    from matplotlib.figure import Figure
+
     ink, muted, line = COLOURS["ink"], COLOURS["muted"], COLOURS["line"]
     style: Any = {
         "svg.fonttype": "none",
-        "svg.hashsalt": "antiphon",
+        "svg.hashsalt": "antiphon",  # the same picture, the same file
         "font.size": 10.5,
         "text.color": ink,
+        "legend.labelcolor": ink,
+        "legend.frameon": False,
         "axes.labelcolor": muted,
         "axes.edgecolor": line,
         "axes.titlecolor": ink,
@@ -67,6 +73,7 @@ def drawing(
         "axes.spines.top": False,
         "axes.spines.right": False,
         "axes.grid": True,
+        "axes.prop_cycle": cycler(color=[COLOURS[name] for name in SERIES]),
         "grid.color": line,
         "grid.linewidth": 0.6,
         "axes.axisbelow": True,
@@ -85,32 +92,90 @@ def drawing(
         yield figure, axes
 
 
-def svg(figure: Figure, label: str) -> str:
-    """A finished figure as inline SVG, with a sentence for those who cannot see it."""
+def save(figure: Figure, stem: Path) -> list[Path]:
+    """Write a figure on white as SVG and as PNG, and return the two files."""
+    figure.patch.set_visible(True)
+    kinds: dict[str, dict[str, Any]] = {
+        ".svg": {"metadata": {"Date": None}},
+        ".png": {"metadata": {"Software": None}, "dpi": 120},
+    }
+    for suffix, options in kinds.items():
+        with Replacement(stem.with_suffix(suffix), durable=False) as fresh:
+            figure.savefig(fresh, format=suffix[1:], facecolor=COLOURS["paper"], **options)
+    return [stem.with_suffix(suffix) for suffix in kinds]
+
+
+def inline_svg(figure: Figure, label: str) -> str:
+    """Return a finished figure as an element of a page, with a sentence for those who cannot see it."""
     file = io.StringIO()
     figure.savefig(file, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
-    text = file.getvalue()
-    text = text[text.index("<svg") :]
-    text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>", "", text, flags=re.DOTALL)
-    text = text.replace("xlink:href", "href")
-    for name, stand_in in COLOURS.items():
-        text = text.replace(stand_in, f"var(--{name})")
-    text = re.sub(r"font: (?:\S+ )?([\d.]+px) [^;\"]*", r"font-size: \1", text)  # as older versions write it
-    text = re.sub(r"font-family: [^;\"]*;? ?|transform=\"rotate\(-0[^\"]*\"", "", text)
-    text = re.sub(r"\d+\.\d{3,}", lambda found: f"{float(found[0]):.2f}".rstrip("0").rstrip("."), text)
-    text = re.sub(r"\s*\n\s*", "\n", text)
-    box = re.search(r'viewBox="([^"]*)"', text)
-    assert box is not None
-    head = f'<svg role="img" aria-label="{escape(label)}" viewBox="{box[1]}" stroke-linejoin="round">'
-    return _own_ids(re.sub(r"<svg.*?>", lambda _: head, text, count=1, flags=re.DOTALL))
+    return themed(file.getvalue(), label)
 
 
-def _own_ids(text: str) -> str:
-    """Drop the ids that nothing refers to, and make the others unlike those of any other figure on the page."""
-    used = set(re.findall(r'(?:href="|url\()#([^")]+)', text))
-    own = "f" + hashlib.sha256(text.encode()).hexdigest()[:8]
-    text = re.sub(r' id="([^"]*)"', lambda found: f' id="{own}{found[1]}"' if found[1] in used else "", text)
-    return re.sub(r'(href="|url\()#', lambda found: f"{found[1]}#{own}", text)
+def themed(svg: str, label: str) -> str:
+    """Turn a figure's SVG file into an element of a page: its colours and fonts are the page's, its ids its own."""
+    root = ElementTree.fromstring(svg)
+    own = f"f{hashlib.sha256(svg.encode()).hexdigest()[:8]}-"
+    for element in root.iter():
+        _drop_what_only_a_file_needs(element)
+        element.tag = _bare(element.tag)
+        element.attrib = {_bare(name): _themed(_bare(name), value, own) for name, value in element.attrib.items()}
+        element.tail = "\n" if element.tail else None
+        if not (element.text or "").strip():
+            element.text = None
+        if element.get("transform", "").startswith("rotate(-0 "):
+            del element.attrib["transform"]
+    used = {found for element in root.iter() for value in element.attrib.values() for found in _references(value)}
+    for element in root.iter():
+        if element.get("id", "") not in used:
+            element.attrib.pop("id", None)
+    width, box = float(root.attrib["width"].removesuffix("pt")), root.attrib["viewBox"]
+    root.attrib = {
+        "role": "img",
+        "aria-label": label,
+        "viewBox": box,
+        "stroke-linejoin": "round",
+        "style": f"width: 100%; max-width: {width * _PIXELS_PER_POINT:.0f}px",
+    }
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def _bare(name: str) -> str:
+    """Return a name without its XML namespace, as it stands in HTML."""
+    return name.rpartition("}")[2]
+
+
+def _drop_what_only_a_file_needs(parent: ElementTree.Element) -> None:
+    for child in list(parent):
+        if _bare(child.tag) in ("metadata", "style"):  # a style in here would reach the whole page
+            parent.remove(child)
+
+
+def _themed(name: str, value: str, own: str) -> str:
+    match name:
+        case "style":
+            declared = dict(one.split(": ", 1) for one in value.rstrip("; ").split("; "))
+            declared.pop("font-family", None)
+            return "; ".join(_declaration(*one, own) for one in declared.items())
+        case "id":
+            return own + value
+        case "href" | "clip-path":
+            return value.replace("#", f"#{own}")
+        case "d" | "transform" | "x" | "y":
+            numbers = re.sub(r"\d+\.\d{3,}", lambda found: f"{float(found[0]):.2f}".rstrip("0").rstrip("."), value)
+            return numbers.replace("\n", "").strip()
+    return value
+
+
+def _declaration(name: str, value: str, own: str) -> str:
+    if name == "font":  # as older versions write it: size and family in one
+        return f"font-size: {next(word for word in value.split() if word.endswith('px'))}"
+    value = value.replace("url(#", f"url(#{own}")
+    return f"{name}: var(--{_NAMES[value]})" if value in _NAMES else f"{name}: {value}"
+
+
+def _references(value: str) -> list[str]:
+    return [value[1:]] if value.startswith("#") else re.findall(r"url\(#([^)]+)\)", value)
 
 
 def log_time_axis(axes: Axes, low_ns: float, high_ns: float) -> None:
