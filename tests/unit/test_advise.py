@@ -32,7 +32,12 @@ def test_the_answer_as_json_and_on_paper(tmp_path: Path, capsys: pytest.CaptureF
     assert {best["stability"], *(one["stability"] for one in answer["runners_up"])} == set(STABILITIES)
     assert best["basis"] == "members simulated at n = 4"
     assert best["why"]
-    assert {path.name for path in (tmp_path / "advice").iterdir()} == {"advice.json", "advice.png", "candidates.csv"}
+    assert {path.name for path in (tmp_path / "advice").iterdir()} == {
+        "advice.json",
+        "advice.png",
+        "advice.svg",
+        "candidates.csv",
+    }
     assert json.loads((tmp_path / "advice" / "advice.json").read_text()) == answer
 
 
