@@ -18,13 +18,13 @@ import time
 from pathlib import Path
 
 import antiphon
-from antiphon.live.security import SealedEnvelope
+from antiphon.live.session import SealedSession
 from bench.live.__main__ import free_addresses
 
 _AT_ONCE = 50
 
 
-def packets_of(recorded: list[bytes], rng: random.Random, stranger: SealedEnvelope) -> bytes:
+def packets_of(recorded: list[bytes], rng: random.Random, stranger: SealedSession) -> bytes:
     """Make one packet of an attacker who hears everything and has no key."""
     match rng.randrange(4):
         case 0:
@@ -78,7 +78,7 @@ async def attack(packets: int, seed: int) -> dict[str, object]:
         await asyncio.sleep(1)
         one.setblocking(False)
         host, port = addresses[0].rsplit(":", 1)
-        stranger = SealedEnvelope("attacked", 1, time.time_ns() + 10**12, [os.urandom(16)])
+        stranger = SealedSession("attacked", 1, time.time_ns() + 10**12, [os.urandom(16)])
         before_kib, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.monotonic()
         for start in range(0, packets, _AT_ONCE):
             for _ in range(min(_AT_ONCE, packets - start)):

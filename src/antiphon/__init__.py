@@ -7,19 +7,21 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from antiphon.live.events import Batch, GroupClosed, Message, Notice, Receipt, Status, Unknown, ViewChange
+    from antiphon.errors import AntiphonError, UsageError
+    from antiphon.live.events import Batch, GroupClosed, Message, Notice, Status, ViewChange
     from antiphon.live.group import Group, join
+    from antiphon.live.receipts import Receipt, Unknown
 
 # what an application uses, by where it is defined; imported when it is first asked for
-_LIVE = {
+_EXPORTS = {
+    **dict.fromkeys(("AntiphonError", "UsageError"), "antiphon.errors"),
     **dict.fromkeys(("Group", "join"), "antiphon.live.group"),
-    **dict.fromkeys(
-        ("Batch", "GroupClosed", "Message", "Notice", "Receipt", "Status", "Unknown", "ViewChange"),
-        "antiphon.live.events",
-    ),
+    **dict.fromkeys(("Batch", "GroupClosed", "Message", "Notice", "Status", "ViewChange"), "antiphon.live.events"),
+    **dict.fromkeys(("Receipt", "Unknown"), "antiphon.live.receipts"),
 }
 
 __all__ = [
+    "AntiphonError",
     "Batch",
     "Group",
     "GroupClosed",
@@ -28,6 +30,7 @@ __all__ = [
     "Receipt",
     "Status",
     "Unknown",
+    "UsageError",
     "ViewChange",
     "__version__",
     "join",
@@ -36,9 +39,14 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import the live library when it is first used, so that `import antiphon` stays light."""
-    if name in _LIVE:
+    if name in _EXPORTS:
         import importlib
 
-        found = globals()[name] = getattr(importlib.import_module(_LIVE[name]), name)
+        found = globals()[name] = getattr(importlib.import_module(_EXPORTS[name]), name)
         return found
     raise AttributeError(f"module 'antiphon' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """List what is imported later, too."""
+    return sorted({*globals(), *__all__})

@@ -15,7 +15,7 @@ import antiphon
 from antiphon.errors import UsageError
 from antiphon.live import discovery
 from antiphon.live.discovery import Hello, Seal, name_from
-from antiphon.live.security import Refused
+from antiphon.live.session import Refused
 from support.live_group import collect, free_addresses, run
 
 KEY = os.urandom(16)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
+import pydoc
 import random
 import time
 from pathlib import Path
@@ -12,7 +14,7 @@ import pytest
 
 import antiphon
 from antiphon.errors import UsageError
-from antiphon.live.group import Keywords, Settings
+from antiphon.live.settings import Settings
 from antiphon.protocol.machine import Effect
 from support.live_group import collect, free_addresses, members, run, stray
 
@@ -199,7 +201,11 @@ def test_an_attack_changes_nothing(tmp_path: Path) -> None:
 def test_without_a_key_only_known_addresses_are_heard(tmp_path: Path) -> None:
     async def test() -> None:
         async with members(2, tmp_path, views=False, ordering="fifo") as groups:
-            answers = await stray(groups[0].status().me, [b"\x01\x00%c\x00nonsense" % (1 - groups[0]._me)] * 20)
+            answers = await stray(
+                groups[0].status().me,
+                [b"\x01\x00%c\x00nonsense" % (1 - sorted(groups, key=lambda group: group.status().me).index(groups[0]))]
+                * 20,
+            )
             assert answers == []
             assert groups[0].status().counts["refused-unknown-source"] == 20
 
@@ -228,7 +234,7 @@ def test_a_recorded_member_replays_to_the_same_effects(views: bool, tmp_path: Pa
     async def test() -> None:
         async with members(3, tmp_path, loss=0.1, views=views, recording=True) as groups:
             lived: list[list[Effect]] = []
-            machine = groups[0]._machine
+            machine = groups[0]._member.driver.machine
             handle = machine.handle
             before = len(groups[0].recording.inputs) if groups[0].recording is not None else 0
 
@@ -320,5 +326,12 @@ def test_a_payload_over_the_limit_is_refused_and_nothing_is_sent(tmp_path: Path)
     run(test())
 
 
-def test_the_keywords_are_the_settings() -> None:
-    assert {"group", *Keywords.__annotations__} == set(Settings.__struct_fields__)
+def test_help_shows_every_keyword_with_its_default() -> None:
+    shown = inspect.signature(antiphon.join).parameters
+    assert list(shown) == list(Settings.__struct_fields__)
+    assert shown["group"].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+    assert all(shown[name].kind is inspect.Parameter.KEYWORD_ONLY for name in list(shown)[1:])
+    assert shown["bind"].default is inspect.Parameter.empty
+    assert (shown["window"].default, shown["ordering"].default, shown["ordering_options"].default) == (64, "total", {})
+    assert "window: int = 64" in pydoc.render_doc(antiphon.join, renderer=pydoc.plaintext)
+    assert {"join", "UsageError", "Receipt"} <= set(dir(antiphon))

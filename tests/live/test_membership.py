@@ -38,7 +38,7 @@ async def drained(group: antiphon.Group, seen: list[antiphon.Message | antiphon.
 def test_the_majority_goes_on_and_the_minority_says_that_it_is_cut_off(tmp_path: Path) -> None:
     async def test() -> None:
         async with members(5, tmp_path, stop=True, key=os.urandom(16)) as groups:
-            groups = sorted(groups, key=lambda group: group._me)
+            groups = sorted(groups, key=lambda group: group.status().me)
             seen: list[list[antiphon.Message | antiphon.ViewChange | antiphon.Notice]] = [[] for _ in groups]
             tasks = [asyncio.create_task(drained(group, one)) for group, one in zip(groups, seen, strict=True)]
             await until(lambda: all(len(group.status().members) == 5 for group in groups))
@@ -97,9 +97,9 @@ def test_each_side_goes_on_and_the_smaller_takes_the_state_of_the_larger(tmp_pat
         notices: list[list[str]] = [[] for _ in groups]
         tasks = [asyncio.create_task(apply(*one)) for one in zip(addresses, groups, notices, strict=True)]
         await until(lambda: all(len(group.status().members) == 5 for group in groups))
-        small = {group._me for group in groups[:2]}
+        small = {0, 1}  # names follow the addresses
         for group in groups:
-            group.transport.lose = lambda packet, group=group: (sender_of(packet) in small) != (group._me in small)  # type: ignore[misc]
+            group.transport.lose = lambda packet, group=group: (sender_of(packet) in small) != (group in groups[:2])  # type: ignore[misc]
         await until(lambda: all(len(group.status().members) == 3 for group in groups[2:]))
         await until(lambda: all(len(group.status().members) == 2 for group in groups[:2]))
         await (await groups[0].send(b"of the two")).stable()
@@ -126,7 +126,9 @@ def test_all_leave_at_once_and_nobody_waits_for_long(tmp_path: Path) -> None:
             began = time.monotonic()
             await asyncio.gather(*(group.leave() for group in groups))
             assert time.monotonic() - began < 0.9
-            assert all(group._machine.left and group._machine.deadline is None for group in groups)
+            assert all(
+                group._member.driver.machine.left and group._member.driver.machine.deadline is None for group in groups
+            )
 
     run(test())
 

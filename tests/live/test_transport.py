@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import antiphon
-from antiphon.live.transport import PACKET_BYTES, _runs, _together
+from antiphon.live.sockets import PACKET_BYTES, runs
+from antiphon.live.transport import share_packets
 from support.live_group import LIMIT_S, collect, members, run
 
 
@@ -33,8 +34,8 @@ def test_packets_arrive_with_and_without_offload(offload: bool | None, key: byte
     async def test() -> None:
         async with members(3, tmp_path, views=False, offload=offload, key=key) as groups:
             if offload is False:
-                assert not groups[0].transport.segments
-                assert not groups[0].transport.gathers
+                assert not groups[0].transport.port.segments
+                assert not groups[0].transport.port.gathers
             await talk(groups)
 
     run(test())
@@ -45,8 +46,8 @@ def test_a_way_out_that_cannot_segment_is_noticed(tmp_path: Path) -> None:
 
     async def test() -> None:
         async with members(2, tmp_path, views=False) as groups:
-            groups[0].transport.segments = True
-            real = groups[0].transport._socket
+            groups[0].transport.port.segments = True
+            real = groups[0].transport.port.socket
 
             class Refusing:
                 def sendmsg(self, *_: object) -> int:
@@ -55,39 +56,39 @@ def test_a_way_out_that_cannot_segment_is_noticed(tmp_path: Path) -> None:
                 def __getattr__(self, name: str) -> object:
                     return getattr(real, name)
 
-            groups[0].transport._socket = Refusing()  # type: ignore[assignment]
+            groups[0].transport.port.socket = Refusing()  # type: ignore[assignment]
             await talk(groups)
-            assert not groups[0].transport.segments
+            assert not groups[0].transport.port.segments
 
     run(test())
 
 
 def test_runs_are_what_the_kernel_can_cut_again() -> None:
     packets = [bytes(PACKET_BYTES)] * 50 + [bytes(3), bytes(7), bytes(7), bytes(9)]
-    runs = _runs(packets)
-    cut = [run[start : start + size] for run, size in runs for start in range(0, len(run), size)]
+    joined = runs(packets)
+    cut = [run[start : start + size] for run, size in joined for start in range(0, len(run), size)]
     assert cut == packets
-    assert len(runs) == 4
-    assert all(len(run) <= 65_507 for run, _ in runs)
+    assert len(joined) == 4
+    assert all(len(run) <= 65_507 for run, _ in joined)
 
 
 def test_what_one_is_told_in_a_turn_shares_a_packet() -> None:
     everyone, outbox = (1, 2, 3), {(1,): [b"to one"], (1, 2, 3): [b"to all", b"once more"], (3,): [b"to three"]}
-    together = _together(outbox, 100)
+    together = share_packets(outbox, 100)
     assert sorted(name for to in together for name in to) == list(everyone), "one packet for each"
     told = {name: sorted(datagrams) for to, datagrams in together.items() for name in to}
     assert told == {
         name: sorted(datagram for to, datagrams in outbox.items() if name in to for datagram in datagrams)
         for name in everyone
     }
-    assert _together(outbox, 10) is outbox, "too large to share"
+    assert share_packets(outbox, 10) is outbox, "too large to share"
 
 
 def test_a_full_kernel_makes_packets_wait_not_vanish(tmp_path: Path) -> None:
     async def test() -> None:
         async with members(2, tmp_path, views=False, offload=False) as groups:
             transport = groups[0].transport
-            real, refusals = transport._socket, iter([True] * 3)
+            real, refusals = transport.port.socket, iter([True] * 3)
 
             class Full:
                 def sendto(self, data: bytes, target: tuple[str, int]) -> int:
@@ -98,9 +99,9 @@ def test_a_full_kernel_makes_packets_wait_not_vanish(tmp_path: Path) -> None:
                 def __getattr__(self, name: str) -> object:
                     return getattr(real, name)
 
-            transport._socket = Full()  # type: ignore[assignment]
+            transport.port.socket = Full()  # type: ignore[assignment]
             await talk(groups)
-            assert not transport._waiting
+            assert not transport.port._waiting
 
     run(test())
 

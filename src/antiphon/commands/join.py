@@ -103,7 +103,7 @@ def _settings(args: argparse.Namespace, screen: _Screen | None) -> dict[str, Any
 
 
 def _read_key(path: Path) -> bytes:
-    from antiphon.live.security import KEY_LENGTHS
+    from antiphon.live.session import KEY_LENGTHS
 
     try:
         raw = path.read_bytes()

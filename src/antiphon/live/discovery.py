@@ -25,8 +25,9 @@ import msgspec
 
 from antiphon.errors import UsageError
 from antiphon.live.addresses import Address, parse, show
-from antiphon.live.security import Refused
-from antiphon.live.transport import HELLO, PACKET_BYTES, MakeSocket, open_multicast, open_socket, udp_socket
+from antiphon.live.session import Refused
+from antiphon.live.sockets import PACKET_BYTES, MakeSocket, open_multicast, open_socket, udp_socket
+from antiphon.live.transport import HELLO
 from antiphon.protocol.membership.views import NAMES_MAX, GroupView
 
 LOOK_S: Final = 1.0  # for a group that is there

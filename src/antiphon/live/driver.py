@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
-from antiphon.protocol.machine import Driven, Effect, Input, Instant, Persist, ReceiveMany, Send, Snapshot, Submit, Wake
+from antiphon.protocol.machine import Input, Instant, ReceiveMany, Send, Snapshot, Submit, Wake
+from antiphon.protocol.member import Member
+from antiphon.protocol.membership.process import Process
 from antiphon.protocol.wire import group_of
 
 if TYPE_CHECKING:
@@ -35,30 +37,28 @@ class Clock:
 class Driver:
     """One machine, its timer and its transport."""
 
+    machine: Member | Process
+    transport: Transport
+
     def __init__(
-        self,
-        clock: Callable[[], Instant],
-        take: Callable[[Effect], None],
-        *,
-        persist: Callable[[bytes], None],
-        failed: Callable[[Exception], None],
-        data_tag: int,
-        full: Callable[[], bool],
-        note: Callable[[Instant, Input | Snapshot], None] | None = None,
+        self, clock: Callable[[], Instant], *, failed: Callable[[Exception], None], full: Callable[[], bool]
     ) -> None:
-        """`take` gets every effect but what is sent or persisted, in order; `note` gets every input before it."""
-        self._clock, self._take, self._persist, self._failed = clock, take, persist, failed
-        self._data_tag, self._full, self._note = data_tag, full, note
+        """`failed` hears of a broken invariant; `full` says that no data can be taken in now."""
+        self._clock, self._failed, self._full = clock, failed, full
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: Instant = 0
+        self.handlers: Mapping[type, Callable[[Any], None]] = {}  # take the effects that are not sent, by their type
+        self.turned: Callable[[], None] = lambda: None  # called when the effects of an input were taken
+        self.note: Callable[[Instant, Input | Snapshot], None] | None = None  # gets every input before the machine
+        self.data_tag = 0  # of the datagrams that wait where no data can be taken in
         self.counts: Counter[str] = Counter()
         self.running = False
 
-    def start(self, machine: Driven, transport: Transport, loop: asyncio.AbstractEventLoop) -> None:
+    def start(self, machine: Member | Process, transport: Transport) -> None:
         """Begin to drive."""
-        self.machine, self.transport, self._loop = machine, transport, loop
+        self.machine, self.transport, self._loop = machine, transport, asyncio.get_running_loop()
         self.running = True
-        transport.start(loop)
+        transport.start(self._loop)
         self.drive(_WAKE)
 
     def stop(self) -> None:
@@ -79,7 +79,7 @@ class Driver:
     def received(self, datagrams: list[bytes]) -> None:
         """Take what one wake-up of the transport completed."""
         if self._full():
-            wanted = [datagram for datagram in datagrams if group_of(datagram) != self._data_tag]
+            wanted = [datagram for datagram in datagrams if group_of(datagram) != self.data_tag]
             # data is as good as lost: its sender's window closes, and it comes again
             self.counts["set-aside"] += len(datagrams) - len(wanted)
             datagrams = wanted
@@ -90,16 +90,15 @@ class Driver:
     def _handle(self, event: Input | Snapshot, now: Instant) -> None:
         if not self.running:
             return
-        if self._note is not None:
-            self._note(now, event)
+        if self.note is not None:
+            self.note(now, event)
         try:
             for effect in self.machine.handle(event, now):  # type: ignore[arg-type]  # snapshots only where captured
                 if isinstance(effect, Send):
                     self.transport.queue(effect.to, effect.datagram)
-                elif isinstance(effect, Persist):
-                    self._persist(effect.state)
                 else:
-                    self._take(effect)
+                    self.handlers[type(effect)](effect)
+            self.turned()
         except Exception as error:
             if isinstance(event, Submit):
                 raise  # the caller asked for something impossible
@@ -126,3 +125,14 @@ class Driver:
         if deadline is not None and deadline <= now:
             self._handle(_WAKE, now)
         self._end_turn()
+
+    @property
+    def retransmissions(self) -> int:
+        """How often a copy was needed in the present view."""
+        member = self.member
+        return 0 if member is None else member.counts["retransmissions"]
+
+    @property
+    def member(self) -> Member | None:
+        """The member of the present view, if there is one."""
+        return self.machine.member if isinstance(self.machine, Process) else self.machine

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -69,63 +68,3 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
 class GroupClosed(AntiphonError):
     """The group was left, or failed: nothing can be sent any more."""
-
-
-class Unknown(AntiphonError):
-    """It is not known what became of a message: the group may have delivered it, or may not."""
-
-
-class Receipt:
-    """What became of a message: delivered here, in its order; stable, that is, held by every member."""
-
-    __slots__ = ("_futures", "is_delivered", "is_stable", "lost", "size")
-
-    def __init__(self) -> None:
-        self.size = 0  # bytes of its burst
-        self.is_delivered = self.is_stable = False
-        self.lost: str | None = None  # why nobody knows
-        self._futures: list[tuple[Literal["delivered", "stable"], asyncio.Future[None]]] = []
-
-    async def delivered(self) -> None:
-        """Wait until the message was delivered to this member too."""
-        if not self.is_delivered:
-            await self._wait("delivered")
-
-    async def stable(self) -> None:
-        """Wait until every member holds the message."""
-        if not self.is_stable:
-            await self._wait("stable")
-
-    @property
-    def settled(self) -> bool:
-        """Whether nothing more will become of it."""
-        return self.lost is not None or (self.is_delivered and self.is_stable)
-
-    async def _wait(self, what: Literal["delivered", "stable"]) -> None:
-        if self.lost is not None:
-            raise Unknown(self.lost)
-        future = asyncio.get_running_loop().create_future()
-        self._futures.append((what, future))
-        try:
-            await future
-        finally:
-            self._futures = [pair for pair in self._futures if pair[1] is not future]
-
-    def mark(self, what: Literal["delivered", "stable"]) -> None:
-        """Note what became of it (for the group, not for applications)."""
-        if what == "delivered":
-            self.is_delivered = True
-        else:
-            self.is_stable = True
-        for waited_for, future in self._futures:
-            if waited_for == what and not future.done():
-                future.set_result(None)
-
-    def lose(self, why: str) -> None:
-        """Note that nobody knows what became of it (for the group, not for applications)."""
-        if self.settled:
-            return
-        self.lost = why
-        for _, future in self._futures:
-            if not future.done():
-                future.set_exception(Unknown(why))

@@ -12,9 +12,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
+from antiphon.atomic_write import atomic_write
 from antiphon.live.driver import Clock
 from antiphon.live.recording import Origin
-from antiphon.live.transport import udp_socket
+from antiphon.live.sockets import udp_socket
+from antiphon.live.storage import Disk
 from antiphon.protocol.machine import Instant
 from antiphon.protocol.membership.process import Journal
 
@@ -22,11 +24,11 @@ if TYPE_CHECKING:
     from antiphon.live.group import Group
 
 
-class Host(Protocol):
+class Host(Disk, Protocol):
     """Where a member runs."""
 
     def clock(self) -> Callable[[], Instant]:
-        """Give the clock that a new member reads."""
+        """Return the clock that a new member reads."""
 
     def seed(self) -> int:
         """Draw the seed of a member's randomness."""
@@ -34,21 +36,15 @@ class Host(Protocol):
     def socket(self, family: int) -> socket.socket:
         """Make a UDP socket, or what has the methods of one and can be given to the loop's `add_reader`."""
 
-    def read(self, path: Path) -> bytes:
-        """Read a small file that was written here before; raise as `Path.read_bytes` does."""
-
-    def write(self, path: Path, content: bytes) -> None:
-        """Write a small file so that it is either the old or the new one, whatever happens."""
-
     def journals(self, group: Group, origin: Origin, addresses: Mapping[int, str]) -> Callable[[int], Journal] | None:
-        """Give what keeps the traces of a member's lives, if this host does so by itself; addresses are by name."""
+        """Return what keeps the traces of a member's incarnations, if this host does so; addresses are by name."""
 
 
 class ThisHost:
     """The machine that the program runs on."""
 
     def clock(self) -> Callable[[], Instant]:
-        """Give the wall clock, as it was at the start, and the monotonic one since."""
+        """Return the wall clock, as it was at the start, and the monotonic one since."""
         return Clock()
 
     def seed(self) -> int:
@@ -64,14 +60,8 @@ class ThisHost:
         return path.read_bytes()
 
     def write(self, path: Path, content: bytes) -> None:
-        """Write beside the old file, to the disk, and then in its place."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_suffix(".unfinished")
-        with unfinished.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
+        """Write a file."""
+        atomic_write(path, content)
 
     def journals(self, group: Group, origin: Origin, addresses: Mapping[int, str]) -> None:
         """Leave traces to whoever asks for them."""
@@ -81,5 +71,5 @@ _THIS = ThisHost()
 
 
 def host_of(loop: asyncio.AbstractEventLoop) -> Host:
-    """Give the host that a loop brings, or else this machine."""
+    """Return the host that a loop brings, or else this machine."""
     return cast(Host, getattr(loop, "antiphon_host", _THIS))

@@ -274,7 +274,8 @@ class VirtualLoop(NothingReal):
         target = getattr(callback, "__self__", None)
         of_protocol = _is_of_protocol(target)
         if life is None and of_protocol:
-            life = self._lives.get(getattr(target, "transport", target))
+            holder = getattr(target, "transport", target)
+            life = self._lives.get(getattr(holder, "port", holder))
         self.kernel.at(instant, self._run, (handle, life, of_protocol))
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:

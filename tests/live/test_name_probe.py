@@ -12,8 +12,8 @@ import pytest
 
 import antiphon
 from antiphon.errors import UsageError
-from antiphon.live.namesake import Namesake
-from antiphon.live.transport import udp_socket
+from antiphon.live.session import NameProbe
+from antiphon.live.sockets import udp_socket
 from support.live_group import collect, free_addresses, members, run
 
 
@@ -70,7 +70,7 @@ async def antiphon_join(*words: str) -> subprocess.CompletedProcess[bytes]:
 
 
 def test_only_ones_own_question_can_be_answered() -> None:
-    one, other = Namesake(b"1" * 8, udp_socket), Namesake(b"2" * 8, udp_socket)
+    one, other = NameProbe(b"1" * 8, udp_socket), NameProbe(b"2" * 8, udp_socket)
     question = one.question(("127.0.0.1", 7001), ("127.0.0.1", 7001))
     assert one.hear(question, None) is None  # one's own, come back
     answer = other.hear(question, None)

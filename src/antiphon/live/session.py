@@ -1,4 +1,4 @@
-"""Envelopes: who sent a packet, and with a group key the proof of it.
+"""Sessions: who sent a packet, with a group key the proof of it, and whether a name is free.
 
 With a key every packet is encrypted and authenticated by AES-GCM. Each start of a member (its session) has a cipher
 key of its own, derived from the group's key, the group's name, the member's name and the session, so that a counter
@@ -10,12 +10,16 @@ a group goes from one to the next.
 from __future__ import annotations
 
 import hmac
+import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, Protocol
 
+import msgspec
+
 from antiphon.errors import AntiphonError, UsageError
+from antiphon.live.addresses import Address
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -37,7 +41,7 @@ class Refused(AntiphonError):
         self.reason = reason
 
 
-class Envelope(Protocol):
+class Session(Protocol):
     """Puts bodies into packets and takes them out again."""
 
     @property
@@ -51,7 +55,7 @@ class Envelope(Protocol):
         """Give the sender and the body of a packet, or raise `Refused`."""
 
 
-class OpenEnvelope:
+class PlainSession:
     """No key: says who sends, proves nothing; the transport compares the source address."""
 
     overhead = _PLAIN_HEADER.size
@@ -94,7 +98,7 @@ class _Heard:
             self.seen |= 1 << -ahead
 
 
-class SealedEnvelope:
+class SealedSession:
     """AES-GCM under keys derived from the group's."""
 
     overhead = _HEADER.size + _TAG_BYTES
@@ -173,12 +177,62 @@ def check_keys(keys: Sequence[bytes]) -> list[bytes]:
     return list(dict.fromkeys(keys))
 
 
-def envelope(group: str, sender: int, session: int, keys: Sequence[bytes] | None) -> OpenEnvelope | SealedEnvelope:
-    """Make the envelope of a member, sealed if there is a key."""
+def open_session(group: str, sender: int, session: int, keys: Sequence[bytes] | None) -> PlainSession | SealedSession:
+    """Begin the session of a member, sealed if there is a key."""
     if keys is None:
-        return OpenEnvelope(sender)
+        return PlainSession(sender)
     check_keys(keys)
     try:
-        return SealedEnvelope(group, sender, session, keys)
+        return SealedSession(group, sender, session, keys)
     except ImportError:
         raise UsageError("key: encryption needs the package cryptography: pip install 'antiphon[live]'") from None
+
+
+_MARK: Final = b"antiphon/name/"
+QUESTIONS: Final = 3  # one may be lost
+ANSWER_S: Final = 0.1
+
+
+class _Note(msgspec.Struct, array_like=True):
+    """A question, or the answer to one, which has the same nonce."""
+
+    nonce: bytes
+    answer_to: Address | None  # None: this is the answer
+
+
+class NameProbe:
+    """Ask whether a name is taken, and say so to those who ask.
+
+    A member may be known by another address than the one that it is bound to. If that address was given by mistake,
+    another member may live there. So a newcomer first asks at its own address: whoever has the name, and is not the
+    newcomer itself, answers. Questions and answers travel like all packets, so with a key only members ask or answer.
+    """
+
+    def __init__(self, nonce: bytes, make_socket: Callable[[int], socket.socket]) -> None:
+        self._nonce, self._make_socket = nonce, make_socket
+        self.exists = False  # someone else has this name
+
+    def question(self, bound: Address, address: Address) -> bytes:
+        """Ask whoever lives at an address to answer to the one that packets from here to there come from."""
+        with self._make_socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET) as way:
+            way.connect(address)  # sends nothing, but chooses the way
+            host = str(way.getsockname()[0]) if bound[0] in ("0.0.0.0", "::") else bound[0]
+        return _MARK + msgspec.msgpack.encode(_Note(self._nonce, (host, bound[1])))
+
+    def hear(self, body: bytes, source: Address | None) -> tuple[Address, bytes] | None:
+        """Take what came under one's own name; give an answer and where it goes, if it is another's question.
+
+        It goes where the question came from or, where that is not known because packets prove themselves, as asked.
+        """
+        if not body.startswith(_MARK):
+            return None
+        try:
+            note = msgspec.msgpack.decode(body[len(_MARK) :], type=_Note)
+        except msgspec.MsgspecError:
+            return None
+        if note.answer_to is None:
+            self.exists |= note.nonce == self._nonce
+            return None
+        if note.nonce == self._nonce:
+            return None  # one's own question
+        return source or note.answer_to, _MARK + msgspec.msgpack.encode(_Note(note.nonce, None))

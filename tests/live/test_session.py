@@ -1,4 +1,4 @@
-"""Envelopes: only what is proven, new, and meant for this group is opened."""
+"""Sessions: only what is proven, new, and meant for this group is opened."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import random
 import pytest
 
 from antiphon.errors import UsageError
-from antiphon.live.security import REPLAY_WINDOW, OpenEnvelope, Refused, SealedEnvelope, envelope
+from antiphon.live.session import REPLAY_WINDOW, PlainSession, Refused, SealedSession, open_session
 
 pytest.importorskip("cryptography")
 
 KEY, OTHER_KEY = bytes(range(16)), bytes(range(16, 48))
 
 
-def pair(**changes: object) -> tuple[SealedEnvelope, SealedEnvelope]:
+def pair(**changes: object) -> tuple[SealedSession, SealedSession]:
     settings: dict[str, object] = {"group": "g", "session": 5, "keys": [KEY], **changes}
-    sender = SealedEnvelope(sender=1, **settings)  # type: ignore[arg-type]
-    return sender, SealedEnvelope("g", 0, 1, [KEY])
+    sender = SealedSession(sender=1, **settings)  # type: ignore[arg-type]
+    return sender, SealedSession("g", 0, 1, [KEY])
 
 
-def refusal(receiver: SealedEnvelope | OpenEnvelope, packet: bytes) -> str:
+def refusal(receiver: SealedSession | PlainSession, packet: bytes) -> str:
     with pytest.raises(Refused) as refused:
         receiver.open(packet)
     return refused.value.reason
@@ -71,7 +71,7 @@ def test_a_new_session_ends_the_one_before() -> None:
     sender, receiver = pair()
     receiver.open(sender.seal(b"x"))
     late = sender.seal(b"late")
-    restarted = SealedEnvelope("g", 1, 6, [KEY])
+    restarted = SealedSession("g", 1, 6, [KEY])
     assert receiver.open(restarted.seal(b"y")) == (1, b"y")
     assert refusal(receiver, late) == "old-session"
 
@@ -79,14 +79,14 @@ def test_a_new_session_ends_the_one_before() -> None:
 def test_a_forged_new_session_changes_nothing() -> None:
     sender, receiver = pair()
     receiver.open(sender.seal(b"x"))
-    forged = bytearray(SealedEnvelope("g", 1, 99, [KEY]).seal(b"y"))
+    forged = bytearray(SealedSession("g", 1, 99, [KEY]).seal(b"y"))
     forged[-1] ^= 1
     assert refusal(receiver, bytes(forged)) == "forged"
     assert receiver.open(sender.seal(b"z")) == (1, b"z")
 
 
 def test_keys_rotate_without_a_packet_lost() -> None:
-    one, other = SealedEnvelope("g", 0, 1, [KEY]), SealedEnvelope("g", 1, 1, [KEY])
+    one, other = SealedSession("g", 0, 1, [KEY]), SealedSession("g", 1, 1, [KEY])
 
     def talk() -> None:
         assert one.open(other.seal(b"a")) == (1, b"a")
@@ -97,19 +97,19 @@ def test_keys_rotate_without_a_packet_lost() -> None:
             talk()
             member.set_keys(keys)
         talk()
-    assert refusal(one, SealedEnvelope("g", 2, 1, [KEY]).seal(b"x")) == "unknown-key"
+    assert refusal(one, SealedSession("g", 2, 1, [KEY]).seal(b"x")) == "unknown-key"
 
 
 def test_sealed_and_open_packets_do_not_mix() -> None:
     sender, receiver = pair()
-    assert refusal(receiver, OpenEnvelope(1).seal(b"x")) == "unsealed"
-    assert refusal(OpenEnvelope(0), sender.seal(b"x")) == "sealed"
+    assert refusal(receiver, PlainSession(1).seal(b"x")) == "unsealed"
+    assert refusal(PlainSession(0), sender.seal(b"x")) == "sealed"
     assert refusal(receiver, b"") == "no-packet"
-    assert refusal(OpenEnvelope(0), b"\x09abcdef") == "no-packet"
-    assert OpenEnvelope(0).open(OpenEnvelope(1).seal(b"x")) == (1, b"x")
+    assert refusal(PlainSession(0), b"\x09abcdef") == "no-packet"
+    assert PlainSession(0).open(PlainSession(1).seal(b"x")) == (1, b"x")
 
 
 @pytest.mark.parametrize("keys", [[], [b"short"], [bytes(17)], ["sixteen letters!"]])
 def test_what_cannot_be_a_key_is_named(keys: list[bytes]) -> None:
     with pytest.raises(UsageError, match=r"^key: "):
-        envelope("g", 0, 1, keys)
+        open_session("g", 0, 1, keys)

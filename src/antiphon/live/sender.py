@@ -1,0 +1,142 @@
+"""The sending half of a member: messages into bursts, bursts into the machine, within the window."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TypeAlias
+
+from antiphon.errors import UsageError
+from antiphon.live import burst
+from antiphon.live.driver import Driver
+from antiphon.live.events import GroupClosed
+from antiphon.live.receipts import Receipt, Receipts
+from antiphon.live.settings import Settings
+from antiphon.protocol.machine import Duration, Submit
+
+Kind: TypeAlias = tuple[Duration | None, int]  # lifetime and priority: messages of one burst have the same
+PLAIN: Kind = (None, 0)
+
+
+class Sender:
+    """Gathers what one turn of the loop sends into one burst, and makes those wait who send more than there is room."""
+
+    def __init__(self, settings: Settings, driver: Driver, receipts: Receipts) -> None:
+        self._settings, self._driver, self._receipts = settings, driver, receipts
+        self._loop = asyncio.get_running_loop()
+        self._pending: list[bytes] = []
+        self._kind = PLAIN  # of what is pending
+        self._receipt = Receipt()  # of what is pending
+        self._open_bytes = 0  # up to this length messages simply join what is pending
+        self._flush_scheduled = False
+        self._room: asyncio.Future[None] | None = None  # waited for by those who found none
+        self._large = asyncio.Lock()  # held while the parts of one message are sent
+        self._sizes = burst.BurstSize()
+        self._gone: str | None = None  # why nothing can be sent any more
+        self.pending_bytes = 0
+        self.messages = 0  # sent in all
+
+    def add(self, payload: bytes) -> Receipt | None:
+        """Add a message to the burst that is pending, if it simply fits."""
+        size = self.pending_bytes + len(payload) + burst.MESSAGE_OVERHEAD_BYTES
+        if size > self._open_bytes:
+            return None
+        self._pending.append(payload)
+        self.pending_bytes = size
+        return self._receipt
+
+    async def begin(self, payload: bytes, kind: Kind) -> Receipt:
+        """Send a message that does not simply go into the burst that is pending."""
+        size, limit = len(payload), self._settings.message_bytes_max
+        if size > limit:
+            raise UsageError(f"payload: {size} bytes are over the limit of {limit} (message_bytes_max)")
+        while self._pending and (self.pending_bytes + size > self._sizes.bytes or kind != self._kind):
+            await self._wait_for_room()
+        if size > self._sizes.bytes or self._large.locked():
+            return await self._send_large(payload, kind)
+        self._check_open()
+        self._kind = kind
+        self._pending.append(payload)
+        self.pending_bytes += size + burst.MESSAGE_OVERHEAD_BYTES
+        self._open_bytes = min(self._sizes.bytes, limit) if kind == PLAIN else 0
+        self._schedule_flush()
+        return self._receipt
+
+    async def _send_large(self, payload: bytes, kind: Kind) -> Receipt:
+        """Send a message in parts, or one that has to wait for another's parts."""
+        async with self._large:  # nothing of one's own comes between its parts
+            receipt = Receipt()
+            for part in burst.parts(payload, self._sizes.bytes):
+                while self._pending or not self._has_room():
+                    await self._wait_for_room()
+                self._check_open()
+                receipt = Receipt()
+                self._submit(part, receipt, kind)
+            self.messages += 1
+        return receipt
+
+    async def _wait_for_room(self) -> None:
+        """Wait until what is pending was taken by the machine."""
+        self._flush()
+        if not self._pending and self._has_room():
+            await asyncio.sleep(0)
+        else:
+            if self._room is None or self._room.done():
+                self._room = self._loop.create_future()
+            await asyncio.shield(self._room)
+        if not self._driver.running:
+            self._check_open()
+
+    def _schedule_flush(self) -> None:
+        if not self._flush_scheduled:
+            self._flush_scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """Turn what is pending into one burst, if the machine has room."""
+        self._flush_scheduled = False
+        if self._pending and self._driver.running and self._has_room():
+            messages, self._pending, self.pending_bytes, self._open_bytes = self._pending, [], 0, 0
+            receipt, self._receipt = self._receipt, Receipt()
+            self.messages += len(messages)
+            self._submit(burst.whole(messages), receipt, self._kind)
+
+    def _submit(self, payload: bytes, receipt: Receipt, kind: Kind) -> None:
+        self._sizes.sent(self._driver.retransmissions)
+        self._receipts.add(receipt, len(payload))
+        self._driver.drive(Submit(payload, *kind))
+
+    def _has_room(self) -> bool:
+        return self._receipts.bytes < self._settings.window_bytes and self._driver.machine.room > 0
+
+    def room_again(self) -> None:
+        """Look whether there is room for what waits; called after every input of the machine."""
+        if self._pending:
+            if not self._flush_scheduled and self._has_room():
+                self._schedule_flush()
+        elif self._room is not None and not self._room.done() and self._has_room():
+            self._room.set_result(None)
+
+    def _check_open(self) -> None:
+        if self._gone is not None:
+            raise GroupClosed(self._gone)
+
+    def refuse(self, why: str) -> None:
+        """Take no more messages; what is pending still goes out."""
+        self._gone, self._open_bytes = why, 0
+
+    def close(self, why: str, lost: str) -> None:
+        """End all that waits: senders with `GroupClosed(why)`, the receipt of what is pending with `Unknown(lost)`."""
+        self.refuse(why)
+        self._receipt.lose(lost)
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is pending."""
+        return not self._pending
+
+    @property
+    def burst_bytes(self) -> int:
+        """How large bursts may be now."""
+        return self._sizes.bytes

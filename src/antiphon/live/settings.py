@@ -1,0 +1,161 @@
+"""Every way in which taking part in a group can be set: the signature of `antiphon.join`, with its defaults."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal, ParamSpec, TypeVar
+
+import msgspec
+
+from antiphon.errors import UsageError
+from antiphon.live.addresses import parse
+from antiphon.live.events import Status
+from antiphon.live.session import check_keys
+from antiphon.protocol.config import Config, ordering_type, part_name, stability_type
+from antiphon.protocol.machine import MILLISECOND
+from antiphon.protocol.membership.options import MembershipOptions
+from antiphon.protocol.ordering import ALIASES
+from antiphon.protocol.parts import Ordering, Stability
+from antiphon.protocol.recovery import RecoveryOptions
+
+PEERS = "peers"  # for `discover`: some of the others are known, and know the rest
+_PAUSES = {  # of orderings, at most: repeating costs little on a local network, and one that waits makes all wait
+    "ask_ns_max": 50 * MILLISECOND,
+    "ret_retry_ns_max": 40 * MILLISECOND,
+    "probe_ns_max": 100 * MILLISECOND,
+}
+
+
+class _Named(msgspec.Struct, frozen=True):
+    """What is given first, without a keyword."""
+
+    group: str
+
+
+class Settings(_Named, frozen=True, kw_only=True):
+    """How to take part in a group; every member gives the same `group`, addresses, ordering and stability."""
+
+    bind: str  # own address, host:port
+    peers: Sequence[str] = ()  # the others' addresses
+    address: str | None = None  # own address as the others know it, if it is not `bind`
+    ordering: str | type[Ordering] = "total"
+    ordering_options: dict[str, Any] = {}
+    stability: str | type[Stability] = "vector-ack"  # for orderings that run on recovery
+    stability_options: dict[str, Any] = {}
+    safe: bool = False  # deliver only what is stable
+    views: bool = True  # False: the members never change, and all of them are waited for
+    membership: MembershipOptions = MembershipOptions(heartbeat_ns=50 * MILLISECOND)  # one in ten suffices
+    partition: Literal["majority", "each-side"] = "majority"  # who goes on when the group is cut in two
+    slow: Literal["block", "drop", "lag"] = "block"  # a member that holds all back: wait, go on without it, or discard
+    state: Path | None = None  # where the little that must survive a crash is kept
+    snapshot: Callable[[], bytes] | None = None  # gives the application's state, for those who join
+    restore: Callable[[bytes], None] | None = None  # takes it
+    key: bytes | Sequence[bytes] | None = None  # the first seals, all are accepted
+    window: int = 64  # own bursts that may be unstable at once
+    window_bytes: int = 512 << 10  # and their bytes, to which one more burst is added when they are fewer
+    message_bytes_max: int = 16 << 20
+    inbox_bytes_max: int = 8 << 20  # delivered and not yet taken; beyond, nothing more is taken in
+    listen: bool = True  # False: this application only sends, and events are dropped
+    discover: str | None = None  # IPv4 multicast group and port where members find each other; or "peers": by those
+    multicast: str | None = None  # IPv4 group and port for what goes to all
+    ttl: int = 1
+    offload: bool | None = None  # segmentation by the kernel; None: where it has it
+    leave_s: float = 5.0  # how long the delivery of what was sent before may take, when the group is left
+    trace: Path | None = None
+    recording: bool = False  # keep all inputs in memory, to replay them
+    metrics: Callable[[Status], None] | None = None  # called every second
+    status_at: str | None = None  # host:port where `antiphon dashboard` may read the status
+
+    def keys(self) -> list[bytes] | None:
+        """Return the group keys, checked."""
+        if self.key is None:
+            return None
+        return check_keys([self.key] if isinstance(self.key, bytes) else list(self.key))
+
+    def protocols(self) -> tuple[str, str]:
+        """Return the ordering's own name, where another stands for it, and that of the stability protocol."""
+        ordering = part_name(self.ordering)
+        return ALIASES.get(ordering, ordering), part_name(self.stability)
+
+    def config(self, tag: str) -> Config:
+        """Return the composition of the machine; `tag` tells groups apart that are set up differently."""
+        stability_options = self.stability_options
+        if "piggyback" in stability_type(self.stability).Options.__struct_fields__:
+            stability_options = {"piggyback": True, **stability_options}  # small packets cost as much as large ones
+        known = ordering_type(self.ordering).Options.__struct_fields__
+        pauses = {key: pause for key, pause in _PAUSES.items() if key in known}
+        return Config(
+            group=f"{self.group}/{tag}",
+            ordering=self.ordering,
+            ordering_options={**pauses, **self.ordering_options},
+            stability=self.stability,
+            stability_options=stability_options,
+            window=self.window,
+            queue=2,  # what waits, waits in the application, where bursts still grow
+            safe=self.safe,
+            recovery=RecoveryOptions(
+                nack_delay_ns=10 * MILLISECOND,
+                nack_retry_ns=40 * MILLISECOND,
+                nack_retry_ns_max=40 * MILLISECOND,  # what is lost twice holds up all that follows
+                heartbeat_ns_max=100 * MILLISECOND,
+            ),
+        )
+
+    def membership_options(self) -> MembershipOptions | None:
+        """Return how views are agreed on, or None where the members never change."""
+        if not self.views:
+            return None
+        return msgspec.structs.replace(
+            self.membership, partition=self.partition, slow=self.slow, transfer=self.snapshot is not None
+        )
+
+    def check(self) -> None:
+        """Raise a `UsageError` that names what is wrong, as far as it can be seen before the addresses are known."""
+        if not self.group:
+            raise UsageError("group: a group needs a name")
+        for key in ("message_bytes_max", "inbox_bytes_max", "window_bytes"):
+            if getattr(self, key) < 1:
+                raise UsageError(f"{key}: must be at least 1, not {getattr(self, key)}")
+        if (self.snapshot is None) != (self.restore is None):
+            raise UsageError("snapshot, restore: one without the other cannot bring a joiner up to date")
+        if self.discover is not None and (not self.views or (self.peers and self.discover != PEERS)):
+            raise UsageError("discover: finds members that come and go; give neither peers nor views=False with it")
+        self.keys()
+        parse(self.bind, "bind")
+        for peer in self.peers:
+            parse(peer, "peers")
+
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def settable(
+    settings: Callable[_P, Settings],
+) -> Callable[[Callable[[Settings], _R]], Callable[_P, _R]]:
+    """Give a function of `Settings` their fields as its own keywords, which `help` and type checkers see."""
+
+    def decorate(function: Callable[[Settings], _R]) -> Callable[_P, _R]:
+        @functools.wraps(function)
+        def called(*args: _P.args, **keywords: _P.kwargs) -> _R:
+            try:
+                made = settings(*args, **keywords)
+            except TypeError as error:
+                known = ", ".join(inspect.signature(called).parameters)
+                raise UsageError(f"{function.__name__}: {error}; its keywords are {known}") from None
+            made.check()
+            return function(made)
+
+        shown = inspect.signature(settings)
+        parameters = [
+            parameter.replace(default={}) if repr(parameter.default) == "<factory>" else parameter
+            for parameter in shown.parameters.values()
+        ]
+        returns = inspect.signature(function).return_annotation
+        called.__signature__ = shown.replace(parameters=parameters, return_annotation=returns)  # type: ignore[attr-defined]
+        return called
+
+    return decorate

@@ -1,0 +1,248 @@
+"""UDP sockets: packets out to addresses, packets in by the dozen, with the kernel's segmentation where it has it.
+
+Non-blocking sockets and `add_reader`, which costs a fraction of asyncio's own datagram transport. The kernel may lose
+anything: what it has no room for waits here, up to a bound, then is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import struct
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from antiphon.errors import UsageError
+from antiphon.live.addresses import Address, show
+
+PACKET_BYTES: Final = 1_400
+PACKETS_PER_WAKE_MAX: Final = 64
+WAITING_PACKETS_MAX: Final = 2_048
+SOCKET_BUFFER_BYTES: Final = 8 << 20
+_SEGMENTS_MAX: Final = 44  # of 1,400 bytes, in one datagram of at most 65,507
+_SOL_UDP, _UDP_SEGMENT, _UDP_GRO = 17, 103, 104
+_SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
+_SEGMENT_SIZE = struct.Struct("=H")
+
+MakeSocket: TypeAlias = Callable[[int], socket.socket]  # of a family; a simulated host's look the same
+Arrived: TypeAlias = Callable[[list[bytes], list[Address] | None], None]  # packets, and where each is from if asked for
+
+
+def udp_socket(family: int) -> socket.socket:
+    """Ask the kernel for a UDP socket."""
+    return socket.socket(family, socket.SOCK_DGRAM)
+
+
+class Port:
+    """The sockets of one member: its own and, where it hears a multicast address, a second one."""
+
+    def __init__(
+        self,
+        bind: Address,
+        multicast: Address | None,
+        *,
+        ttl: int,
+        offload: bool | None,
+        sources: bool,
+        make_socket: MakeSocket,
+    ) -> None:
+        """Open the sockets; `sources`: say of each packet where it comes from."""
+        self.socket = open_socket(bind, make_socket)
+        self._sockets = [self.socket]
+        if multicast is not None:
+            self._sockets.append(open_multicast(multicast, self.socket, ttl, make_socket))
+        wanted = offload is not False
+        self.segments = wanted and all(_can(one, _UDP_SEGMENT, 0) for one in self._sockets)
+        self.gathers = wanted and all(_can(one, _UDP_GRO, 1) for one in self._sockets)
+        self._sources = sources
+        self._waiting: deque[tuple[bytes, int, Address]] = deque()  # (packets, size of each, to): no room in the kernel
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._arrived: Arrived = lambda packets, sources: None
+        self.counts: Counter[str] = Counter()
+        self.emptied = True  # whether the last read left nothing in the kernel
+
+    @property
+    def is_open(self) -> bool:
+        """Whether packets come and go."""
+        return self._loop is not None
+
+    def start(self, loop: asyncio.AbstractEventLoop, arrived: Arrived) -> None:
+        """Begin to listen; `arrived` is given what one wake-up read."""
+        self._loop, self._arrived = loop, arrived
+        for one in self._sockets:
+            loop.add_reader(one.fileno(), self._read, one)
+
+    def close(self) -> None:
+        """Stop listening, give the address back."""
+        for one in self._sockets:
+            if self._loop is not None:
+                self._loop.remove_reader(one.fileno())
+                self._loop.remove_writer(one.fileno())
+            one.close()
+        self._sockets, self._loop = [], None
+
+    # Out
+
+    def send(self, packets: Sequence[bytes], targets: Sequence[Address]) -> None:
+        """Send each packet to each target."""
+        if self.segments:
+            for run, size in runs(packets):
+                for target in targets:
+                    self._send(run, size, target)
+            return
+        sendto = self.socket.sendto
+        for packet in packets:
+            for target in targets:
+                if not self._waiting:
+                    try:
+                        sendto(packet, target)
+                        continue
+                    except OSError:
+                        pass  # what is wrong will be seen again
+                self._send(packet, len(packet), target)
+
+    def _send(self, run: bytes, size: int, target: Address) -> None:
+        if self._waiting or not self._send_now(run, size, target):
+            if len(self._waiting) == WAITING_PACKETS_MAX:
+                self.counts["packets-overflowed"] += 1
+                return
+            if not self._waiting and self._loop is not None:
+                self._loop.add_writer(self.socket.fileno(), self._send_waiting)
+            self._waiting.append((run, size, target))
+
+    def _send_now(self, run: bytes, size: int, target: Address) -> bool:
+        """Give packets to the kernel; say whether it took them, or never will."""
+        try:
+            if len(run) == size:
+                self.socket.sendto(run, target)
+            elif self.segments:
+                self.socket.sendmsg([run], [(_SOL_UDP, _UDP_SEGMENT, _SEGMENT_SIZE.pack(size))], 0, target)
+            else:
+                for start in range(0, len(run), size):
+                    self.socket.sendto(run[start : start + size], target)
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError as error:
+            if len(run) > size and self.segments and error.errno in (errno.EIO, errno.EINVAL, errno.ENOTSUP):
+                self.segments = False  # this way out cannot do it
+                return self._send_now(run, size, target)
+            self.counts["packets-unsendable"] += 1
+        return True
+
+    def _send_waiting(self) -> None:
+        while self._waiting and self._send_now(*self._waiting[0]):
+            self._waiting.popleft()
+        if not self._waiting and self._loop is not None:
+            self._loop.remove_writer(self.socket.fileno())
+
+    # In
+
+    def read(self) -> None:
+        """Read what has come, without waiting to be told that something has."""
+        for one in list(self._sockets):
+            if self._loop is not None:
+                self._read(one)
+
+    def _read(self, one: socket.socket) -> None:
+        packets: list[bytes] = []
+        sources: list[Address] | None = [] if self._sources else None
+        self.emptied = False
+        try:
+            if self.gathers:
+                self._read_gathered(one, packets, sources)
+            elif sources is None:
+                receive, put = one.recv, packets.append
+                for _ in range(PACKETS_PER_WAKE_MAX):
+                    put(receive(PACKET_BYTES + 1))
+            else:
+                for _ in range(PACKETS_PER_WAKE_MAX):
+                    data, source = one.recvfrom(PACKET_BYTES + 1)
+                    packets.append(data)
+                    sources.append(source[:2])
+        except (BlockingIOError, InterruptedError):
+            self.emptied = True
+        except OSError:
+            self.counts["receive-errors"] += 1
+        if packets:
+            self._arrived(packets, sources)
+
+    def _read_gathered(self, one: socket.socket, packets: list[bytes], sources: list[Address] | None) -> None:
+        """Read packets that the kernel put together, and cut them again."""
+        for _ in range(PACKETS_PER_WAKE_MAX):
+            data, about, _, source = one.recvmsg(65_535, 64)
+            size = int.from_bytes(about[0][2][:2], "little") if about else 0
+            cut = [data[start : start + size] for start in range(0, len(data), size)] if size else [data]
+            packets += cut
+            if sources is not None:
+                sources += [source[:2]] * len(cut)
+
+
+def runs(packets: Sequence[bytes]) -> list[tuple[bytes, int]]:
+    """Join packets that the kernel can cut again: all of one size, only the last one smaller."""
+    joined: list[tuple[bytes, int]] = []
+    start = 0
+    while start < len(packets):
+        size, end = len(packets[start]), start + 1
+        while end < len(packets) and len(packets[end - 1]) == size >= len(packets[end]) and end - start < _SEGMENTS_MAX:
+            end += 1
+        joined.append((b"".join(packets[start:end]), size))
+        start = end
+    return joined
+
+
+def open_socket(bind: Address, make_socket: MakeSocket = udp_socket) -> socket.socket:
+    """Open a socket at an address, or say why that cannot be."""
+    family = socket.AF_INET6 if ":" in bind[0] else socket.AF_INET
+    one = make_socket(family)
+    try:
+        one.setblocking(False)
+        for force, plain in ((_SO_RCVBUFFORCE, socket.SO_RCVBUF), (_SO_SNDBUFFORCE, socket.SO_SNDBUF)):
+            try:
+                one.setsockopt(socket.SOL_SOCKET, force, SOCKET_BUFFER_BYTES)
+            except OSError:  # only the privileged may go beyond the system's limit
+                one.setsockopt(socket.SOL_SOCKET, plain, SOCKET_BUFFER_BYTES)
+        one.bind(bind)
+    except OSError as error:
+        one.close()
+        remedy = {
+            errno.EADDRINUSE: "is in use; another member has this name, or give another port",
+            errno.EADDRNOTAVAIL: "is no address of this machine; bind one of its own",
+            errno.EACCES: "is not allowed; take a port above 1023",
+        }.get(error.errno or 0, f"cannot be used ({error.strerror})")
+        raise UsageError(f"bind: {show(bind)} {remedy}") from None
+    return one
+
+
+def open_multicast(
+    group: Address, sender: socket.socket, ttl: int, make_socket: MakeSocket = udp_socket, what: str = "multicast"
+) -> socket.socket:
+    """Open a second socket that hears the multicast address, on the interface of the first."""
+    host = sender.getsockname()[0]
+    one = make_socket(socket.AF_INET)
+    try:
+        one.setblocking(False)
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_BUFFER_BYTES)
+        one.bind(group)
+        interface = socket.inet_aton(host)
+        one.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(group[0]) + interface)
+        sender.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, interface)
+        sender.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, ttl)
+    except OSError as error:
+        one.close()
+        sender.close()
+        raise UsageError(
+            f"{what}: {show(group)} cannot be used on {host} ({error.strerror}); give an IPv4 group of "
+            f"239.0.0.0/8 and bind an address of an interface that has multicast"
+        ) from None
+    return one
+
+
+def _can(one: socket.socket, option: int, value: int) -> bool:
+    try:
+        one.setsockopt(_SOL_UDP, option, value)
+    except OSError:
+        return False
+    return True

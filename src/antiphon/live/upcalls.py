@@ -1,0 +1,118 @@
+"""Upcalls: what the machine says, turned into what the application sees: events, receipts, its state."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from antiphon.live import burst
+from antiphon.live.events import Batch, Notice, ViewChange
+from antiphon.live.inbox import Inbox
+from antiphon.live.receipts import Receipts
+from antiphon.live.settings import Settings
+from antiphon.protocol import machine as protocol
+from antiphon.protocol.machine import Capture, Deliver, Drop, Install, Restore, Snapshot, Stable
+from antiphon.protocol.membership.views import name_of
+
+_State = tuple[bytes, dict[int, list[bytes]]]  # the application's, and by sender the parts of messages that have begun
+_decode_state = msgspec.msgpack.Decoder(_State).decode
+
+
+class Upcalls:
+    """Takes each effect of the machine that concerns the application, in the order in which the machine said it."""
+
+    def __init__(self, settings: Settings, names: Mapping[int, str], drive: Callable[[Snapshot], None]) -> None:
+        """`names` are the members' addresses by name; `drive` gives the machine a snapshot that it asked for."""
+        self._settings, self._names, self._drive = settings, names, drive
+        self.me = -1  # own name, once it is known
+        self._reassembler = burst.Joiner(settings.message_bytes_max)
+        self._begun: dict[int, dict[int, list[bytes]]] = {}  # per view with joiners, what had begun by then
+        self.inbox = Inbox(settings.inbox_bytes_max, listen=settings.listen, at_state=self._at_state)
+        self.receipts = Receipts()
+        self.members: tuple[int, ...] = ()  # processes
+        self.view = 0
+        self.messages = 0  # delivered in all
+        self.counts: Counter[str] = Counter()
+        self.joined: Callable[[], None] = lambda: None  # called when a view begins
+
+    def handlers(self) -> dict[type, Callable[[Any], None]]:
+        """Return what is to be done with each kind of effect."""
+        return {
+            Deliver: self._deliver,
+            Stable: self._stable,
+            Drop: self._drop,
+            Install: self._install,
+            protocol.Notice: self._notice,
+            Capture: self._capture,
+            Restore: self._restore,
+        }
+
+    @property
+    def broken_bursts(self) -> int:
+        """How many bursts or messages could not be used."""
+        return self._reassembler.broken
+
+    def _deliver(self, effect: Deliver) -> None:
+        name = name_of(effect.sender)
+        messages = self._reassembler.messages(effect.sender, effect.payload)
+        if messages:
+            self.messages += len(messages)
+            self.inbox.put(Batch(self._names[name], messages, self.view))
+        if name == self.me:
+            self.receipts.delivered(effect.seq)
+
+    def _stable(self, effect: Stable) -> None:
+        if name_of(effect.sender) == self.me:
+            self.receipts.stable(effect.seq)
+
+    def _drop(self, effect: Drop) -> None:
+        if effect.sender is None or effect.seq is None:
+            self.counts["dropped-" + effect.reason] += 1
+        elif name_of(effect.sender) == self.me:
+            self.receipts.discarded(effect.seq, effect.reason)
+
+    def _install(self, install: Install) -> None:
+        old, self.members, self.view = self.members, install.members, install.view
+        self._reassembler.keep_only(install.members)
+        self.receipts.view_ended()
+        self.inbox.put(
+            ViewChange(
+                install.view,
+                self._show(install.members),
+                self._show(member for member in install.members if member not in old),
+                self._show(member for member in old if member not in install.members),
+                self._show(install.elders),
+            )
+        )
+        self.joined()
+
+    def _notice(self, notice: protocol.Notice) -> None:
+        if notice.what in ("excluded", "yielded"):
+            self.receipts.incarnation_ended()
+        self.inbox.put(Notice(notice.what))
+
+    # The application's state
+
+    def _capture(self, capture: Capture) -> None:
+        self._begun[capture.view] = self._reassembler.unfinished()
+        self.inbox.put(capture)
+
+    def _restore(self, restore: Restore) -> None:
+        self._reassembler.adopt(_decode_state(restore.state)[1])
+        self.inbox.put(restore)
+
+    def _at_state(self, item: Capture | Restore) -> None:
+        """Take or replace the state of the application, which has just seen all that came before."""
+        if isinstance(item, Capture):
+            assert self._settings.snapshot is not None
+            state = (self._settings.snapshot(), self._begun.pop(item.view, {}))
+            self._drive(Snapshot(item.view, msgspec.msgpack.encode(state)))
+        else:
+            assert self._settings.restore is not None
+            self._settings.restore(_decode_state(item.state)[0])
+
+    def _show(self, processes: Iterable[int]) -> tuple[str, ...]:
+        return tuple(self._names[name_of(process)] for process in processes)
