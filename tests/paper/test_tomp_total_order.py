@@ -23,6 +23,7 @@ from antiphon.protocol.ordering.two_phase import (
     takeover,
 )
 from antiphon.protocol.parts import PartContext
+from antiphon.protocol.rules import replaced
 from antiphon.protocol.wire import Codec, pack_vector
 from support.mutants_two_phase import (
     AbcastWithoutClockRule,
@@ -224,12 +225,13 @@ def test_every_interleaving_with_fifo(size: int, sends: list[int]) -> None:
 # Timestamps
 
 
-class DecimalAbcast(Abcast):
+def read_as_decimal(self: TwoPhase, message: Waiting) -> tuple[Stamp, bool]:
     """Timestamps read as decimals, as they are printed."""
+    stamp, provisional = TwoPhase.order_key(self, message)
+    return (float(f"{stamp[0]}.{stamp[1]}"), 0), provisional  # type: ignore[return-value]
 
-    def order_key(self, message: Waiting) -> tuple[Stamp, bool]:
-        stamp, provisional = super().order_key(message)
-        return (float(f"{stamp[0]}.{stamp[1]}"), 0), provisional  # type: ignore[return-value]
+
+DecimalAbcast = replaced(Abcast, order_key=read_as_decimal)
 
 
 @pytest.mark.parametrize(("protocol", "order"), [(Abcast, [9, 10]), (DecimalAbcast, [10, 9])])
@@ -245,12 +247,13 @@ def test_timestamp_is_a_pair_not_a_decimal(protocol: type[TwoPhase], order: list
     assert delivered == order
 
 
-class TompThatLosesTies(Tomp):
+def undecided_first(self: TwoPhase, message: Waiting) -> tuple[Stamp, bool]:
     """Of two equal timestamps, the undecided one is first."""
+    stamp, provisional = TwoPhase.order_key(self, message)
+    return stamp, not provisional
 
-    def order_key(self, message: Waiting) -> tuple[Stamp, bool]:
-        stamp, provisional = super().order_key(message)
-        return stamp, not provisional
+
+TompThatLosesTies = replaced(Tomp, order_key=undecided_first)
 
 
 def bounding(final: Stamp, firsts: list[int], bound: Stamp) -> BoundingDecision:
@@ -317,13 +320,14 @@ def test_takeover_uses_raised_provisional_timestamps() -> None:
     assert takeover(x, first_proposals) < group.final[y]  # host 1 would deliver x before y, host 0 has done the reverse
 
 
-class FirstProposals(Tomp):
+def first_proposals(self: TwoPhase) -> Pending:
     """Answers with first proposals when a view ends."""
+    state = TwoPhase.pending(self)
+    waiting = [message for undecided in self.undecided for message in undecided.values()]
+    return Pending(state.clock, {(m.sender, m.seq): max(m.stamp, m.own) for m in waiting}, state.final)
 
-    def pending(self) -> Pending:
-        state = super().pending()
-        waiting = [message for undecided in self.undecided for message in undecided.values()]
-        return Pending(state.clock, {(m.sender, m.seq): max(m.stamp, m.own) for m in waiting}, state.final)
+
+FirstProposals = replaced(Tomp, pending=first_proposals)
 
 
 def disagreements(protocol: type[TwoPhase], seeds: int) -> int:

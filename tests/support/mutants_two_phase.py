@@ -9,26 +9,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from antiphon.protocol.machine import SECOND, Instant
+from antiphon.protocol.machine import Instant
 from antiphon.protocol.ordering.abcast import Abcast
 from antiphon.protocol.ordering.tomp import Tomp, UpdateBox, VectorProposal, Words, packed
 from antiphon.protocol.ordering.two_phase import Decision, Poll, Proposal, Stamp, TwoPhase, Waiting
-from antiphon.protocol.parts import Out, Step, Up
-from antiphon.protocol.wire import Pdu
+from antiphon.protocol.parts import Up
+from antiphon.protocol.rules import replaced
 
 
-class AbcastWithoutClockRule(Abcast):
+def clock_stays(self: TwoPhase, final: Stamp) -> None:
     """The printed rule: a final timestamp does not move the clock."""
-
-    def clock_rule(self, final: Stamp) -> None:
-        pass
-
-
-class TompWithoutClockRule(Tomp):
-    """The printed rule: a final timestamp does not move the clock."""
-
-    def clock_rule(self, final: Stamp) -> None:
-        pass
 
 
 class SeparateBox(UpdateBox):
@@ -39,64 +29,39 @@ class SeparateBox(UpdateBox):
         np.minimum(self.min_next_mid, next_mid, out=self.min_next_mid)
 
 
-class TompWithSeparateBox(Tomp):
-    """Bounds from the separate box."""
-
-    def box(self) -> UpdateBox:
-        return SeparateBox(self.size)
-
-
-class TompThatRenewsTimestamps(Tomp):
+def newer_timestamp(self: TwoPhase, message: Waiting) -> Proposal:
     """A proposal that is asked for again gets a newer timestamp beside its old vector."""
-
-    def resend(self, message: Waiting) -> Proposal:
-        stored = message.proposal
-        assert isinstance(stored, VectorProposal)
-        return VectorProposal(stored.seq, self.clock.tick(), stored.next_mid)
+    stored = message.proposal
+    assert isinstance(stored, VectorProposal)
+    return VectorProposal(stored.seq, self.clock.tick(), stored.next_mid)
 
 
-class TompWithTooLargeDelta(Tomp):
+def too_large_delta(self: Tomp, message: Waiting) -> Stamp:
     """The bound of a later message counts one message too many."""
-
-    def provisional(self, message: Waiting) -> Stamp:
-        bound = self._bounds[message.sender].at(message.seq)
-        if bound is None:
-            return message.stamp
-        return max(message.stamp, (bound[0] + message.seq + 1, bound[1]))
+    bound = self.bounds[message.sender].at(message.seq)
+    if bound is None:
+        return message.stamp
+    return max(message.stamp, (bound[0] + message.seq + 1, bound[1]))
 
 
-class TompThatExpectsTooLittle(Tomp):
+def stale_vector(self: Tomp, seq: int, time: int) -> Proposal:
     """Vectors are made before the received message is counted, so they promise it a later timestamp than it got."""
-
-    def propose(self, seq: int, time: int) -> Proposal:
-        proposal = super().propose(seq, time)
-        assert isinstance(proposal, VectorProposal)
-        stale = np.frombuffer(proposal.next_mid, "<u4").copy()
-        others = np.arange(self.size) != self.rank
-        stale[others] = np.maximum(1, stale[others] - 1)
-        return VectorProposal(seq, time, stale.tobytes())
-
-    def check(self, proposal: Proposal) -> None:
-        pass
+    proposal = Tomp.propose(self, seq, time)
+    assert isinstance(proposal, VectorProposal)
+    stale = np.frombuffer(proposal.next_mid, "<u4").copy()
+    others = np.arange(self.size) != self.rank
+    stale[others] = np.maximum(1, stale[others] - 1)
+    return VectorProposal(seq, time, stale.tobytes())
 
 
-class AbcastThatDeliversWhenDecided(Abcast):
+def decided_first(self: TwoPhase, message: Waiting) -> tuple[Stamp, bool]:
     """A decided message overtakes undecided ones with lower timestamps."""
-
-    def order_key(self, message: Waiting) -> tuple[Stamp, bool]:
-        stamp, provisional = super().order_key(message)
-        return ((stamp[0] + 2**40, stamp[1]) if provisional else stamp), provisional
-
-
-class AbcastThatDeliversUndecided(Abcast):
-    """The head of the queue is delivered once anything is decided."""
-
-    def deliverable(self, message: Waiting) -> bool:
-        return True
+    stamp, provisional = TwoPhase.order_key(self, message)
+    return ((stamp[0] + 2**40, stamp[1]) if provisional else stamp), provisional
 
 
 class HastyPoll(Poll):
-    """A poll that gives up on its last voter."""
+    """A poll that gives up on its last voter: a decision without it may lie below its proposal, and is refused."""
 
     def take(self, host: int, proposal: Proposal) -> None:
         super().take(host, proposal)
@@ -104,42 +69,15 @@ class HastyPoll(Poll):
             self.missing.clear()
 
 
-class AbcastThatDecidesEarly(Abcast):
-    """A decision without the last proposal may lie below it, and is refused where it does."""
-
-    def poll(self, now: Instant) -> Poll:
-        return HastyPoll(self.size, now)
-
-
-class AbcastThatNeverAsks(Abcast):
-    """Lost proposals stay lost."""
-
-    def wake(self, now: Instant) -> Step:
-        if self.deadline is not None and self.deadline <= now:
-            self.deadline = now + SECOND
-        return Step()
-
-
-class AbcastThatForgetsProposals(Abcast):
-    """Proposals are let go as soon as they are sent, so that nobody answers when asked."""
-
-    def receive(self, source: int, pdu: Pdu, now: Instant) -> Step:
-        step = super().receive(source, pdu, now)
-        step.down = [down for down in step.down if not isinstance(down, Out)]
-        return step
-
-
-class AbcastThatKeepsDelivered(Abcast):
+def counts_delivered(self: TwoPhase) -> list[Up]:
     """Delivered messages are counted as held."""
-
-    def _deliveries(self) -> list[Up]:
-        delivered = super()._deliveries()
-        self.held += len(delivered)
-        return delivered
+    delivered = TwoPhase.deliveries(self)
+    self.held += len(delivered)
+    return delivered
 
 
 class LeastPoll(Poll):
-    """A poll that decides for the least proposal."""
+    """A poll that decides for the least proposal, which is below what others have promised, and is refused there."""
 
     def __init__(self, size: int, now: Instant) -> None:
         super().__init__(size, now)
@@ -153,12 +91,11 @@ class LeastPoll(Poll):
         return Decision(seq=seq, time=self.least[0], host=self.least[1])
 
 
-class AbcastThatTakesTheLeast(Abcast):
-    """The least proposal wins, which is below what others have promised, and is refused there."""
-
-    def poll(self, now: Instant) -> Poll:
-        return LeastPoll(self.size, now)
-
+AbcastWithoutClockRule = replaced(Abcast, clock_rule=clock_stays)
+TompWithoutClockRule = replaced(Tomp, clock_rule=clock_stays)
+TompWithSeparateBox = replaced(Tomp, box=lambda self: SeparateBox(self.size))
+TompThatRenewsTimestamps = replaced(Tomp, resend=newer_timestamp)
+TompWithTooLargeDelta = replaced(Tomp, provisional=too_large_delta)
 
 MUTANTS: dict[str, tuple[type[TwoPhase], str]] = {
     "abcast-without-clock-rule": (AbcastWithoutClockRule, "total"),
@@ -166,12 +103,15 @@ MUTANTS: dict[str, tuple[type[TwoPhase], str]] = {
     "tomp-separate-box": (TompWithSeparateBox, "total"),
     "tomp-renewed-timestamp": (TompThatRenewsTimestamps, "total"),
     "tomp-too-large-delta": (TompWithTooLargeDelta, "total"),
-    "tomp-expects-too-little": (TompThatExpectsTooLittle, "total"),
-    "abcast-delivers-when-decided": (AbcastThatDeliversWhenDecided, "total"),
-    "abcast-delivers-undecided": (AbcastThatDeliversUndecided, "total"),
-    "abcast-decides-early": (AbcastThatDecidesEarly, "stuck"),
-    "abcast-never-asks": (AbcastThatNeverAsks, "stuck"),
-    "abcast-forgets-proposals": (AbcastThatForgetsProposals, "stuck"),
-    "abcast-takes-the-least": (AbcastThatTakesTheLeast, "stuck"),
-    "abcast-keeps-delivered": (AbcastThatKeepsDelivered, "undrained"),
+    "tomp-expects-too-little": (
+        replaced(Tomp, propose=stale_vector, check=lambda self, proposal: None),
+        "total",
+    ),
+    "abcast-delivers-when-decided": (replaced(Abcast, order_key=decided_first), "total"),
+    "abcast-delivers-undecided": (replaced(Abcast, deliverable=lambda self, message: True), "total"),
+    "abcast-decides-early": (replaced(Abcast, poll=lambda self, now: HastyPoll(self.size, now)), "stuck"),
+    "abcast-never-asks": (replaced(Abcast, asks=lambda self, now: {}), "stuck"),
+    "abcast-forgets-proposals": (replaced(Abcast, answers=lambda self, source, ask: []), "stuck"),
+    "abcast-takes-the-least": (replaced(Abcast, poll=lambda self, now: LeastPoll(self.size, now)), "stuck"),
+    "abcast-keeps-delivered": (replaced(Abcast, deliveries=counts_delivered), "undrained"),
 }

@@ -143,7 +143,9 @@ class Group:
         wrong += [f"order at {host}" for host, delivered in enumerate(self.delivered) if delivered != order]
         wrong += [f"bound of {m}" for m in everything if self.highest_bound.get(m, (0, 0)) > self.final[m]]
         wrong += [f"held at {part.rank}" for part in self.parts if part.held or part.deadline is not None]
-        wrong += [f"kept at {part.rank}" for part in self.parts if any(part.undecided) or part._queue or part._polls]
+        wrong += [
+            f"kept at {part.rank}" for part in self.parts if any(part.undecided) or part.queue or part.polls.polls
+        ]
         return wrong
 
 

@@ -28,7 +28,6 @@ from antiphon.protocol.ordering.tomp import (
     packed,
 )
 from antiphon.protocol.ordering.two_phase import (
-    ASK_SEQS_MAX,
     Ask,
     Decision,
     Proposal,
@@ -37,6 +36,7 @@ from antiphon.protocol.ordering.two_phase import (
     TwoPhaseOptions,
     Waiting,
 )
+from antiphon.protocol.ordering.two_phase.messages import ASK_SEQS_MAX
 from antiphon.protocol.parts import Out, PartContext, Reliable
 from antiphon.protocol.wire import Data, Malformed, Pdu, Streamed, pack_vector
 from antiphon.sim.cluster import simulate
@@ -284,8 +284,8 @@ def test_nonsense_beside_the_stream_changes_nothing(pdu: Pdu) -> None:
 
 
 def snapshot(part: TwoPhase) -> object:
-    polls = {seq: (set(poll.missing), poll.greatest) for seq, poll in part._polls.items()}
-    return part.pending(), part.next_mid[:], part.held, len(part._queue), part.deadline, polls
+    polls = {seq: (set(poll.missing), poll.greatest) for seq, poll in part.polls.polls.items()}
+    return part.pending(), part.next_mid[:], part.held, len(part.queue), part.deadline, polls
 
 
 def test_options_are_checked() -> None:
@@ -365,7 +365,7 @@ def test_staircases_stay_as_short_as_what_is_undecided() -> None:
             group.take(*pair)
         for part in group.parts:
             for sender in range(3):
-                assert len(part._bounds[sender].firsts) <= 2 * max(map(len, part.undecided)) + 8  # type: ignore[attr-defined]
+                assert len(part.bounds[sender].firsts) <= 2 * max(map(len, part.undecided)) + 8  # type: ignore[attr-defined]
     group.finish()
     assert group.unfaithful() == []
 

@@ -21,6 +21,7 @@ import msgspec
 
 from antiphon.protocol.machine import Deliver, Instant, Submit
 from antiphon.protocol.parts import Decided, Ending, PartContext, Reliable, Step, Up
+from antiphon.protocol.rules import rule
 from antiphon.protocol.wire import Counter as Count
 from antiphon.protocol.wire import Data, Malformed, Pdu, Rank, Streamed
 
@@ -60,33 +61,36 @@ class Sequencer(Ending):
         self.held = 0
         self.deadline: Instant | None = None
         self._window = context.window
-        self._waiting: list[deque[PlacedData]] = [deque() for _ in range(context.size)]  # per sender: not ordered yet
-        self._next_seq = [1] * context.size
+        self.waiting: list[deque[PlacedData]] = [deque() for _ in range(context.size)]  # per sender: not ordered yet
+        self.next_seq = [1] * context.size
         self._accepted = 0  # how far the sequencer's stream was accepted
-        self._unordered: deque[int] = deque()  # at the sequencer: whose messages it has to order, as they came
+        self.unordered: deque[int] = deque()  # at the sequencer: whose messages it has to order, as they came
         self._blocked = False  # the view ends
-        self._rest: list[PlacedData | Order] = []  # the sequencer's stream since then
+        self.rest: list[PlacedData | Order] = []  # the sequencer's stream since then
 
     # The rules
 
+    @rule("docs/protocols/sequencer.md, Rule")
     def admits(self, source: int, pdu: Streamed) -> bool:
         """Say whether all that a PDU depends on was accepted: what its sender had delivered, or what it orders."""
         match pdu:
             case PlacedData():
                 return source == SEQUENCER or pdu.after <= self._accepted
             case Order() if source == SEQUENCER and self._makes_sense(pdu):
-                return all(len(self._waiting[sender]) >= count for sender, count in Counter(pdu.senders).items())
+                return all(len(self.waiting[sender]) >= count for sender, count in Counter(pdu.senders).items())
             case _:
                 return True  # to be refused
 
+    @rule("docs/protocols/sequencer.md, Rule")
     def gathered(self, room: int) -> Step:
         """Order what the sequencer has accepted in this turn, as far as its stream has room."""
         down: list[Reliable] = []
-        while self._unordered and len(down) < room:
-            senders = [self._unordered.popleft() for _ in range(min(SENDERS_MAX, len(self._unordered)))]
+        while self.unordered and len(down) < room:
+            senders = [self.unordered.popleft() for _ in range(min(SENDERS_MAX, len(self.unordered)))]
             down.append(Reliable(Order(senders=senders)))
         return Step([], [*down])
 
+    @rule("docs/protocols/sequencer.md, Rule")
     def after(self) -> int:
         """Say what a message that is sent now depends on."""
         return 0 if self.rank == SEQUENCER else self._accepted
@@ -95,12 +99,13 @@ class Sequencer(Ending):
 
     def may_submit(self, priority: int) -> bool:
         """Bound the own messages that have no place yet."""
-        return len(self._waiting[self.rank]) < self._window
+        return len(self.waiting[self.rank]) < self._window
 
     def submit(self, message: Submit, seq: int, now: Instant) -> Step:
         """Put the message into the stream."""
         return Step([], [Reliable(PlacedData(seq=seq, payload=message.payload, after=self.after()), seq)])
 
+    @rule("docs/protocols/sequencer.md, Rule")
     def accept(self, source: int, pdu: Streamed, now: Instant) -> Step:
         """Keep a message until it is ordered, or deliver what was."""
         match pdu:
@@ -113,8 +118,8 @@ class Sequencer(Ending):
         if source != SEQUENCER:
             return Step()
         self._accepted = pdu.number
-        self._rest.append(pdu)
-        return Step([] if self._blocked else self._deliveries())
+        self.rest.append(pdu)
+        return Step([] if self._blocked else self.deliveries())
 
     def receive(self, source: int, pdu: Pdu, now: Instant) -> Step:
         """Refuse: nothing of this ordering comes past recovery."""
@@ -130,10 +135,11 @@ class Sequencer(Ending):
         """Deliver nothing more before everyone has the same streams."""
         self._blocked = True
 
+    @rule("docs/protocols/sequencer.md, When a view ends")
     def finish(self, reach: Sequence[int], order: bytes) -> Step:
         """Deliver what the sequencer ordered, then the rest by sender and number."""
-        up = self._deliveries()
-        for sender, waiting in enumerate(self._waiting):
+        up = self.deliveries()
+        for sender, waiting in enumerate(self.waiting):
             up += (Deliver(sender, data.seq, data.payload) for data in waiting)
             self.held -= len(waiting)
             waiting.clear()
@@ -143,25 +149,26 @@ class Sequencer(Ending):
         return SEQUENCER not in order.senders and max(order.senders) < self.size
 
     def _take(self, source: int, data: PlacedData) -> None:
-        if data.seq != self._next_seq[source]:
+        if data.seq != self.next_seq[source]:
             raise Malformed("impossible-number")
-        self._next_seq[source] += 1
+        self.next_seq[source] += 1
         if source != SEQUENCER:
-            self._waiting[source].append(data)
+            self.waiting[source].append(data)
             self.held += 1
             if self.rank == SEQUENCER:
-                self._unordered.append(source)
+                self.unordered.append(source)
 
-    def _deliveries(self) -> list[Up]:
+    @rule("docs/protocols/sequencer.md, Rule")
+    def deliveries(self) -> list[Up]:
         """Go through the sequencer's stream, as far as it was accepted."""
         up: list[Up] = []
-        for pdu in self._rest:
+        for pdu in self.rest:
             if isinstance(pdu, PlacedData):
                 up.append(Deliver(SEQUENCER, pdu.seq, pdu.payload))
                 continue
             for sender in pdu.senders:
-                data = self._waiting[sender].popleft()
+                data = self.waiting[sender].popleft()
                 self.held -= 1
                 up += (Decided(sender, data.seq, SEQUENCER), Deliver(sender, data.seq, data.payload))
-        self._rest.clear()
+        self.rest.clear()
         return up

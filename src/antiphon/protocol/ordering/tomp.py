@@ -34,6 +34,7 @@ from antiphon.protocol.ordering.two_phase import (
     Waiting,
 )
 from antiphon.protocol.parts import PartContext
+from antiphon.protocol.rules import rule
 from antiphon.protocol.wire import Malformed, Pdu, Vector, pack_vector, unpack_vector
 
 MEMBERS_MAX: Final = 4_000  # a decision must fit into a datagram
@@ -268,8 +269,9 @@ class Tomp(TwoPhase):
         self.in_order = options.delta
         self._bound, self._delta = options.bound, options.delta
         # with delta the number is kept less the first message's, so that one bound serves every later message
-        self._bounds = [Staircase() for _ in range(context.size)]
+        self.bounds = [Staircase() for _ in range(context.size)]
 
+    @rule("Section 3.2.2.2, message reception")
     def propose(self, seq: int, time: int) -> Proposal:
         """Add what is expected next from each sender."""
         return VectorProposal(seq, time, pack_vector(self.next_mid))
@@ -281,12 +283,14 @@ class Tomp(TwoPhase):
         if min(next_mid) < 1 or not proposal.seq < next_mid[self.rank] <= self.next_mid[self.rank]:
             raise Malformed("impossible-vector")
 
+    @rule("Section 3.2.2.3, acknowledgement reception")
     def box(self) -> Box:
         """Choose how bounds are derived."""
         if self._bound == "paper":
             return ListBox(self.size) if self.size <= LISTS_MAX else UpdateBox(self.size)
         return AllHostsBox(self.size, self._delta)
 
+    @rule("Section 3.2.2.3, acknowledgement reception")
     def poll(self, now: Instant) -> Poll:
         """Collect vectors with the proposals."""
         return BoundingPoll(self.size, now, self.box())
@@ -297,14 +301,14 @@ class Tomp(TwoPhase):
         for sender, first, (number, host) in decision.bounds(self.size):
             undecided = self.undecided[sender]
             if undecided and first < self.next_mid[sender]:
-                bounds = self._bounds[sender]
+                bounds = self.bounds[sender]
                 bounds.raise_from(first, (number - first * self._delta, host))
                 if len(bounds.firsts) > 2 * len(undecided):
                     bounds.forget_below(min(undecided))
 
     def provisional(self, message: Waiting) -> Stamp:
         """Give the proposal, or the bound where that is greater."""
-        bound = self._bounds[message.sender].at(message.seq)
+        bound = self.bounds[message.sender].at(message.seq)
         if bound is None:
             return message.stamp
         return max(message.stamp, (bound[0] + message.seq * self._delta, bound[1]))
