@@ -5,15 +5,130 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 import antiphon
+from support.source import imports, modules, private_reads, renames, undocumented
 
 SOURCE = Path(antiphon.__file__).parent
 FORBIDDEN_IN_PROTOCOL = {"asyncio", "time", "socket", "pyspark", "pyarrow", "threading", "os", "datetime", "secrets"}
 GLOBAL_RANDOMNESS = {"random", "randint", "choice", "shuffle", "uniform", "seed", "randrange", "getrandbits"}
+
+# Each line may import those below it, and itself; what stands on one line does not import its neighbours. FACADE is the
+# package's own __init__, which names what an application uses; anything else right below the package is at the bottom.
+FACADE: Final = ""
+LAYERS: Final = [
+    ["cli", "__main__"],
+    ["commands"],
+    ["papers"],
+    ["report"],
+    ["pipeline", "testing"],
+    [FACADE],
+    ["live", "sim"],
+    ["trace"],
+    ["protocol"],
+]
+LEVEL: Final = {package: len(LAYERS) - number for number, line in enumerate(LAYERS) for package in line}
+BOTTOM: Final = 0
+
+# What others keep private and we cannot do without, and why.
+BORROWED: Final = {
+    "testing/loop.py": {
+        "_get_running_loop": "asyncio's, for those who write a loop",
+        "_set_running_loop": "asyncio's, for those who write a loop",
+        "_log_destroy_pending": "a task that a simulated crash ends is not one that was forgotten",
+        "_log_traceback": "whether somebody has asked for a task's exception",
+    },
+    "testing/plugin.py": {"_fixtureinfo": "pytest's only way to say that a test asks for a fixture"},
+}
+
+# Today's offenders. This list may only shrink.
+TODAY: Final[dict[str, set[str]]] = {
+    "layers": {
+        "pipeline.sweep -> commands.simulate",
+        "testing.story -> report.diagram",
+        "testing.story -> report.diagram_layout",
+    },
+    "renames": {
+        "commands/check.py",
+        "commands/report.py",
+        "live/host.py",
+        "live/tracing.py",
+        "pipeline/check/arena.py",
+        "pipeline/ingest.py",
+        "pipeline/java.py",
+        "pipeline/output.py",
+        "pipeline/source.py",
+        "pipeline/sweep.py",
+        "pipeline/watch/__init__.py",
+        "pipeline/watch/state.py",
+        "trace/rolling.py",
+        "trace/writer.py",
+    },
+    "names": {
+        "Accepted",
+        "Ack",
+        "Ask",
+        "Batch",
+        "Box",
+        "Claim",
+        "Coordinator",
+        "Fault",
+        "Findings",
+        "Found",
+        "FullDistribution",
+        "Group",
+        "Host",
+        "Job",
+        "Layout",
+        "Link",
+        "Load",
+        "Measured",
+        "MemberLog",
+        "Message",
+        "Notice",
+        "NullMessage",
+        "Options",
+        "Part",
+        "Piece",
+        "Process",
+        "Report",
+        "Round",
+        "Rows",
+        "Run",
+        "Send",
+        "Silence",
+        "Stay",
+        "Sweep",
+        "Traffic",
+        "Train",
+        "TreeCoordinator",
+        "TreeTrain",
+        "View",
+        "Watcher",
+        "Window",
+    },
+    "private": {
+        "papers/causally_ordering_broadcast.py",
+        "pipeline/inline.py",
+        "protocol/membership/flush.py",
+        "protocol/membership/process.py",
+        "sim/group.py",
+    },
+    "docstrings": set(),
+}
+
+
+def offenders(rule: str, found: set[str]) -> set[str]:
+    """Return those that are new; for one that is gone, its line above should go too."""
+    gone = TODAY[rule] - found
+    if gone:
+        print(f"no longer offenders, so take them out of TODAY: {sorted(gone)}")
+    return found - TODAY[rule]
 
 
 def imported(tree: ast.AST) -> set[str]:
@@ -26,12 +141,12 @@ def imported(tree: ast.AST) -> set[str]:
 def test_protocols_know_no_clock_no_socket_and_no_global_randomness(path: Path) -> None:
     tree = ast.parse(path.read_text())
     assert not imported(tree) & FORBIDDEN_IN_PROTOCOL
-    outside = {
+    ours = {
         node.module
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("antiphon.")
     }
-    assert all(module.startswith(("antiphon.protocol", "antiphon.errors")) for module in outside)
+    assert all(module.startswith(("antiphon.protocol", "antiphon.errors")) for module in ours)
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "random":
             assert node.attr not in GLOBAL_RANDOMNESS, f"{path.name}:{node.lineno} draws from the global generator"
@@ -47,3 +162,47 @@ def test_only_the_pipeline_imports_pyspark() -> None:
     for path in SOURCE.rglob("*.py"):
         if "pipeline" not in path.parts:
             assert "pyspark" not in imported(ast.parse(path.read_text())), path
+
+
+def test_a_layer_imports_only_what_is_below_it() -> None:
+    """Over the whole import graph: imports inside functions and under TYPE_CHECKING count."""
+    wrong = set()
+    for module in modules():
+        own = LEVEL.get(module.package, BOTTOM)
+        for found in imports(module):
+            package = found.imported.split(".")[0]
+            other = LEVEL.get(package, BOTTOM)
+            is_version = package == FACADE and found.names == ("__version__",)
+            if package != module.package and other >= own and not is_version and (own, other) != (BOTTOM, BOTTOM):
+                wrong.add(f"{found.importer} -> {found.imported}")
+    assert offenders("layers", wrong) == set()
+
+
+def test_every_package_has_its_layer() -> None:
+    packages = {module.package for module in modules() if "/" in module.path}
+    assert packages <= LEVEL.keys(), "a new package needs a place among the layers"
+
+
+def test_files_are_replaced_in_one_module_alone() -> None:
+    """What is written beside and renamed is written by antiphon/atomic_write.py, which sees to the disk as well."""
+    found = {module.path for module in modules() if module.path != "atomic_write.py" and list(renames(module))}
+    assert offenders("renames", found) == set()
+
+
+def test_a_public_class_name_is_unique_in_the_package() -> None:
+    counted = Counter(
+        node.name
+        for module in modules()
+        for node in module.tree.body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert offenders("names", {name for name, number in counted.items() if number > 1}) == set()
+
+
+def test_nobody_reads_the_private_names_of_another_module() -> None:
+    found = {module.path: private_reads(module) - BORROWED.get(module.path, {}).keys() for module in modules()}
+    assert offenders("private", {path for path, names in found.items() if names}) == set(), found
+
+
+def test_every_public_name_has_a_docstring() -> None:
+    assert offenders("docstrings", {name for module in modules() for name in undocumented(module)}) == set()
