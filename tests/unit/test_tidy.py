@@ -70,6 +70,7 @@ TODAY: Final[dict[str, set[str]]] = {
         "trace/writer.py",
     },
     "names": {
+        "Acceptance",
         "Accepted",
         "Ack",
         "Ask",
@@ -79,6 +80,7 @@ TODAY: Final[dict[str, set[str]]] = {
         "Coordinator",
         "Fault",
         "Findings",
+        "Flow",
         "Found",
         "FullDistribution",
         "Group",
@@ -97,6 +99,7 @@ TODAY: Final[dict[str, set[str]]] = {
         "Piece",
         "Process",
         "Report",
+        "Request",
         "Round",
         "Rows",
         "Run",
