@@ -104,6 +104,7 @@ TODAY: Final[dict[str, set[str]]] = {
         "Rows",
         "Run",
         "Send",
+        "Session",
         "Silence",
         "Stay",
         "Sweep",
