@@ -8,119 +8,113 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antiphon.live.burst import (
-    ASK_NS,
-    BURST_BYTES_MAX,
-    BURST_BYTES_MIN,
-    FINISHED_MAX,
-    TRIES_MAX,
-    UNFINISHED_MAX,
-    BurstSize,
-    Cutter,
-    Joiner,
-    parts,
-    whole,
-)
+from antiphon.live.burst import BURST_BYTES_MAX, BURST_BYTES_MIN, BurstReader, BurstSize, MessageCutter, whole
+from antiphon.live.packets import ASK_NS, FINISHED_MAX, TRIES_MAX, UNFINISHED_MAX, PacketCodec
 
 SIZE = 200
+
+
+def codec(seed: int = 0) -> PacketCodec:
+    return PacketCodec(SIZE, random.Random(seed))
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.binary(min_size=1, max_size=1_500), max_size=12), st.randoms(use_true_random=False))
 def test_datagrams_survive_cutting_in_any_order_of_arrival(datagrams: list[bytes], rng: random.Random) -> None:
-    bodies = Cutter(SIZE, 0xFFFFFFFE).cut(datagrams)
+    bodies = codec(1).encode(datagrams)
     assert all(len(body) <= SIZE for body in bodies)
     rng.shuffle(bodies)
-    receiver = Cutter(SIZE, 0)
-    joined = [datagram for body in bodies for datagram in receiver.join(3, body, 0)]
+    receiver = codec()
+    joined = [datagram for body in bodies for datagram in receiver.decode(3, body, 0)]
     assert sorted(joined) == sorted(datagrams)
     assert not receiver.waits
 
 
 def test_missing_pieces_are_asked_for_and_sent_again_alone() -> None:
-    sender, receiver = Cutter(SIZE, 0), Cutter(SIZE, 0)
+    sender, receiver = codec(), codec()
     datagram = random.Random(1).randbytes(5_000)
-    bodies = sender.cut([datagram])
+    bodies = sender.encode([datagram])
     for index, body in enumerate(bodies):
         if index not in (2, 7):
-            assert receiver.join(0, body, 0) == ()
-    assert receiver.asks(ASK_NS - 1) == []
-    [(target, ask)] = receiver.asks(ASK_NS)
+            assert receiver.decode(0, body, 0) == ()
+    assert receiver.requests(ASK_NS - 1) == []
+    [(target, ask)] = receiver.requests(ASK_NS)
     assert target == 0
-    assert sender.join(4, ask, 0) == ()
+    assert sender.decode(4, ask, 0) == ()
     assert sender.answers == [(4, bodies[2]), (4, bodies[7])]
-    assert receiver.join(0, bodies[2], 0) == ()
-    assert list(receiver.join(0, bodies[7], 0)) == [datagram]
+    assert receiver.decode(0, bodies[2], 0) == ()
+    assert list(receiver.decode(0, bodies[7], 0)) == [datagram]
     assert not receiver.waits
 
 
 def test_a_datagram_that_is_done_with_does_not_begin_anew() -> None:
-    receiver = Cutter(SIZE, 0)
-    bodies = Cutter(SIZE, 0).cut([bytes(1_000)])
-    assert [len(receiver.join(0, body, 0)) for body in bodies].count(1) == 1
-    assert receiver.join(0, bodies[0], 0) == ()
+    receiver = codec()
+    bodies = codec().encode([bytes(1_000)])
+    assert [len(receiver.decode(0, body, 0)) for body in bodies].count(1) == 1
+    assert receiver.decode(0, bodies[0], 0) == ()
     assert not receiver.waits
 
 
 def test_what_never_becomes_whole_is_given_up() -> None:
-    sender, receiver = Cutter(SIZE, 0), Cutter(SIZE, 0)
-    receiver.join(0, sender.cut([bytes(1_000)])[0], 0)
+    sender, receiver = codec(), codec()
+    receiver.decode(0, sender.encode([bytes(1_000)])[0], 0)
     now = 0
     for _ in range(TRIES_MAX + 1):
         now += 100 * ASK_NS
-        receiver.asks(now)
+        receiver.requests(now)
     assert not receiver.waits
-    assert receiver.abandoned == 1
+    assert receiver.broken == 1
     for _ in range(2 * UNFINISHED_MAX + FINISHED_MAX):
-        receiver.join(0, sender.cut([bytes(1_000)])[0], 0)
-    assert sum(map(len, receiver._unfinished.values())) == UNFINISHED_MAX
+        receiver.decode(0, sender.encode([bytes(1_000)])[0], 0)
+    assert receiver.broken == 1 + UNFINISHED_MAX + FINISHED_MAX, "only so many are kept"
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=300))
 def test_nonsense_gives_nothing_or_bytes_and_never_raises(body: bytes) -> None:
-    cutter = Cutter(SIZE, 0)
-    cutter.cut([bytes(1_000)])
+    one = codec()
+    one.encode([bytes(1_000)])
     for kind in (b"", b"\x00", b"\x01", b"\x02", b"\x03"):
-        assert all(isinstance(datagram, bytes) for datagram in cutter.join(0, kind + body, 0))
-    assert len(cutter.answers) <= 2 * len(cutter.cut([bytes(1_000)]))
-    Joiner(1_000).messages(0, body)
+        assert all(isinstance(datagram, bytes) for datagram in one.decode(0, kind + body, 0))
+    assert len(one.answers) <= 2 * len(one.encode([bytes(1_000)]))
+    BurstReader(1_000).messages(0, body)
 
 
 @given(st.integers(1, 5_000), st.integers(1, 700))
 def test_large_messages_come_together(length: int, size: int) -> None:
     message = random.Random(length).randbytes(length)
-    joiner = Joiner(5_000)
-    bursts = list(parts(message, size))
-    joined = [complete for payload in bursts for complete in joiner.messages(1, payload)]
+    reader = BurstReader(5_000)
+    bursts = list(MessageCutter().cut(message, size))
+    joined = [complete for payload in bursts for complete in reader.messages(1, payload)]
     assert joined == [message]
-    assert joiner.unfinished() == {}
+    assert reader.unfinished() == []
 
 
-def test_parts_that_do_not_fit_together_are_never_joined() -> None:
-    joiner = Joiner(10_000)
-    first, second = list(parts(b"a" * 300, 100)), list(parts(b"b" * 300, 100))
-    assert joiner.messages(1, first[0]) == []
-    assert joiner.messages(1, second[2]) == []  # its beginning is missing
-    assert joiner.messages(1, first[1]) == []
-    assert joiner.broken == 2
-    assert joiner.messages(1, first[0]) == []
-    assert joiner.messages(1, whole([b"c"])) == [b"c"]  # given up by its sender
-    assert joiner.messages(2, whole([b"d", b"e"])) == [b"d", b"e"]
-    assert joiner.unfinished() == {}
+def test_fragments_that_do_not_fit_together_are_never_joined() -> None:
+    reader, cutter = BurstReader(10_000), MessageCutter()
+    first, second = list(cutter.cut(b"a" * 300, 100)), list(cutter.cut(b"b" * 300, 100))
+    assert reader.messages(1, first[0]) == []
+    assert reader.messages(1, second[2]) == []  # its beginning is missing, and it displaces the first
+    assert reader.messages(1, first[1]) == []
+    assert reader.messages(1, first[2]) == []
+    assert reader.broken == 2
+    assert reader.messages(1, whole([b"c"])) == [b"c"]
+    assert reader.messages(2, whole([b"d", b"e"])) == [b"d", b"e"]
+    reader.keep_only([2])
+    assert reader.unfinished() == []
 
 
 def test_a_sender_cannot_make_a_member_keep_more_than_the_limit() -> None:
-    joiner = Joiner(1_000)
-    for payload in list(parts(bytes(50_000), 100))[:-1]:
-        joiner.messages(1, payload)
-        assert sum(map(len, joiner.unfinished().get(1, []))) <= 1_000
-    assert joiner.broken > 0
+    reader = BurstReader(1_000)
+    for payload in list(MessageCutter().cut(bytes(50_000), 100))[:-1]:
+        reader.messages(1, payload)
+        assert sum(len(fragment.data) for _, fragment in reader.unfinished()) <= 1_000
+    assert reader.broken > 0
 
 
 def test_one_who_joins_goes_on_from_what_another_had() -> None:
-    old, new = Joiner(10_000), Joiner(10_000)
-    bursts = list(parts(b"x" * 250, 100))
+    old, new = BurstReader(10_000), BurstReader(10_000)
+    bursts = list(MessageCutter().cut(b"x" * 250, 100))
     old.messages(1, bursts[0])
     new.adopt(old.unfinished())
     assert new.messages(1, bursts[1]) == []

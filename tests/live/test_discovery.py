@@ -14,6 +14,7 @@ import pytest
 import antiphon
 from antiphon.errors import UsageError
 from antiphon.live import discovery
+from antiphon.live.anomalies import Anomalies, MemberLogger
 from antiphon.live.discovery import Hello, Seal, name_from
 from antiphon.live.session import Refused
 from support.live_group import collect, free_addresses, run
@@ -136,8 +137,9 @@ def test_hellos_are_proven_and_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(Refused, match="old-hello"):
             made._hear(hello)
 
-    where = ("239.77.1.1", 20_001)
-    made = discovery.Discovery("test", ("127.0.0.1", 7001), where, bind=("127.0.0.1", 7001), ttl=0, keys=[KEY])
+    where, anomalies = ("239.77.1.1", 20_001), Anomalies(MemberLogger("test", "127.0.0.1:7001"))
+    own = ("127.0.0.1", 7001)
+    made = discovery.Discovery("test", own, where, bind=own, ttl=0, keys=[KEY], anomalies=anomalies)
     run(test())
     made.close()
 

@@ -116,8 +116,8 @@ def test_what_is_missing_is_asked_for_at_growing_pauses_and_then_given_up() -> N
 
 
 def test_fragments_that_are_kept_can_be_sent_again() -> None:
-    cutting = Fragmenter(2, first=2**32 - 2, kept_max=2)
-    first, second, third = (cutting.cut(data) for data in (b"aabb", b"ccdd", b"eeff"))
+    cutting = Fragmenter(first=2**32 - 2, kept_max=2)
+    first, second, third = (cutting.cut(data, 2) for data in (b"aabb", b"ccdd", b"eeff"))
     assert [one[0].number for one in (first, second, third)] == [2**32 - 1, 0, 1]
     assert cutting.again(0, [1, 7]) == [second[1]]
     assert cutting.again(2**32 - 1, [0]) == []  # too old

@@ -15,7 +15,6 @@ import os
 import random
 import socket
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from hashlib import sha256
 from ipaddress import ip_address
@@ -25,6 +24,7 @@ import msgspec
 
 from antiphon.errors import UsageError
 from antiphon.live.addresses import Address, parse, show
+from antiphon.live.anomalies import Anomalies
 from antiphon.live.session import Refused
 from antiphon.live.sockets import PACKET_BYTES, MakeSocket, open_multicast, open_socket, udp_socket
 from antiphon.live.transport import HELLO
@@ -135,9 +135,11 @@ class Discovery:
         ttl: int,
         keys: Sequence[bytes] | None,
         make_socket: MakeSocket = udp_socket,
+        anomalies: Anomalies,
     ) -> None:
         """Open the sockets, one that hears and one that speaks: at a multicast address, or to those to be asked."""
         self._own, self._where, self._asked, self._seal = own, where, asked, Seal(group, keys)
+        self._anomalies = anomalies
         self._founders: tuple[str, ...] = ()
         self._looking: dict[Address, float] = {}  # who looks for the group too, and when it was last heard
         self._members: dict[int, Address] = {name_from(own): own}
@@ -147,7 +149,6 @@ class Discovery:
         self._answer_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._found: asyncio.Future[None] | None = None
-        self.counts: Counter[str] = Counter()
         self._out = make_socket(socket.AF_INET)
         try:
             self._out.setblocking(False)
@@ -216,7 +217,7 @@ class Discovery:
             try:
                 self._out.sendto(packet, target)
             except OSError:
-                self.counts["hellos-unsendable"] += 1
+                self._anomalies.note("hellos-unsendable")
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._loop.call_later(CALM_S if self._founders else PAUSE_S, self._say)
@@ -245,14 +246,14 @@ class Discovery:
         except (BlockingIOError, InterruptedError):
             pass
         except OSError:
-            self.counts["receive-errors"] += 1
+            self._anomalies.note("receive-errors")
 
     def take(self, packet: bytes) -> None:
         """Take a packet that may be a hello."""
         try:
             self._hear(self._seal.open(packet))
         except Refused as refused:
-            self.counts["refused-" + refused.reason] += 1
+            self._anomalies.note("refused-" + refused.reason)
 
     def _hear(self, hello: Hello) -> None:
         if abs(hello.at_ns - time.time_ns()) > FRESH_NS:
@@ -275,13 +276,13 @@ class Discovery:
             self._adopt(hello.founders)
             self._say()
         elif hello.founders != self._founders:
-            self.counts["other-group"] += 1  # founded apart, while the network was cut
+            self._anomalies.note("other-group")  # founded apart, while the network was cut
 
     def _meet(self, address: Address) -> None:
         name = name_from(address)
         known = self._members.setdefault(name, address)
         if known != address:
-            self.counts["refused-same-name"] += 1
+            self._anomalies.note("refused-same-name")
             if self._own in (known, address) and self._found is not None and not self._found.done():
                 other = show(address if known == self._own else known)
                 why = f"discover: {show(self._own)} and {other} get the same name; bind another port"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +50,7 @@ class Driver:
         self.turned: Callable[[], None] = lambda: None  # called when the effects of an input were taken
         self.note: Callable[[Instant, Input | Snapshot], None] | None = None  # gets every input before the machine
         self.data_tag = 0  # of the datagrams that wait where no data can be taken in
-        self.counts: Counter[str] = Counter()
+        self.set_aside = 0  # datagrams that came when no data could be taken in
         self.running = False
 
     def start(self, machine: Member | Process, transport: Transport) -> None:
@@ -81,7 +80,7 @@ class Driver:
         if self._full():
             wanted = [datagram for datagram in datagrams if group_of(datagram) != self.data_tag]
             # data is as good as lost: its sender's window closes, and it comes again
-            self.counts["set-aside"] += len(datagrams) - len(wanted)
+            self.set_aside += len(datagrams) - len(wanted)
             datagrams = wanted
         if datagrams:
             self._handle(ReceiveMany(datagrams), self._clock())

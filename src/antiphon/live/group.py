@@ -94,9 +94,8 @@ class Group:
 
     @property
     def discovered(self) -> Counter[str]:
-        """What was refused, and why, while members were discovered."""
-        discovery = None if self._member is None else self._member.discovery
-        return Counter() if discovery is None else discovery.counts
+        """What was refused, and why, also while there is no status yet because members are being looked for."""
+        return Counter() if self._member is None else self._member.anomalies.counts
 
     @property
     def transport(self) -> Transport:

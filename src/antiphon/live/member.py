@@ -11,6 +11,7 @@ import msgspec
 
 from antiphon.errors import UsageError
 from antiphon.live.addresses import Address, resolve, resolve_group, show
+from antiphon.live.anomalies import Anomalies, MemberLogger
 from antiphon.live.discovery import Discovery, name_from
 from antiphon.live.driver import Driver
 from antiphon.live.events import GroupClosed, Status
@@ -18,7 +19,7 @@ from antiphon.live.host import Host, host_of
 from antiphon.live.publish import Publisher
 from antiphon.live.recording import Origin, Recording, Silence, make
 from antiphon.live.sender import Sender
-from antiphon.live.session import SealedSession, Session, open_session
+from antiphon.live.session import PacketSession, SealedSession, open_session
 from antiphon.live.settings import PEERS, Settings
 from antiphon.live.storage import MemberFile, StateFolder, digest
 from antiphon.live.tracing import LiveTrace
@@ -55,7 +56,7 @@ class Identity(msgspec.Struct, frozen=True):
 class LiveMember:
     """A member's machine, driven over the network, with the two ends that the application holds: sender and inbox."""
 
-    session: Session
+    session: PacketSession
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -63,8 +64,10 @@ class LiveMember:
         self._host: Host = host_of(self._loop)
         self._clock = self._host.clock()
         self._names: dict[int, str] = {}  # the members' addresses
+        self._logger = MemberLogger(settings.group, settings.address or settings.bind)
+        self.anomalies = Anomalies(self._logger)
         self.driver = Driver(self._clock, failed=self._fail, full=lambda: self.upcalls.inbox.is_full)
-        self.upcalls = Upcalls(settings, self._names, self.driver.drive)
+        self.upcalls = Upcalls(settings, self._names, self.driver.drive, self._logger, self.anomalies)
         self.sender = Sender(settings, self.driver, self.upcalls.receipts)
         self._joined: asyncio.Future[None] = self._loop.create_future()
         self._closers = ExitStack()  # what is to be closed, in the opposite order
@@ -112,6 +115,7 @@ class LiveMember:
             ttl=settings.ttl,
             keys=settings.keys(),
             make_socket=self._host.socket,
+            anomalies=self.anomalies,
         )
         self._closers.callback(self.discovery.close)
         return Identity(name_from(own), own, await self.discovery.find(folder.founders(own)), self.discovery)
@@ -141,6 +145,7 @@ class LiveMember:
             offload=settings.offload,
             receive=self.driver.received,
             make_socket=self._host.socket,
+            anomalies=self.anomalies,
         )
         transport = Transport(endpoint)
         self._closers.callback(transport.close)
@@ -250,6 +255,7 @@ class LiveMember:
         if self._standing == "left":
             return
         self._standing = "left"
+        self._logger.info("left")
         self._closers.close()
         self._end(_LEFT, _LEFT_UNKNOWN)
         if self._trace is not None:
@@ -264,6 +270,7 @@ class LiveMember:
         if self.failure is None:
             self.failure = error
         self.driver.stop()
+        self._logger.error("failed, and stopped: %r", error, exc_info=error)
         why = f"the group failed: {error!r}"
         self._end(why, why)
         if not self._joined.done():
@@ -288,7 +295,14 @@ class LiveMember:
         lag = {} if member is None else {self._show(one): lacks for one, lacks in member.lag().items()}
         behind = {one: lacks for one, lacks in lag.items() if lacks is None or lacks > 0}
         slowest = max(behind, key=lambda one: (behind[one] is None, behind[one] or 0), default=None)
-        counts = self.driver.machine.counts + self.driver.counts + upcalls.counts + transport.counts
+        counts = {
+            **self.driver.machine.counts,
+            **self.anomalies.counts,
+            **transport.counts,
+            "broken-bursts": upcalls.broken_bursts,
+            "broken-datagrams": transport.broken,
+            "set-aside": self.driver.set_aside,
+        }
         return Status(
             group=self._settings.group,
             me=self._names[upcalls.me],
@@ -303,7 +317,7 @@ class LiveMember:
             waiting_bytes=self.sender.pending_bytes,
             inbox_bytes=upcalls.inbox.bytes,
             burst_bytes=self.sender.burst_bytes,
-            counts=dict(counts) | {"broken-bursts": upcalls.broken_bursts, "broken-datagrams": transport.broken},
+            counts=counts,
         )
 
     def _stands(self) -> Literal["joining", "active", "changing", "stalled", "leaving", "left", "failed"]:

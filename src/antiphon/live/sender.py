@@ -22,7 +22,6 @@ class Sender:
 
     def __init__(self, settings: Settings, driver: Driver, receipts: Receipts) -> None:
         self._settings, self._driver, self._receipts = settings, driver, receipts
-        self._loop = asyncio.get_running_loop()
         self._pending: list[bytes] = []
         self._kind = PLAIN  # of what is pending
         self._receipt = Receipt()  # of what is pending
@@ -30,6 +29,7 @@ class Sender:
         self._flush_scheduled = False
         self._room: asyncio.Future[None] | None = None  # waited for by those who found none
         self._large = asyncio.Lock()  # held while the parts of one message are sent
+        self._cutter = burst.MessageCutter()
         self._sizes = burst.BurstSize()
         self._gone: str | None = None  # why nothing can be sent any more
         self.pending_bytes = 0
@@ -65,7 +65,7 @@ class Sender:
         """Send a message in parts, or one that has to wait for another's parts."""
         async with self._large:  # nothing of one's own comes between its parts
             receipt = Receipt()
-            for part in burst.parts(payload, self._sizes.bytes):
+            for part in self._cutter.cut(payload, self._sizes.bytes):
                 while self._pending or not self._has_room():
                     await self._wait_for_room()
                 self._check_open()
@@ -81,7 +81,7 @@ class Sender:
             await asyncio.sleep(0)
         else:
             if self._room is None or self._room.done():
-                self._room = self._loop.create_future()
+                self._room = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._room)
         if not self._driver.running:
             self._check_open()
@@ -89,7 +89,7 @@ class Sender:
     def _schedule_flush(self) -> None:
         if not self._flush_scheduled:
             self._flush_scheduled = True
-            self._loop.call_soon(self._flush)
+            asyncio.get_running_loop().call_soon(self._flush)
 
     def _flush(self) -> None:
         """Turn what is pending into one burst, if the machine has room."""

@@ -41,7 +41,7 @@ class Refused(AntiphonError):
         self.reason = reason
 
 
-class Session(Protocol):
+class PacketSession(Protocol):
     """Puts bodies into packets and takes them out again."""
 
     @property

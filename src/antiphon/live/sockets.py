@@ -10,12 +10,13 @@ import asyncio
 import errno
 import socket
 import struct
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from antiphon.errors import UsageError
 from antiphon.live.addresses import Address, show
+from antiphon.live.anomalies import Anomalies
 
 PACKET_BYTES: Final = 1_400
 PACKETS_PER_WAKE_MAX: Final = 64
@@ -47,6 +48,7 @@ class Port:
         offload: bool | None,
         sources: bool,
         make_socket: MakeSocket,
+        anomalies: Anomalies,
     ) -> None:
         """Open the sockets; `sources`: say of each packet where it comes from."""
         self.socket = open_socket(bind, make_socket)
@@ -60,7 +62,7 @@ class Port:
         self._waiting: deque[tuple[bytes, int, Address]] = deque()  # (packets, size of each, to): no room in the kernel
         self._loop: asyncio.AbstractEventLoop | None = None
         self._arrived: Arrived = lambda packets, sources: None
-        self.counts: Counter[str] = Counter()
+        self._anomalies = anomalies
         self.emptied = True  # whether the last read left nothing in the kernel
 
     @property
@@ -106,7 +108,7 @@ class Port:
     def _send(self, run: bytes, size: int, target: Address) -> None:
         if self._waiting or not self._send_now(run, size, target):
             if len(self._waiting) == WAITING_PACKETS_MAX:
-                self.counts["packets-overflowed"] += 1
+                self._anomalies.note("packets-overflowed", "the kernel takes them too slowly")
                 return
             if not self._waiting and self._loop is not None:
                 self._loop.add_writer(self.socket.fileno(), self._send_waiting)
@@ -128,7 +130,7 @@ class Port:
             if len(run) > size and self.segments and error.errno in (errno.EIO, errno.EINVAL, errno.ENOTSUP):
                 self.segments = False  # this way out cannot do it
                 return self._send_now(run, size, target)
-            self.counts["packets-unsendable"] += 1
+            self._anomalies.note("packets-unsendable", f"to {show(target)}: {error.strerror}")
         return True
 
     def _send_waiting(self) -> None:
@@ -163,8 +165,8 @@ class Port:
                     sources.append(source[:2])
         except (BlockingIOError, InterruptedError):
             self.emptied = True
-        except OSError:
-            self.counts["receive-errors"] += 1
+        except OSError as error:
+            self._anomalies.note("receive-errors", error.strerror or "")
         if packets:
             self._arrived(packets, sources)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from antiphon import __version__
+from antiphon.atomic_write import Replacement, atomic_write
 from antiphon.errors import UsageError
 from antiphon.protocol.machine import SECOND, Instant
 from antiphon.trace.log import MemberLog
@@ -32,10 +33,9 @@ class LiveTrace:
         self._jobs: queue.Queue[tuple[MemberLog, int, int] | None] = queue.Queue(FILES_WAITING_MAX)
         self.failed: str | None = None
         try:
-            folder.mkdir(parents=True, exist_ok=True)
             versions = {"antiphon": __version__, "python": platform.python_version()}
             text = json.dumps({"run": run, **about, "versions": versions}, indent=1, default=str)
-            (folder / "run.json").write_text(text + "\n")
+            atomic_write(folder / "run.json", text + "\n")
         except OSError as error:
             raise UsageError(f"trace: {folder}: {error.strerror}; name a folder that can be written") from None
         self._thread = threading.Thread(target=self._write_all, name="antiphon-trace", daemon=True)
@@ -82,9 +82,8 @@ class LiveTrace:
         from antiphon.trace.writer import log_table
 
         path = self._folder / f"member-{log.member}-{part:06}.parquet"
-        unfinished = path.with_name(f".{path.name}.unfinished")
-        pq.write_table(log_table(self._run, log, first_step), unfinished, compression="zstd")
-        unfinished.rename(path)
+        with Replacement(path) as fresh:
+            pq.write_table(log_table(self._run, log, first_step), fresh, compression="zstd")
 
 
 class LifeLog:

@@ -16,8 +16,9 @@ from typing import Final
 import msgspec
 
 from antiphon.live.addresses import Address
-from antiphon.live.burst import ASK_NS, Cutter
-from antiphon.live.session import ANSWER_S, QUESTIONS, NameProbe, PlainSession, Refused, Session
+from antiphon.live.anomalies import Anomalies
+from antiphon.live.packets import ASK_NS, PacketCodec
+from antiphon.live.session import ANSWER_S, QUESTIONS, NameProbe, PacketSession, PlainSession, Refused
 from antiphon.live.sockets import PACKET_BYTES, MakeSocket, Port, udp_socket
 
 HELLO: Final = 3  # first byte of packets that are no session's
@@ -28,13 +29,14 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     me: int
     addresses: Mapping[int, Address]  # by name, one's own among them
-    session: Session
+    session: PacketSession
     bind: Address
     multicast: Address | None = None
     ttl: int = 1
     offload: bool | None = None  # segmentation by the kernel; None: where it has it
     receive: Callable[[list[bytes]], None]  # is given the protocol datagrams that one wake-up completed
     make_socket: MakeSocket = udp_socket
+    anomalies: Anomalies
 
 
 class Transport:
@@ -53,8 +55,9 @@ class Transport:
             offload=endpoint.offload,
             sources=isinstance(endpoint.session, PlainSession),  # there it is all that speaks for the sender
             make_socket=endpoint.make_socket,
+            anomalies=endpoint.anomalies,
         )
-        self._cutter = Cutter(PACKET_BYTES - endpoint.session.overhead, random.getrandbits(32))
+        self._codec = PacketCodec(PACKET_BYTES - endpoint.session.overhead, random.Random(random.getrandbits(64)))
         self._outbox: dict[tuple[int, ...], list[bytes]] = {}
         self._probe = NameProbe(random.randbytes(8), endpoint.make_socket)
         self._asking: asyncio.TimerHandle | None = None
@@ -81,13 +84,13 @@ class Transport:
 
     @property
     def counts(self) -> Counter[str]:
-        """What was sent, received and refused."""
-        return self._counts + self.port.counts
+        """What was sent and received."""
+        return self._counts
 
     @property
     def broken(self) -> int:
         """How many datagrams were begun and never became whole, or made no sense."""
-        return self._cutter.abandoned
+        return self._codec.broken
 
     # Out
 
@@ -105,7 +108,7 @@ class Transport:
         if len(outbox) > 1 and multicast is None:
             outbox = share_packets(outbox, PACKET_BYTES // 2)
         for to, datagrams in outbox.items():
-            packets = [self._session.seal(body) for body in self._cutter.cut(datagrams)]
+            packets = [self._session.seal(body) for body in self._codec.encode(datagrams)]
             if multicast is not None and len(to) > 1:
                 targets = [multicast]
             else:
@@ -114,10 +117,10 @@ class Transport:
             self._counts["packets-sent"] += len(packets) * len(targets)
 
     def _send_bodies(self, bodies: list[tuple[int, bytes]]) -> None:
-        """Send pieces again, or ask for some."""
+        """Send fragments again, or ask for some."""
         for name, body in bodies:
             self.port.send([self._session.seal(body)], [self._addresses[name]])
-        self._counts["pieces-again"] += len(bodies)
+        self._counts["fragments-again"] += len(bodies)
 
     # In
 
@@ -136,11 +139,11 @@ class Transport:
             except Refused as refused:
                 self._refuse(packet, refused)
             else:
-                complete += self._cutter.join(sender, body, now)
-        if self._cutter.answers:
-            answers, self._cutter.answers = self._cutter.answers, []
+                complete += self._codec.decode(sender, body, now)
+        if self._codec.answers:
+            answers, self._codec.answers = self._codec.answers, []
             self._send_bodies(answers)
-        if self._asking is None and self._cutter.waits:
+        if self._asking is None and self._codec.waits:
             self._asking = self._loop.call_later(ASK_NS / 1e9, self._ask)
         if complete:
             self._endpoint.receive(complete)
@@ -157,18 +160,20 @@ class Transport:
     def _refuse(self, packet: bytes, refused: Refused) -> None:
         if self.hello is not None and packet[:1] == bytes([HELLO]):
             self.hello(packet)
+        elif refused.reason == "own-name":
+            self._counts["refused-own-name"] += 1  # as a rule a multicast that comes back, so not worth a word
         else:
-            self._counts["refused-" + refused.reason] += 1
+            self._endpoint.anomalies.note("refused-" + refused.reason)
 
     def _ask(self) -> None:
-        """Ask for the pieces that are missing, as long as there are any."""
+        """Ask for the fragments that are missing, as long as there are any."""
         self._asking = None
         self.port.read()  # what is missing may have come while the loop was busy
         if not self.port.is_open:
             return
         if self.port.emptied:
-            self._send_bodies(self._cutter.asks(time.monotonic_ns()))
-        if self._cutter.waits and self._asking is None:
+            self._send_bodies(self._codec.requests(time.monotonic_ns()))
+        if self._codec.waits and self._asking is None:
             self._asking = self._loop.call_later(ASK_NS / 1e9, self._ask)
 
     # Whose name it is

@@ -2,40 +2,49 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from antiphon.live import burst
+from antiphon.live.anomalies import Anomalies, MemberLogger
 from antiphon.live.events import Batch, Notice, ViewChange
 from antiphon.live.inbox import Inbox
 from antiphon.live.receipts import Receipts
 from antiphon.live.settings import Settings
 from antiphon.protocol import machine as protocol
+from antiphon.protocol.fragment import Fragment
 from antiphon.protocol.machine import Capture, Deliver, Drop, Install, Restore, Snapshot, Stable
 from antiphon.protocol.membership.views import name_of
 
-_State = tuple[bytes, dict[int, list[bytes]]]  # the application's, and by sender the parts of messages that have begun
+_State = tuple[bytes, list[tuple[int, Fragment]]]  # the application's, and what large messages have begun
 _decode_state = msgspec.msgpack.Decoder(_State).decode
 
 
 class Upcalls:
     """Takes each effect of the machine that concerns the application, in the order in which the machine said it."""
 
-    def __init__(self, settings: Settings, names: Mapping[int, str], drive: Callable[[Snapshot], None]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        names: Mapping[int, str],
+        drive: Callable[[Snapshot], None],
+        logger: MemberLogger,
+        anomalies: Anomalies,
+    ) -> None:
         """`names` are the members' addresses by name; `drive` gives the machine a snapshot that it asked for."""
         self._settings, self._names, self._drive = settings, names, drive
+        self._logger, self._anomalies = logger, anomalies
         self.me = -1  # own name, once it is known
-        self._reassembler = burst.Joiner(settings.message_bytes_max)
-        self._begun: dict[int, dict[int, list[bytes]]] = {}  # per view with joiners, what had begun by then
+        self._reader = burst.BurstReader(settings.message_bytes_max)
+        self._begun: dict[int, list[tuple[int, Fragment]]] = {}  # per view with joiners, what had begun by then
         self.inbox = Inbox(settings.inbox_bytes_max, listen=settings.listen, at_state=self._at_state)
         self.receipts = Receipts()
         self.members: tuple[int, ...] = ()  # processes
         self.view = 0
         self.messages = 0  # delivered in all
-        self.counts: Counter[str] = Counter()
         self.joined: Callable[[], None] = lambda: None  # called when a view begins
 
     def handlers(self) -> dict[type, Callable[[Any], None]]:
@@ -53,11 +62,11 @@ class Upcalls:
     @property
     def broken_bursts(self) -> int:
         """How many bursts or messages could not be used."""
-        return self._reassembler.broken
+        return self._reader.broken
 
     def _deliver(self, effect: Deliver) -> None:
         name = name_of(effect.sender)
-        messages = self._reassembler.messages(effect.sender, effect.payload)
+        messages = self._reader.messages(effect.sender, effect.payload)
         if messages:
             self.messages += len(messages)
             self.inbox.put(Batch(self._names[name], messages, self.view))
@@ -70,13 +79,14 @@ class Upcalls:
 
     def _drop(self, effect: Drop) -> None:
         if effect.sender is None or effect.seq is None:
-            self.counts["dropped-" + effect.reason] += 1
+            self._anomalies.note("dropped-" + effect.reason)
         elif name_of(effect.sender) == self.me:
             self.receipts.discarded(effect.seq, effect.reason)
 
     def _install(self, install: Install) -> None:
         old, self.members, self.view = self.members, install.members, install.view
-        self._reassembler.keep_only(install.members)
+        self._reader.keep_only(install.members)
+        self._logger.info("view %d: %s", install.view, ", ".join(self._show(install.members)))
         self.receipts.view_ended()
         self.inbox.put(
             ViewChange(
@@ -90,6 +100,7 @@ class Upcalls:
         self.joined()
 
     def _notice(self, notice: protocol.Notice) -> None:
+        self._logger.log(logging.INFO if notice.what == "resumed" else logging.WARNING, "%s", notice.what)
         if notice.what in ("excluded", "yielded"):
             self.receipts.incarnation_ended()
         self.inbox.put(Notice(notice.what))
@@ -97,18 +108,18 @@ class Upcalls:
     # The application's state
 
     def _capture(self, capture: Capture) -> None:
-        self._begun[capture.view] = self._reassembler.unfinished()
+        self._begun[capture.view] = self._reader.unfinished()
         self.inbox.put(capture)
 
     def _restore(self, restore: Restore) -> None:
-        self._reassembler.adopt(_decode_state(restore.state)[1])
+        self._reader.adopt(_decode_state(restore.state)[1])
         self.inbox.put(restore)
 
     def _at_state(self, item: Capture | Restore) -> None:
         """Take or replace the state of the application, which has just seen all that came before."""
         if isinstance(item, Capture):
             assert self._settings.snapshot is not None
-            state = (self._settings.snapshot(), self._begun.pop(item.view, {}))
+            state = (self._settings.snapshot(), self._begun.pop(item.view, []))
             self._drive(Snapshot(item.view, msgspec.msgpack.encode(state)))
         else:
             assert self._settings.restore is not None

@@ -56,15 +56,14 @@ def cut(data: bytes, size: int, number: int) -> list[Fragment]:
 class Fragmenter:
     """Numbers what it cuts, and keeps the last few to send fragments of them again."""
 
-    def __init__(self, size: int, *, first: int = 0, kept_max: int = 0) -> None:
-        self._size = size  # bytes of data in a fragment
+    def __init__(self, *, first: int = 0, kept_max: int = 0) -> None:
         self._number = first % NUMBERS  # any start will do
         self._kept: deque[list[Fragment]] = deque(maxlen=kept_max)
 
-    def cut(self, data: bytes) -> list[Fragment]:
-        """Cut data into fragments under the next number."""
+    def cut(self, data: bytes, size: int) -> list[Fragment]:
+        """Cut data into fragments of at most `size` bytes under the next number."""
         self._number = (self._number + 1) % NUMBERS
-        fragments = cut(data, self._size, self._number)
+        fragments = cut(data, size, self._number)
         self._kept.append(fragments)
         return fragments
 
