@@ -83,7 +83,8 @@ def measure(size: int, stability: str, form: str, loss: float = 0.0, seed: int =
     pauses = {"interval_ns": 50 * MILLISECOND, "t_send_ns": 50 * MILLISECOND, "t_ack_ns": 50 * MILLISECOND}
     options = {**{key: value for key, value in pauses.items() if key in known}, **options}
     senders = list(range(min(size, SENDERS)))
-    scenario = Scenario(
+    scenario = Scenario.of(
+        "paper",
         members=size,
         messages=MESSAGES[size],
         ordering=ordering,

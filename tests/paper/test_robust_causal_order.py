@@ -352,7 +352,8 @@ def test_figure_7_in_lockstep_rounds():
 def test_waiting_a_report_period_suppresses_better_than_a_new_random_timeout():
     copies = {}
     for ordering in (CausalBlocks, paper.NewRandomTimeout):
-        scenario = Scenario(
+        scenario = Scenario.of(
+            "paper",
             members=10,
             messages=20,
             ordering=ordering,
@@ -366,7 +367,7 @@ def test_waiting_a_report_period_suppresses_better_than_a_new_random_timeout():
 
 @pytest.mark.parametrize("loss", [0.0, 0.1, 0.2])
 def test_t1_every_missing_message_is_recovered_and_delivered(loss: float):
-    scenario = Scenario(members=4, messages=20, ordering="causal-blocks", network=NetworkOptions(loss=loss))
+    scenario = Scenario.of("paper", members=4, messages=20, ordering="causal-blocks", network=NetworkOptions(loss=loss))
     run = simulate(scenario, 7)
     assert run.finished
     assert run.delivered == 4 * 20 * 4

@@ -9,7 +9,7 @@ import itertools
 
 import pytest
 
-from antiphon.protocol.config import ordering_type
+from antiphon.protocol.options import ordering_type
 from antiphon.protocol.ordering import ORDERINGS
 from antiphon.protocol.stability import STABILITIES
 from antiphon.sim.network import NetworkOptions
@@ -26,7 +26,8 @@ COMPOSITIONS = [
 @pytest.mark.parametrize(("ordering", "stability"), COMPOSITIONS)
 def test_what_collides_once_does_not_collide_for_ever(ordering: str, stability: str) -> None:
     for members, buffer, duplicate, window in itertools.product((4, 6), (2, 3), (0.0, 0.1), (1, 8)):
-        scenario = Scenario(
+        scenario = Scenario.of(
+            "paper",
             members=members,
             messages=2,
             ordering=ordering,

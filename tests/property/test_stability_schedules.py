@@ -54,7 +54,8 @@ def test_whole_members_keep_their_promises_with_every_option(name: str, ordering
             "piggyback": seed > 1,
             "positions": ordering != "fifo" and seed in (1, 2),
         }
-        scenario = Scenario(
+        scenario = Scenario.of(
+            "paper",
             members=(2, 3, 5, 7)[seed],
             messages=8,
             ordering=ordering,
@@ -74,7 +75,8 @@ def test_safe_delivery_waits_until_everyone_holds_the_message(name: str, orderin
     if positions and (ordering == "fifo" or name == "timestamp-ack"):
         pytest.skip("there are no positions to count")
     run = simulate(
-        Scenario(
+        Scenario.of(
+            "paper",
             members=4,
             messages=6,
             ordering=ordering,

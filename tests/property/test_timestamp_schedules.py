@@ -38,7 +38,8 @@ def test_schedules_catch_a_broken_rule(mutant: type[TimestampAck]) -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_whole_members_keep_the_stability_guarantee(seed: int, clock: str) -> None:
     lossy = NetworkOptions(loss=(0.0, 0.3, 0.5)[seed % 3], duplicate=0.1, reorder=0.2)
-    scenario = Scenario(
+    scenario = Scenario.of(
+        "paper",
         members=2 + seed % 4,
         messages=8,
         stability="timestamp-ack",
@@ -55,7 +56,8 @@ def test_whole_members_keep_the_stability_guarantee(seed: int, clock: str) -> No
 
 @pytest.mark.parametrize("seed", range(4))
 def test_whole_members_with_skew_and_drift(seed: int) -> None:
-    scenario = Scenario(
+    scenario = Scenario.of(
+        "paper",
         members=4,
         messages=10,
         stability="timestamp-ack",

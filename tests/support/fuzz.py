@@ -9,15 +9,15 @@ from zlib import crc32
 
 import msgspec
 
-from antiphon.protocol.config import Config
 from antiphon.protocol.machine import Receive, Send, Submit, Wake
 from antiphon.protocol.member import Member, View
+from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.wire import DATAGRAM_BYTES_MAX, HEADER_BYTES
 
 
 def busy_group(ordering: str, seed: int, size: int = 3) -> tuple[list[Member], list[bytes]]:
     """Give members in the middle of a conversation, and the datagrams that they have exchanged."""
-    view, config = View(0, tuple(range(size))), Config(group="fuzzed", ordering=ordering)
+    view, config = View(0, tuple(range(size))), GroupOptions(group="fuzzed", ordering=ordering)
     members = [Member(me, view, config, random.Random(f"{seed}/{me}")) for me in range(size)]
     rng, now, said = random.Random(seed), 0, []
     for turn in range(60):

@@ -204,7 +204,8 @@ def check_streams(delivered: dict[int, list[bytes]], *, total: bool) -> None:
 
 def scenario(happening: Happening, ordering: str) -> Scenario:
     """Give the same for the simulator."""
-    return Scenario(
+    return Scenario.of(
+        "paper",
         members=MEMBERS,
         messages=COUNT,
         ordering=ordering,

@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from antiphon.protocol.config import Config
 from antiphon.protocol.machine import Deliver, Effect, Instant, ReceiveMany
 from antiphon.protocol.membership.agreement import Agreement
 from antiphon.protocol.membership.flush import Flush, ViewMember
@@ -27,6 +26,7 @@ from antiphon.protocol.membership.views import (
     name_of,
     process,
 )
+from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.ordering.abcast import Abcast
 from antiphon.protocol.ordering.causal_blocks import CausalBlocks
 from antiphon.protocol.ordering.tomp import Tomp
@@ -239,7 +239,7 @@ class SafeByBody(Process):
 class CutAtTheLeast(Agreement):
     """Cuts where everyone is, instead of where anyone is."""
 
-    def cut(self, config: Config, held: Mapping[int, State]) -> Cut:
+    def cut(self, config: GroupOptions, held: Mapping[int, State]) -> Cut:
         cut = super().cut(config, held)
         reach = [min(state.reach[rank] for state in held.values()) for rank in range(len(cut.reach))] if held else []
         return msgspec.structs.replace(cut, reach=tuple(reach) or cut.reach)
@@ -295,7 +295,8 @@ class WithoutTheSendersStamp(Abcast):
 
 def made(members: int, *faults: Fault) -> Scenario:
     """Give a small schedule that a mutant cannot get through, with exact times."""
-    return Scenario(
+    return Scenario.of(
+        "paper",
         name="made",
         members=members,
         messages=3,

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from antiphon.errors import UsageError
-from antiphon.protocol.config import Config
 from antiphon.protocol.machine import MILLISECOND, Deliver, Receive, Send, Submit
 from antiphon.protocol.member import Member, View
+from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.ordering.causal_blocks import BlockMessage, NullMessage
 from antiphon.protocol.ordering.causal_blocks.knowledge import Knowledge
 from antiphon.protocol.ordering.causal_blocks.repair import Repair
@@ -252,9 +252,9 @@ def test_when_the_block_numbers_of_a_view_are_used_up_nothing_more_is_sent_and_n
 
 def test_options_are_checked_by_name():
     with pytest.raises(UsageError, match="window"):
-        Config(ordering="causal-blocks", ordering_options={"window": 0}).check(3)
+        GroupOptions(ordering="causal-blocks", ordering_options={"window": 0}).check(3)
     with pytest.raises(UsageError, match="shed"):
-        Config(ordering="causal-blocks", ordering_options={"shed": "burn"}).check(3)
+        GroupOptions(ordering="causal-blocks", ordering_options={"shed": "burn"}).check(3)
 
 
 # Cost
@@ -276,7 +276,8 @@ def test_without_loss_nobody_is_suspected_and_each_message_counts_each_member_on
     monkeypatch.setattr(Repair, "retransmission_condition", suspect)
     members, messages = 8, 20
     run = simulate(
-        Scenario(
+        Scenario.of(
+            "paper",
             members=members,
             messages=messages,
             ordering="causal-blocks",
@@ -326,7 +327,8 @@ def test_the_schedules_catch_every_mutant(name: str):
 
 
 def _scenario(**changes: Any) -> Scenario:
-    usual = Scenario(
+    usual = Scenario.of(
+        "paper",
         members=5,
         messages=20,
         ordering="causal-blocks",
@@ -357,7 +359,7 @@ def test_simulated_runs_hold_what_is_promised(scenario: Scenario):
 
 
 def test_a_member_carries_causal_blocks():
-    view, config = View(1, (4, 9)), Config(ordering="causal-blocks")
+    view, config = View(1, (4, 9)), GroupOptions(ordering="causal-blocks")
     members = {me: Member(me, view, config, random.Random(me)) for me in view.members}
     effects = members[4].handle(Submit(b"hello"), 0)
     assert Deliver(4, 1, b"hello") in effects

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from antiphon.errors import UsageError
-from antiphon.protocol.config import Config
 from antiphon.protocol.machine import MILLISECOND, SECOND, Deliver, Submit
 from antiphon.protocol.member import Member, View
+from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.ordering import ORDERINGS
 from antiphon.protocol.ordering.co import Co, CoOptions, Levels
 from antiphon.protocol.ordering.co.minima import Minima
@@ -65,10 +65,10 @@ def test_options_that_cannot_work_are_refused_by_name(options: dict[str, int], k
 
 
 def test_a_member_refuses_a_buffer_below_h_times_n() -> None:
-    config = Config(ordering="co", ordering_options={"buffer": 95})
+    config = GroupOptions(ordering="co", ordering_options={"buffer": 95})
     with pytest.raises(UsageError, match=r"ordering\.buffer: .* at least 96"):
         Member(0, View(0, (0, 1, 2)), config, random.Random(0))
-    Member(0, View(0, (0, 1, 2)), Config(ordering="co", ordering_options={"buffer": 96}), random.Random(0))
+    Member(0, View(0, (0, 1, 2)), GroupOptions(ordering="co", ordering_options={"buffer": 96}), random.Random(0))
 
 
 # Transmission and acceptance
@@ -303,7 +303,8 @@ class Lockstep(Co):
 
 @pytest.mark.parametrize(("kind", "finished"), [(Co, True), (Lockstep, False)])
 def test_random_pauses_keep_the_same_answer_from_overrunning_for_ever(kind: type[Co], finished: bool) -> None:
-    scenario = Scenario(
+    scenario = Scenario.of(
+        "paper",
         members=4,
         messages=4,
         ordering=kind,
@@ -335,7 +336,7 @@ def test_the_three_levels_are_visible() -> None:
 
 
 def test_levels_come_in_order_in_the_trace() -> None:
-    run = simulate(Scenario(members=4, messages=10, ordering="co", network=NetworkOptions(loss=0.2)), 3)
+    run = simulate(Scenario.of("paper", members=4, messages=10, ordering="co", network=NetworkOptions(loss=0.2)), 3)
     for log in run.logs:
         accepted, stable = set(), dict.fromkeys(range(4), 0)
         for row in log.rows("r"):
@@ -446,8 +447,8 @@ def test_a_starved_sender_asks_for_credit_at_once_and_gets_it() -> None:
 @pytest.mark.parametrize("spare", [0, 1, 5])
 def test_the_tightest_buffer_that_is_allowed_works(size: int, spare: int) -> None:
     options = {"window": 2, "headroom": 2, "buffer": 2 * size + spare}
-    scenario = Scenario(
-        members=size, messages=6, ordering="co", ordering_options=options, workload=Workload(interval="0")
+    scenario = Scenario.of(
+        "paper", members=size, messages=6, ordering="co", ordering_options=options, workload=Workload(interval="0")
     )
     cluster = Cluster(scenario, 1)
     assert cluster.run().finished
@@ -578,7 +579,7 @@ def test_copies_are_let_go() -> None:
 ])  # fmt: skip
 def test_simulated_groups_keep_what_co_promises(options: dict[str, int], network: NetworkOptions) -> None:
     for seed in range(4):
-        scenario = Scenario(
+        scenario = Scenario.of("paper",
             members=2 + seed, messages=12, ordering="co", ordering_options=options, network=network,
             workload=Workload(interval="exponential 2ms"),
         )  # fmt: skip
@@ -590,13 +591,14 @@ def test_simulated_groups_keep_what_co_promises(options: dict[str, int], network
 
 
 def test_the_same_seed_gives_the_same_trace() -> None:
-    scenario = Scenario(members=3, messages=10, ordering="co", network=NetworkOptions(loss=0.2))
+    scenario = Scenario.of("paper", members=3, messages=10, ordering="co", network=NetworkOptions(loss=0.2))
     assert simulate(scenario, 5).events == simulate(scenario, 5).events
 
 
 def found(kind: type[Co], breaks: str, seed: int) -> bool:
     """Whether a run of a seeded bug shows what it breaks."""
-    scenario = Scenario(
+    scenario = Scenario.of(
+        "paper",
         members=3 + seed % 3,
         messages=8,
         ordering=kind,

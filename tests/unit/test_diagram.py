@@ -201,7 +201,7 @@ def test_a_witness_is_ringed_and_escaped() -> None:
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("diagram") / "run"
-    words = "simulate --members 4 --ordering fifo --messages 20 --loss 0.1 --seed 7 --out"
+    words = "simulate --profile paper --members 4 --ordering fifo --messages 20 --loss 0.1 --seed 7 --out"
     assert main([*words.split(), str(folder)]) == 0
     return folder
 

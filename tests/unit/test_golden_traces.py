@@ -31,7 +31,8 @@ def transcript(run: Run) -> str:
 
 @pytest.mark.parametrize("ordering", sorted(ORDERINGS))
 def test_a_small_run_is_as_it_was(ordering: str, request: pytest.FixtureRequest) -> None:
-    scenario = Scenario(
+    scenario = Scenario.of(
+        "paper",
         members=3,
         messages=2,
         ordering=ordering,

@@ -6,15 +6,15 @@ import random
 
 import pytest
 
-from antiphon.protocol.config import Config
 from antiphon.protocol.machine import Deliver, Effect, Receive, ReceiveMany, Send, Submit
 from antiphon.protocol.member import Member, View
+from antiphon.protocol.options import GroupOptions
 
 IDS = (0, 1, 2)
 
 
 def member(rank: int, ordering: str) -> Member:
-    return Member(rank, View(0, IDS), Config(ordering=ordering), random.Random(rank))
+    return Member(rank, View(0, IDS), GroupOptions(ordering=ordering), random.Random(rank))
 
 
 def sent(effects: list[Effect]) -> list[bytes]:

@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from antiphon.errors import UsageError
-from antiphon.protocol.config import Config
 from antiphon.protocol.machine import (
     MILLISECOND,
     SECOND,
@@ -62,6 +61,7 @@ from antiphon.protocol.membership.views import (
     name_of,
     process,
 )
+from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.ordering.abcast import Abcast
 from antiphon.protocol.ordering.two_phase import Claim, TimedData, TwoPhaseOptions, settle
 from antiphon.protocol.parts import PartContext
@@ -199,7 +199,7 @@ def test_safe_messages_go_behind_all_that_is_known_but_before_their_senders_next
 
 
 def alone(name: int = 2, saved: bytes | None = None) -> Process:
-    return Process(name, range(3), Config(), QUICK, random.Random(1), lambda one: MemberLog(one, 0), 0, saved)
+    return Process(name, range(3), GroupOptions(), QUICK, random.Random(1), lambda one: MemberLog(one, 0), 0, saved)
 
 
 def hear(one: Process, sender: int, message: object, now: Instant = 1) -> list[Effect]:
@@ -269,7 +269,7 @@ def test_times_are_checked(key: str) -> None:
 
 
 def test_what_cannot_work_with_views_is_refused() -> None:
-    skipping = Config(ordering="causal-blocks", ordering_options={"skip_after_ns": 5})
+    skipping = GroupOptions(ordering="causal-blocks", ordering_options={"skip_after_ns": 5})
     with pytest.raises(UsageError, match="skip_after_ns"):
         Process(0, range(3), skipping, QUICK, random.Random(1), lambda one: MemberLog(one, 0), 0)
     with pytest.raises(UsageError, match="name"):
@@ -345,7 +345,8 @@ class Watched(Group):
 
 
 def scenario(*faults: Fault, members: int = 3, **others: object) -> Scenario:
-    return Scenario(
+    return Scenario.of(
+        "paper",
         **{
             "name": "small",
             "members": members,
@@ -357,7 +358,7 @@ def scenario(*faults: Fault, members: int = 3, **others: object) -> Scenario:
             "faults": list(faults),
             "limit": "10s",
             **others,
-        }
+        },
     )
 
 
@@ -382,7 +383,7 @@ def test_a_crash_is_followed_by_a_view_without_the_dead_and_its_return_by_one_wi
 def test_a_view_never_outgrows_the_buffers() -> None:
     """Who wants to be the fourth waits where there are buffers for three."""
     group = Watched(scenario(Fault(kind="join", at="200ms", member=3), members=4, founders=3, window=4, limit="1s"))
-    small = msgspec.structs.replace(group.scenario.config(), buffer=12)
+    small = msgspec.structs.replace(group.scenario.options(), buffer=12)
     for name in range(4):
         group.kernel.at(1, lambda name: setattr(group.nodes[name].member, "config", small), name)
     group.run()
@@ -666,7 +667,7 @@ def test_a_receiver_that_holds_all_back_is_waited_for_or_dropped_or_lags(orderin
     stuck = scenario(ordering=ordering, membership=options, window=4, workload=Workload("fixed 50ms", 8, [0, 1]))
     group = Measured(stuck, 1, deaf)
     ran(group)
-    assert group.fullest <= stuck.config().places(stuck.members)
+    assert group.fullest <= stuck.options().buffer_size(stuck.members)
     assert group.named[2] < 1100 * MILLISECOND  # within a second
     assert ((0, 1) in group.views(0)) is (slow == "drop")
     assert (group.delivered_at < SECOND) is (slow != "block")
@@ -693,13 +694,15 @@ def test_who_lags_for_longer_than_there_is_room_is_dropped() -> None:
     group = Measured(busy, 1, deaf)
     ran(group)
     assert (0, 1) in group.views(0)
-    assert group.fullest <= busy.config().places(busy.members)
+    assert group.fullest <= busy.options().buffer_size(busy.members)
 
 
 def test_lagging_needs_lifetimes() -> None:
     options = msgspec.structs.replace(QUICK, slow="lag")
     with pytest.raises(UsageError, match="causal-blocks"):
-        Process(0, range(3), Config(ordering="abcast"), options, random.Random(1), lambda one: MemberLog(one, 0), 0)
+        Process(
+            0, range(3), GroupOptions(ordering="abcast"), options, random.Random(1), lambda one: MemberLog(one, 0), 0
+        )
 
 
 def with_states(group: Watched) -> dict[int, list[tuple[int, int]]]:

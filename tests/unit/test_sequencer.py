@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.protocol.config import Config
 from antiphon.protocol.machine import Deliver, Submit
 from antiphon.protocol.member import Member, View
+from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.ordering.sequencer import SENDERS_MAX, Order, PlacedData, Sequencer, SequencerOptions
 from antiphon.protocol.parts import Decided, PartContext, Reliable, Step
 from antiphon.protocol.wire import Data, Malformed, Streamed
@@ -114,7 +114,9 @@ def test_nonsense_is_refused_and_changes_nothing(source: int, pdu: Streamed) -> 
 
 def test_two_hops_for_a_message_and_one_for_the_sequencers() -> None:
     network, workload = NetworkOptions(latency="fixed 2ms"), Workload(interval="fixed 10ms", payload=8)
-    run = simulate(Scenario(members=3, messages=1, ordering="sequencer", network=network, workload=workload), 1)
+    run = simulate(
+        Scenario.of("paper", members=3, messages=1, ordering="sequencer", network=network, workload=workload), 1
+    )
     sent = {event.sender: event.time_ns or 0 for event in run.events if event.event == "send"}
     hop = 2_000_000
     took = {(e.member, e.sender): (e.time_ns or 0) - sent[e.sender] for e in run.events if e.event == "deliver"}
@@ -125,7 +127,7 @@ def test_two_hops_for_a_message_and_one_for_the_sequencers() -> None:
 
 
 def test_a_group_of_one_delivers_at_once() -> None:
-    member = Member(0, View(0, (0,)), Config(ordering="sequencer"), random.Random(0))
+    member = Member(0, View(0, (0,)), GroupOptions(ordering="sequencer"), random.Random(0))
     assert Deliver(0, 1, b"x") in member.handle(Submit(b"x"), 0)
     assert member.drained
 

@@ -75,7 +75,9 @@ def test_a_measured_matrix_and_rules_for_single_links() -> None:
 
 
 def test_the_same_seed_gives_the_same_trace_and_another_seed_another() -> None:
-    scenario = Scenario(members=4, messages=20, network=NetworkOptions(loss=0.2, duplicate=0.1, reorder=0.1))
+    scenario = Scenario.of(
+        "paper", members=4, messages=20, network=NetworkOptions(loss=0.2, duplicate=0.1, reorder=0.1)
+    )
     first, again, other = simulate(scenario, 5), simulate(scenario, 5), simulate(scenario, 6)
     assert digest("r", first.logs) == digest("r", again.logs) != digest("r", other.logs)
     assert first.finished
@@ -83,7 +85,9 @@ def test_the_same_seed_gives_the_same_trace_and_another_seed_another() -> None:
 
 
 def test_a_trace_is_pinned_so_that_it_stays_the_same_on_every_machine() -> None:
-    scenario = Scenario(members=3, messages=5, network=NetworkOptions(latency="exponential 3ms", loss=0.3, reorder=0.2))
+    scenario = Scenario.of(
+        "paper", members=3, messages=5, network=NetworkOptions(latency="exponential 3ms", loss=0.3, reorder=0.2)
+    )
     assert digest("pinned", simulate(scenario, 1).logs)[:16] == PINNED_DIGEST
 
 
@@ -96,7 +100,7 @@ def test_partitions_heal_and_paused_members_catch_up() -> None:
         Fault(kind="pause", at="350ms", until="600ms", member=1),
         Fault(kind="cut", at="100ms", until="700ms", source=[0], target=[3]),
     ]
-    run = simulate(Scenario(members=4, messages=30, faults=faults), 3)
+    run = simulate(Scenario.of("paper", members=4, messages=30, faults=faults), 3)
     assert run.finished
     assert run.stats["network"]["cut"] > 0
     assert all(check(run.events, global_clock=True)[name].verdict == "holds" for name in run.scenario.promises())
@@ -104,7 +108,7 @@ def test_partitions_heal_and_paused_members_catch_up() -> None:
 
 def test_a_crashed_member_says_no_more_and_holds_the_others_back() -> None:
     crash = Fault(kind="crash", at="50ms", member=2)
-    run = simulate(Scenario(members=3, messages=50, faults=[crash], limit="3s"), 1)
+    run = simulate(Scenario.of("paper", members=3, messages=50, faults=[crash], limit="3s"), 1)
     assert not run.finished
     assert run.logs[2].events[-1] == "crash"
     assert run.logs[0].events[-1] == "end"
@@ -113,7 +117,7 @@ def test_a_crashed_member_says_no_more_and_holds_the_others_back() -> None:
 
 
 def test_clocks_may_be_wrong_without_harm() -> None:
-    run = simulate(Scenario(members=3, messages=20, clocks=Clocks(skew="80ms", drift_ppm=500)), 2)
+    run = simulate(Scenario.of("paper", members=3, messages=20, clocks=Clocks(skew="80ms", drift_ppm=500)), 2)
     assert run.finished
     starts = {log.times[0] for log in run.logs}
     assert len(starts) == 3
@@ -170,7 +174,7 @@ def test_a_nonsensical_scenario_names_the_key(table: dict[str, object], culprit:
 
 
 def test_senders_and_payloads_are_as_asked() -> None:
-    scenario = Scenario(members=3, messages=4, workload=Workload(senders=[1], payload=10))
+    scenario = Scenario.of("paper", members=3, messages=4, workload=Workload(senders=[1], payload=10))
     run = simulate(msgspec.structs.replace(scenario), 0)
     assert [log.count("send") for log in run.logs] == [0, 4, 0]
     assert run.delivered == 12

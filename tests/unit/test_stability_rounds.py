@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from antiphon.errors import UsageError
-from antiphon.protocol.config import Config
 from antiphon.protocol.machine import MILLISECOND
 from antiphon.protocol.member import Member, View
+from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.parts import Frontier, Out, PartContext, Step
 from antiphon.protocol.stability import STABILITIES
 from antiphon.protocol.stability.coordinator import (
@@ -361,7 +361,7 @@ def test_trees_are_filled_from_the_member_list_or_given() -> None:
 )
 def test_bad_options_are_refused_by_their_key(stability: str, options: dict[str, Any], complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint):
-        Config(stability=stability, stability_options=options).check(4)
+        GroupOptions(ordering="fifo", stability=stability, stability_options=options).check(4)
 
 
 @pytest.mark.parametrize(
@@ -373,7 +373,7 @@ def test_bad_options_are_refused_by_their_key(stability: str, options: dict[str,
     ],
 )
 def test_in_a_later_view_of_another_size_shapes_give_way(stability: str, options: dict[str, Any]) -> None:
-    config = Config(stability=stability, stability_options=options)
+    config = GroupOptions(stability=stability, stability_options=options)
     for size in (1, 3, 4, 6):
         view = View(7, tuple(range(10, 10 + size)))
         members = [Member(me, view, config, random.Random(me)) for me in view.members]
@@ -385,17 +385,17 @@ def test_in_a_later_view_of_another_size_shapes_give_way(stability: str, options
 
 def test_a_vector_must_fit_into_a_datagram() -> None:
     assert len(vector(*range(MEMBERS_MAX))) < DATAGRAM_BYTES_MAX - FRAME_OVERHEAD_BYTES
-    Config(stability="tree-train").check(MEMBERS_MAX)
+    GroupOptions(stability="tree-train").check(MEMBERS_MAX)
     with pytest.raises(UsageError, match=f"members: a vector of {MEMBERS_MAX + 1} numbers does not fit"):
-        Config(stability="tree-train").check(MEMBERS_MAX + 1)
-    Config(ordering="abcast", stability="train", stability_options={"positions": True}).check(MEMBERS_MAX + 1)
+        GroupOptions(stability="tree-train").check(MEMBERS_MAX + 1)
+    GroupOptions(ordering="abcast", stability="train", stability_options={"positions": True}).check(MEMBERS_MAX + 1)
 
 
 def test_safe_delivery_is_refused_where_stability_comes_from_delivery() -> None:
-    Config(ordering="co", safe=True).check(3)
-    Config(ordering="abcast", safe=True).check(3)
+    GroupOptions(ordering="co", safe=True).check(3)
+    GroupOptions(ordering="abcast", safe=True).check(3)
     with pytest.raises(UsageError, match="safe: causal-blocks learns"):
-        Config(ordering="causal-blocks", safe=True).check(3)
+        GroupOptions(ordering="causal-blocks", safe=True).check(3)
 
 
 # In a group
@@ -411,8 +411,8 @@ def test_riding_on_data_saves_datagrams_and_delta_saves_bytes() -> None:
             return False
 
         workload = Workload(interval="fixed 3ms", senders=[0, 1])
-        scenario = Scenario(
-            members=16, messages=50, stability="coordinator", stability_options=options, workload=workload
+        scenario = Scenario.of(
+            "paper", members=16, messages=50, stability="coordinator", stability_options=options, workload=workload
         )
         assert simulate(scenario, 1, drop=count).finished
         return counted[0], counted[1]
@@ -423,7 +423,7 @@ def test_riding_on_data_saves_datagrams_and_delta_saves_bytes() -> None:
 
 
 def test_positions_take_four_bytes() -> None:
-    scenario = Scenario(members=6, messages=5, ordering="abcast", stability_options={"positions": True})
+    scenario = Scenario.of("paper", members=6, messages=5, ordering="abcast", stability_options={"positions": True})
     cluster = Cluster(scenario, 1)
     seen: list[int] = []
     for node in cluster.nodes:
@@ -444,7 +444,7 @@ def test_positions_take_four_bytes() -> None:
 @pytest.mark.parametrize("name", ["vector-ack", "coordinator", "full-distribution", "train"])
 def test_a_member_knows_who_holds_it_back(name: str) -> None:
     fault = Fault(kind="cut", at="0s", source=[0, 1, 2], target=[3])
-    scenario = Scenario(members=4, messages=3, stability=name, faults=[fault], limit="2s")
+    scenario = Scenario.of("paper", members=4, messages=3, stability=name, faults=[fault], limit="2s")
     cluster = Cluster(scenario, 1)
     assert not cluster.run().finished
     assert 3 in set().union(*(node.member.lag() for node in cluster.nodes[:3]))
@@ -452,7 +452,8 @@ def test_a_member_knows_who_holds_it_back(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["vector-ack", "coordinator", "full-distribution", "tree-coordinator"])
 def test_a_member_knows_that_the_coordinator_is_gone(name: str) -> None:
-    scenario = Scenario(
+    scenario = Scenario.of(
+        "paper",
         members=4,
         messages=3,
         stability=name,
@@ -467,7 +468,8 @@ def test_a_member_knows_that_the_coordinator_is_gone(name: str) -> None:
 
 def test_the_buffer_starts_rounds_when_it_is_full_enough() -> None:
     def rounds(**options: Any) -> int:
-        scenario = Scenario(
+        scenario = Scenario.of(
+            "paper",
             members=4,
             messages=200,
             window=32,

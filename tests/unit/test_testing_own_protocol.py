@@ -15,7 +15,7 @@ import antiphon
 from antiphon import testing
 from antiphon.cli import main
 from antiphon.errors import UsageError
-from antiphon.protocol.config import ordering_type, stability_type
+from antiphon.protocol.options import ordering_type, stability_type
 from antiphon.protocol.ordering.fifo import Fifo
 from antiphon.protocol.stability.vector_ack import VectorAck
 from antiphon.protocol.wire import Data, Streamed

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from antiphon.protocol.config import Config
 from antiphon.protocol.machine import MILLISECOND
+from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.parts import Frontier, Out, PartContext, Step
 from antiphon.protocol.stability.minimum import Minimum
 from antiphon.protocol.stability.timestamp_ack import Ack, NullMessage, TimestampAck
@@ -225,7 +225,7 @@ def test_it_says_who_holds_stability_back() -> None:
 
 
 def test_a_group_of_one_is_stable_at_once() -> None:
-    run = simulate(Scenario(members=1, messages=5, stability="timestamp-ack"), 1)
+    run = simulate(Scenario.of("paper", members=1, messages=5, stability="timestamp-ack"), 1)
     assert run.finished
     assert run.stats["members"] == {}
 
@@ -233,7 +233,8 @@ def test_a_group_of_one_is_stable_at_once() -> None:
 def test_piggybacked_acknowledgments_need_fewer_datagrams() -> None:
     def datagrams(piggyback: bool) -> int:
         options = {"piggyback": piggyback, "t_ack_ns": 20 * MS, "t_send_ns": 20 * MS}
-        scenario = Scenario(
+        scenario = Scenario.of(
+            "paper",
             members=4,
             messages=60,
             stability="timestamp-ack",
@@ -250,4 +251,4 @@ def test_piggybacked_acknowledgments_need_fewer_datagrams() -> None:
 @pytest.mark.parametrize("key", ["t_send_ns", "t_ack_ns", "pause_ns_max"])
 def test_a_period_of_nothing_is_refused(key: str) -> None:
     with pytest.raises(Exception, match=key):
-        Config(stability="timestamp-ack", stability_options={key: 0}).check(3)
+        GroupOptions(stability="timestamp-ack", stability_options={key: 0}).check(3)

@@ -149,7 +149,8 @@ def test_measured_time_to_stable_is_the_predicted_one_in_a_simulated_group(
     window: int, rate_per_s: int, latency: str, stability: str
 ) -> None:
     idle = "idle_ns" if stability == "timestamp-ack" else "interval_ns"
-    scenario = Scenario(
+    scenario = Scenario.of(
+        "paper",
         members=4,
         messages=12 * window,
         window=window,

@@ -84,7 +84,7 @@ def test_one_order_by_final_timestamps_under_an_adversary(
 def test_whole_members_keep_every_promise(ordering: str, members: int) -> None:
     network = NetworkOptions(latency="exponential 5ms", loss=0.3, duplicate=0.1, reorder=0.2)
     for seed in range(5):
-        run = simulate(Scenario(members=members, messages=10, ordering=ordering, network=network), seed)
+        run = simulate(Scenario.of("paper", members=members, messages=10, ordering=ordering, network=network), seed)
         assert run.finished
         verdicts = check(run.events)
         for guarantee in run.scenario.promises():
@@ -93,7 +93,9 @@ def test_whole_members_keep_every_promise(ordering: str, members: int) -> None:
 
 
 def test_trace_has_t1_and_t2() -> None:
-    run = simulate(Scenario(members=3, messages=4, ordering="tomp", network=NetworkOptions(latency="fixed 2ms")), 1)
+    run = simulate(
+        Scenario.of("paper", members=3, messages=4, ordering="tomp", network=NetworkOptions(latency="fixed 2ms")), 1
+    )
     step = {
         kind: {(e.member, e.sender, e.seq): e.step for e in run.events if (e.event, e.detail) == name}
         for kind, name in {
@@ -110,7 +112,8 @@ def test_trace_has_t1_and_t2() -> None:
 def test_seeded_bugs_are_caught(name: str) -> None:
     mutant, breaks = MUTANTS[name]
     loss = 0.2 if breaks == "stuck" or "renewed" in name else 0.0
-    scenario = Scenario(
+    scenario = Scenario.of(
+        "paper",
         members=3,
         messages=4,
         ordering=mutant,

@@ -45,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--bandwidth-max", type=float, metavar="KB/S", help="kilobytes a second that may leave a member"
     )
-    parser.add_argument("--intervals", default="20ms,5ms,80ms", help="intervals to try; the first with every protocol")
+    parser.add_argument("--intervals", help="intervals to try, the first with every protocol (10ms,5ms,40ms)")
     parser.add_argument("--size-max", type=int, default=16, help="largest group to simulate as it is (default 16)")
     parser.add_argument("--seed", type=int, default=1, help="seed of all randomness (default 1)")
     parser.add_argument(
@@ -89,6 +89,7 @@ def _question(args: argparse.Namespace) -> Question:
         members = len(tree) if tree is not None else len(matrix) if matrix is not None else None
     if members is None:
         raise UsageError("members: how many? give --members, or a --tree or --matrix that says so")
+    intervals = tuple(ms(text, "intervals") for text in (args.intervals or "").split(",") if text)
     return Question(
         members=members,
         need=args.ordering,
@@ -105,7 +106,7 @@ def _question(args: argparse.Namespace) -> Question:
         goal=args.goal,
         latency_max_ms=None if args.latency_max is None else ms(args.latency_max, "latency-max"),
         bandwidth_max_kb_per_s=args.bandwidth_max,
-        intervals_ms=tuple(ms(text, "intervals") for text in args.intervals.split(",")),
+        **({} if args.intervals is None else {"intervals_ms": intervals}),
         size_max=args.size_max,
         seed=args.seed,
     )

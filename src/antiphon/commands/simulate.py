@@ -20,6 +20,7 @@ _EXAMPLES = """examples:
 
 # flag -> (scenario table or None for the top, key, type, help)
 _FLAGS: dict[str, tuple[str | None, str, Any, str]] = {
+    "--profile": (None, "profile", str, "lan (what a live group runs), wan, or paper (what the papers print)"),
     "--members": (None, "members", int, "group size"),
     "--founders": (None, "founders", int, "with --views: how many members form the first view; the others join"),
     "--messages": (None, "messages", int, "messages per sender"),
@@ -79,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     if args.network == "lan":
         return _run_lan(args)
     from antiphon.progress import Progress
-    from antiphon.protocol.config import ordering_type
+    from antiphon.protocol.options import ordering_type
     from antiphon.sim.cluster import simulate
     from antiphon.sim.scenario import from_table
     from antiphon.trace.writer import digest, write_trace
@@ -130,7 +131,7 @@ def about(result: Any) -> dict[str, Any]:
     """Give what `run.json` says of a simulated run."""
     import msgspec
 
-    from antiphon.protocol.config import part_name
+    from antiphon.protocol.options import part_name
 
     scenario = result.scenario
     parameters = msgspec.to_builtins(
@@ -179,8 +180,7 @@ def _put(tables: dict[str, Any], table: str | None, key: str, value: Any) -> Non
     elif table in ("ordering", "stability"):
         part = tables.get(table, {})
         part = {"name": part} if isinstance(part, str) else dict(part)
-        default = {"ordering": "fifo", "stability": "vector-ack"}[table]
-        tables[table] = {"name": default, **part, key: value}
+        tables[table] = {**part, key: value}
     else:
         tables[table] = {**tables.get(table, {}), key: value}
 

@@ -26,9 +26,9 @@ from antiphon.live.tracing import LiveTrace
 from antiphon.live.transport import Endpoint, Transport
 from antiphon.live.upcalls import Upcalls
 from antiphon.protocol import machine as protocol
-from antiphon.protocol.config import ordering_type
 from antiphon.protocol.membership.process import Journal, Process, Saved
 from antiphon.protocol.membership.views import NO_BALLOT, GroupView, incarnation_of, name_of
+from antiphon.protocol.options import ordering_type
 from antiphon.protocol.wire import group_tag
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class LiveMember:
             identity = await self._identify(folder)
             file = folder.member(identity.shown, identity.me)
             origin = self._origin(identity, file)
-            origin.config.check(len(identity.founders))
+            origin.options.check(len(identity.founders))
             if identity.discovery is not None:
                 folder.keep_founders(identity.own, identity.shown)
             self.session = open_session(settings.group, identity.me, self._clock(), settings.keys())
@@ -126,8 +126,7 @@ class LiveMember:
         return Origin(
             name=identity.me,
             names=tuple(identity.founders),
-            config=settings.config(digest(*about)),
-            membership=settings.membership_options(),
+            options=settings.options(digest(*about)),
             seed=self._host.seed(),
             started_at=self._clock(),
             saved=(file.read() or _first_knowledge(identity)) if settings.views else None,
@@ -173,7 +172,7 @@ class LiveMember:
         if settings.recording:
             self.recording = Recording(origin)
             self.driver.note = self.recording.note
-        self.driver.data_tag = group_tag(origin.config.group)
+        self.driver.data_tag = group_tag(origin.options.group)
         self.driver.handlers = {**self.upcalls.handlers(), protocol.Persist: lambda effect: file.write(effect.state)}
         self.driver.turned = self.sender.room_again
         self._closers.callback(self.driver.stop)
@@ -199,7 +198,7 @@ class LiveMember:
             {
                 "ordering": ordering,
                 "stability": stability if ordering_type(settings.ordering).NEEDS_RECOVERY else ordering,
-                "promises": origin.config.promises(views=settings.views),
+                "promises": origin.options.promises(),
                 "views": settings.views,
                 "clock": "local",
             },

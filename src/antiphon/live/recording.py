@@ -8,11 +8,11 @@ from typing import TypeAlias
 
 import msgspec
 
-from antiphon.protocol.config import Config
 from antiphon.protocol.machine import Effect, Input, Instant, Snapshot
 from antiphon.protocol.member import Member, View
-from antiphon.protocol.membership.process import Journal, MembershipOptions, Process
+from antiphon.protocol.membership.process import Journal, Process
 from antiphon.protocol.membership.stay import Silence as Silence
+from antiphon.protocol.options import GroupOptions
 
 AnyInput: TypeAlias = Input | Snapshot
 
@@ -22,8 +22,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
     name: int
     names: tuple[int, ...]  # of the founders
-    config: Config
-    membership: MembershipOptions | None  # None: membership is fixed
+    options: GroupOptions
     seed: int
     started_at: Instant
     saved: bytes | None = None  # what the life before persisted
@@ -50,15 +49,15 @@ class Recording:
 def make(origin: Origin, journal: Callable[[int], Journal] = Silence) -> Member | Process:
     """Make the machine: a process with views, or a member of a group that never changes."""
     randomness = random.Random(origin.seed)
-    if origin.membership is None:
+    if not origin.options.views:
         log = journal(origin.name)
         record = None if isinstance(log, Silence) else log.record
-        return Member(origin.name, View(0, origin.names), origin.config, randomness, record)
+        return Member(origin.name, View(0, origin.names), origin.options, randomness, record)
     return Process(
         origin.name,
         origin.names,
-        origin.config,
-        origin.membership,
+        origin.options,
+        origin.options.membership,
         randomness,
         journal,
         origin.started_at,

@@ -14,19 +14,13 @@ from antiphon.errors import UsageError
 from antiphon.live.addresses import parse
 from antiphon.live.events import Status
 from antiphon.live.session import check_keys
-from antiphon.protocol.config import Config, ordering_type, part_name, stability_type
-from antiphon.protocol.machine import MILLISECOND
 from antiphon.protocol.membership.options import MembershipOptions
+from antiphon.protocol.options import GroupOptions, part_name
 from antiphon.protocol.ordering import ALIASES
 from antiphon.protocol.parts import Ordering, Stability
-from antiphon.protocol.recovery import RecoveryOptions
 
 PEERS = "peers"  # for `discover`: some of the others are known, and know the rest
-_PAUSES = {  # of orderings, at most: repeating costs little on a local network, and one that waits makes all wait
-    "ask_ns_max": 50 * MILLISECOND,
-    "ret_retry_ns_max": 40 * MILLISECOND,
-    "probe_ns_max": 100 * MILLISECOND,
-}
+_USUAL = GroupOptions()
 
 
 class _Named(msgspec.Struct, frozen=True):
@@ -41,20 +35,20 @@ class Settings(_Named, frozen=True, kw_only=True):
     bind: str  # own address, host:port
     peers: Sequence[str] = ()  # the others' addresses
     address: str | None = None  # own address as the others know it, if it is not `bind`
-    ordering: str | type[Ordering] = "total"
+    ordering: str | type[Ordering] = _USUAL.ordering
     ordering_options: dict[str, Any] = {}
-    stability: str | type[Stability] = "vector-ack"  # for orderings that run on recovery
+    stability: str | type[Stability] = _USUAL.stability  # for orderings that run on recovery
     stability_options: dict[str, Any] = {}
-    safe: bool = False  # deliver only what is stable
-    views: bool = True  # False: the members never change, and all of them are waited for
-    membership: MembershipOptions = MembershipOptions(heartbeat_ns=50 * MILLISECOND)  # one in ten suffices
-    partition: Literal["majority", "each-side"] = "majority"  # who goes on when the group is cut in two
-    slow: Literal["block", "drop", "lag"] = "block"  # a member that holds all back: wait, go on without it, or discard
+    safe: bool = _USUAL.safe  # deliver only what is stable
+    views: bool = _USUAL.views  # False: the members never change, and all of them are waited for
+    membership: MembershipOptions = _USUAL.membership
+    partition: Literal["majority", "each-side"] = _USUAL.membership.partition  # who goes on when it is cut in two
+    slow: Literal["block", "drop", "lag"] = _USUAL.membership.slow  # one holds all back: wait, drop it, or discard
     state: Path | None = None  # where the little that must survive a crash is kept
     snapshot: Callable[[], bytes] | None = None  # gives the application's state, for those who join
     restore: Callable[[bytes], None] | None = None  # takes it
     key: bytes | Sequence[bytes] | None = None  # the first seals, all are accepted
-    window: int = 64  # own bursts that may be unstable at once
+    window: int = _USUAL.window  # own bursts that may be unstable at once
     window_bytes: int = 512 << 10  # and their bytes, to which one more burst is added when they are fewer
     message_bytes_max: int = 16 << 20
     inbox_bytes_max: int = 8 << 20  # delivered and not yet taken; beyond, nothing more is taken in
@@ -80,36 +74,21 @@ class Settings(_Named, frozen=True, kw_only=True):
         ordering = part_name(self.ordering)
         return ALIASES.get(ordering, ordering), part_name(self.stability)
 
-    def config(self, tag: str) -> Config:
-        """Return the composition of the machine; `tag` tells groups apart that are set up differently."""
-        stability_options = self.stability_options
-        if "piggyback" in stability_type(self.stability).Options.__struct_fields__:
-            stability_options = {"piggyback": True, **stability_options}  # small packets cost as much as large ones
-        known = ordering_type(self.ordering).Options.__struct_fields__
-        pauses = {key: pause for key, pause in _PAUSES.items() if key in known}
-        return Config(
+    def options(self, tag: str) -> GroupOptions:
+        """Return the options of the group; `tag` tells groups apart that are set up differently."""
+        membership = msgspec.structs.replace(
+            self.membership, partition=self.partition, slow=self.slow, transfer=self.snapshot is not None
+        )
+        return GroupOptions(
             group=f"{self.group}/{tag}",
             ordering=self.ordering,
-            ordering_options={**pauses, **self.ordering_options},
+            ordering_options=self.ordering_options,
             stability=self.stability,
-            stability_options=stability_options,
+            stability_options=self.stability_options,
             window=self.window,
-            queue=2,  # what waits, waits in the application, where bursts still grow
             safe=self.safe,
-            recovery=RecoveryOptions(
-                nack_delay_ns=10 * MILLISECOND,
-                nack_retry_ns=40 * MILLISECOND,
-                nack_retry_ns_max=40 * MILLISECOND,  # what is lost twice holds up all that follows
-                heartbeat_ns_max=100 * MILLISECOND,
-            ),
-        )
-
-    def membership_options(self) -> MembershipOptions | None:
-        """Return how views are agreed on, or None where the members never change."""
-        if not self.views:
-            return None
-        return msgspec.structs.replace(
-            self.membership, partition=self.partition, slow=self.slow, transfer=self.snapshot is not None
+            views=self.views,
+            membership=membership,
         )
 
     def check(self) -> None:

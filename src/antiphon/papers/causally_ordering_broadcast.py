@@ -346,8 +346,14 @@ def _run(
     workload: Workload,
     network: NetworkOptions = _CONSTANT,
 ) -> Run:
-    scenario = Scenario(
-        members=size, messages=messages, ordering="co", ordering_options=options, workload=workload, network=network
+    scenario = Scenario.of(
+        "paper",
+        members=size,
+        messages=messages,
+        ordering="co",
+        ordering_options=options,
+        workload=workload,
+        network=network,
     )
     run = simulate(scenario, 1)
     assert run.finished, "a group without losses comes to an end"
@@ -397,7 +403,8 @@ def one_loss(kind: type[Co], size: int, latency: str) -> LossCost:
             return True
         return False
 
-    scenario = Scenario(
+    scenario = Scenario.of(
+        "paper",
         members=size,
         messages=1,
         ordering=kind,

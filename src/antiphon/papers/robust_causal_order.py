@@ -153,7 +153,8 @@ def simulated(seed: int) -> Recovered:
                 counter = max(counter, pdu.block)  # every latency is the same, so this is its order too
         return lost
 
-    scenario = Scenario(
+    scenario = Scenario.of(
+        "paper",
         members=3,
         messages=60,
         ordering="causal-blocks",
@@ -236,7 +237,8 @@ def _measured(run: Run, lost: set[tuple[int, int, int]]) -> Measured:
 
 
 def _scenario(members: int, messages: int, ordering: type[CausalBlocks] = CausalBlocks, **options: Any) -> Scenario:
-    return Scenario(
+    return Scenario.of(
+        "paper",
         members=members,
         messages=messages,
         ordering=ordering,

@@ -299,7 +299,8 @@ def member_rows(n: int, messages: int, skews_ms: Sequence[int]) -> list[list[Val
         periods = dict.fromkeys(["interval_ns"] if stability == "vector-ack" else ["t_send_ns", "t_ack_ns"], period_ns)
         for skew in skews_ms:
             run = simulate(
-                Scenario(
+                Scenario.of(
+                    "paper",
                     members=n,
                     messages=messages,
                     stability=stability,

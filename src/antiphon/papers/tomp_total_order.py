@@ -336,7 +336,8 @@ def whole_stack_rows(messages: int) -> list[list[Value]]:
     rows: list[list[Value]] = []
     for loss in (0.0, 0.1):
         for ordering in ("abcast", "tomp"):
-            scenario = Scenario(
+            scenario = Scenario.of(
+                "paper",
                 members=8,
                 messages=messages,
                 ordering=ordering,

@@ -17,7 +17,6 @@ from typing import TypeAlias, assert_never
 import msgspec
 
 from antiphon.errors import LocalProtocolError
-from antiphon.protocol.config import Config, counts_positions, options_of, ordering_type, stability_type
 from antiphon.protocol.flow import Flow
 from antiphon.protocol.machine import (
     Deliver,
@@ -34,6 +33,7 @@ from antiphon.protocol.machine import (
     Wake,
     earliest,
 )
+from antiphon.protocol.options import GroupOptions, counts_positions, ordering_type, stability_type
 from antiphon.protocol.parts import (
     Accepted,
     Decided,
@@ -81,7 +81,7 @@ class Member:
     """One member of a group in one view: a `Machine`."""
 
     def __init__(
-        self, me: int, view: View, config: Config, randomness: random.Random, record: Record | None = None
+        self, me: int, view: View, config: GroupOptions, randomness: random.Random, record: Record | None = None
     ) -> None:
         size = len(view.members)
         config.check(size, founding=view.number == 0)
@@ -100,7 +100,7 @@ class Member:
         kinds: tuple[type[Pdu], ...] = Ordering.PDUS
         if Ordering.NEEDS_RECOVERY:
             Stability = stability_type(config.stability)
-            options = options_of(Stability, config.stability_options, "stability")
+            options = config.stability_settings()
             options = options.fit(size) if isinstance(options, Shaped) else options
             self._positions: deque[_Held] | None = deque() if counts_positions(options) else None
             streams = 0 if self._positions is None else 1
@@ -111,7 +111,7 @@ class Member:
             self._recovery_kinds = frozenset(Recovery.PDUS) | {kind for kind in kinds if issubclass(kind, Streamed)}
             kinds = (*kinds, *Recovery.PDUS, *Stability.PDUS)
         self._codec = Codec(kinds)
-        self._buffer = config.places(size)
+        self._buffer = config.buffer_size(size)
         self._flow = Flow(size, config.window, self._buffer)
         self._waiting: deque[Submit] = deque()  # submissions that the window holds back
         self._seq = 0  # own messages sent so far

@@ -230,11 +230,16 @@ class Stability(Protocol):
 
 
 @runtime_checkable
-class Shaped(Protocol):
-    """A part's options that depend on the size of the group."""
+class Checked(Protocol):
+    """A part's options that not every combination of values, or every size of a group, goes with."""
 
     def check(self, size: int) -> None:
         """Raise a `UsageError` that names the key, unless a group of `size` members can work with this."""
+
+
+@runtime_checkable
+class Shaped(Checked, Protocol):
+    """A part's options that depend on the size of the group."""
 
     def fit(self, size: int) -> Self:
         """Give the options for a view of `size` members: what was shaped for another size gives way to the usual."""

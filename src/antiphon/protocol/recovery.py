@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from antiphon.protocol.machine import MILLISECOND, SECOND, Duration, Instant, earliest
+from antiphon.protocol.machine import MILLISECOND, Duration, Instant, earliest
 from antiphon.protocol.parts import Accepted, Duplicate, Out, PartContext, Step
 from antiphon.protocol.timers import Backoff, GrowingPause
 from antiphon.protocol.wire import Data, Malformed, Number, Pdu, Streamed
@@ -38,11 +38,11 @@ class Heartbeat(Pdu, tag=4):
 class RecoveryOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """When to ask, when to ask again, when to break a silence."""
 
-    nack_delay_ns: Duration = 5 * MILLISECOND  # reordering mends itself
-    nack_retry_ns: Duration = 20 * MILLISECOND  # doubled with every vain try, up to the next one
-    nack_retry_ns_max: Duration = SECOND
+    nack_delay_ns: Duration = 10 * MILLISECOND  # reordering mends itself
+    nack_retry_ns: Duration = 40 * MILLISECOND  # doubled with every vain try, up to the next one
+    nack_retry_ns_max: Duration = 40 * MILLISECOND  # what is lost twice holds up all that follows
     heartbeat_ns: Duration = 25 * MILLISECOND
-    heartbeat_ns_max: Duration = SECOND
+    heartbeat_ns_max: Duration = 100 * MILLISECOND
     repairs_per_nack_max: int = 256
 
 

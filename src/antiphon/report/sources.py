@@ -164,13 +164,13 @@ class Bound(msgspec.Struct):
 
 def buffer_bound(about: Mapping[str, Any], members: int) -> Bound | None:
     """What the run's own parameters allow its buffers; None where run.json does not say, or is not ours."""
-    from antiphon.protocol.config import Config, ordering_type
+    from antiphon.protocol.options import GroupOptions, ordering_type
 
     parameters = about.get("parameters")
     if not isinstance(parameters, dict) or "window" not in parameters or not isinstance(about.get("ordering"), str):
         return None
     try:
-        config = Config(
+        config = GroupOptions(
             ordering=about["ordering"],
             ordering_options=parameters.get("ordering_options", {}),
             window=int(parameters["window"]),
@@ -186,7 +186,7 @@ def buffer_bound(about: Mapping[str, Any], members: int) -> Bound | None:
             if config.buffer
             else f"four windows of {config.window} for each of {group} members"
         )
-        return Bound(config.places(group), why)
+        return Bound(config.buffer_size(group), why)
     if hasattr(options, "places"):
         why = (
             "the buffer that was set"

@@ -17,8 +17,8 @@ import msgspec
 import numpy as np
 
 from antiphon.errors import UsageError
-from antiphon.protocol.config import stability_type
 from antiphon.protocol.machine import MILLISECOND, SECOND, Instant
+from antiphon.protocol.options import GroupOptions, stability_type
 from antiphon.protocol.ordering import ORDERINGS
 from antiphon.protocol.stability import STABILITIES
 from antiphon.protocol.wire import DATAGRAM_BYTES_MAX, FRAME_OVERHEAD_BYTES
@@ -64,7 +64,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     goal: Literal["latency", "bandwidth"] = "latency"
     latency_max_ms: float | None = None
     bandwidth_max_kb_per_s: float | None = None
-    intervals_ms: tuple[float, ...] = (20.0, 5.0, 80.0)  # the first one is tried with every protocol
+    intervals_ms: tuple[float, ...] = (10.0, 5.0, 40.0)  # the first one, a live group's, is tried with every protocol
     size_max: int = 16
     seed: int = 1
 
@@ -332,7 +332,8 @@ def _variants(question: Question, candidate: Candidate) -> Iterable[Candidate]:
         yield _with_interval(question, candidate, interval_ms)
     fields = _fields(candidate.stability)
     if "piggyback" in fields:
-        yield msgspec.structs.replace(candidate, options={**candidate.options, "piggyback": True})
+        usual = GroupOptions().part_defaults["piggyback"]
+        yield msgspec.structs.replace(candidate, options={**candidate.options, "piggyback": not usual})
     if "clock" in fields and duration(question.skew, "skew"):
         yield msgspec.structs.replace(candidate, options={**candidate.options, "clock": "hybrid"})
 
@@ -400,7 +401,7 @@ def measure(question: Question, candidate: Candidate, size: int) -> Estimate:
         members=size,
         messages=messages,
         ordering=candidate.ordering,
-        stability=candidate.stability or "vector-ack",
+        stability=candidate.stability or GroupOptions().stability,
         stability_options=candidate.options,
         window=question.window,
         network=question.network(size),

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from antiphon.protocol.clock import SkewedClock
-from antiphon.protocol.config import ordering_type
 from antiphon.protocol.machine import Deliver, Driven, Effect, Input, Instant, Receive, Send, Submit, Wake
 from antiphon.protocol.member import Member, View
+from antiphon.protocol.options import ordering_type
 from antiphon.sim.distributions import duration, sampler
 from antiphon.sim.kernel import Kernel
 from antiphon.sim.network import Network
@@ -106,7 +106,7 @@ class Cluster:
     def run(self) -> Run:
         """Run until everything is delivered and let go, or the limit is reached."""
         scenario = self.scenario
-        senders = range(scenario.members) if scenario.workload.senders is None else scenario.workload.senders
+        senders = scenario.senders
         self._to_submit = scenario.messages * len(senders)
         for fault in scenario.faults:
             self._schedule(fault)
@@ -132,7 +132,7 @@ class Cluster:
         for me in view.members:
             clock = self._make_clock(rng)
             log = MemberLog(me, view.number)
-            member = Member(me, view, scenario.config(), random.Random(f"{self.seed}/member/{me}"), log.record)
+            member = Member(me, view, scenario.options(), random.Random(f"{self.seed}/member/{me}"), log.record)
             nodes.append(Node(member, clock, log))
         return nodes
 
@@ -249,11 +249,8 @@ class Cluster:
         if not node.crashed:
             node.crashed = True
             node.log.record(node.clock.read(self.kernel.now), "crash", None, None, None, None)
-            self._to_submit -= self.scenario.messages - node.submitted if self._sends(me) else 0
+            self._to_submit -= self.scenario.messages - node.submitted if me in self.scenario.senders else 0
             self._undrained.discard(me)
-
-    def _sends(self, me: int) -> bool:
-        return self.scenario.workload.senders is None or me in self.scenario.workload.senders
 
     def _pause(self, me: int) -> None:
         self.nodes[me].paused = True

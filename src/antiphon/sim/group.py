@@ -106,7 +106,7 @@ class Group(Cluster):
         node.member = self.process(
             name,
             range(self.scenario.founders or self.scenario.members),
-            self.scenario.config(),
+            self.scenario.options(),
             self.scenario.membership,
             random.Random(f"{self.seed}/process/{name}/{life}"),
             journal,

@@ -1,5 +1,6 @@
 """Scenarios: a small readable file, or flags, that says everything about a simulated run but its seed.
 
+profile = "lan"                      # what a live group runs; or wan, or paper
 members = 5
 messages = 200                       # per member
 
@@ -20,16 +21,15 @@ groups = [[0, 1], [2, 3, 4]]
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self, cast
 
 import msgspec
+import tomli_w
 
 from antiphon.errors import UsageError
-from antiphon.protocol.config import Config, part_name
-from antiphon.protocol.membership.process import MembershipOptions
-from antiphon.protocol.parts import Ordering, Stability
-from antiphon.protocol.recovery import RecoveryOptions
+from antiphon.protocol.options import PROFILES, GroupOptions, part_name, profile_of
 from antiphon.sim.distributions import duration, sampler
 from antiphon.sim.network import NetworkOptions
 
@@ -63,55 +63,49 @@ class Clocks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     drift_ppm: int = 0
 
 
-class Scenario(msgspec.Struct, frozen=True, kw_only=True):
-    """A simulated run, but for its seed."""
+class Scenario(GroupOptions, frozen=True, kw_only=True):
+    """A simulated run, but for its seed: a group, and what it is put through.
 
+    The group is described as everywhere (`GroupOptions`), with the same defaults. One thing is chosen otherwise:
+    members come and go only where the scenario says so.
+    """
+
+    views: bool = False
     name: str = ""
     members: int = 5
     messages: int = 100  # per sender
-    ordering: str | type[Ordering] = "fifo"
-    ordering_options: dict[str, Any] = {}
-    stability: str | type[Stability] = "vector-ack"
-    stability_options: dict[str, Any] = {}
-    recovery: RecoveryOptions = RecoveryOptions()
-    window: int = 64
-    buffer: int = 0
-    safe: bool = False  # deliver only what is stable
-    views: bool = False  # whether membership changes
     founders: int = 0  # with views: how many of the members, the first ones, form the first view; 0: all
-    membership: MembershipOptions = MembershipOptions()
     network: NetworkOptions = NetworkOptions()
     workload: Workload = Workload()
     clocks: Clocks = Clocks()
-    faults: list[Fault] = []
+    faults: list[Fault] = []  # noqa: RUF012  # msgspec copies it
     limit: str = "10min"  # simulated time after which the run is given up as unfinished
 
-    def config(self) -> Config:
-        """Give the composition of every member."""
-        return Config(
-            group=self.name or "simulated",
-            ordering=self.ordering,
-            ordering_options=self.ordering_options,
-            stability=self.stability,
-            stability_options=self.stability_options,
-            recovery=self.recovery,
-            window=self.window,
-            buffer=self.buffer,
-            safe=self.safe,
-            queue=max(16, min(1024, self.messages)),
-        )
+    @classmethod
+    def of(cls, profile: str, **fields: Any) -> Self:
+        """Return a scenario whose group has the options of a profile, but for what is given."""
+        options = msgspec.structs.asdict(profile_of(profile))
+        return cls(**{**options, "views": False, **fields})
 
-    def check(self) -> None:
+    def options(self) -> GroupOptions:
+        """Return the group's options alone; it is called like the run, if that has a name."""
+        options = {key: getattr(self, key) for key in GroupOptions.__struct_fields__}
+        return GroupOptions(**{**options, "group": self.name or self.group})
+
+    @property
+    def senders(self) -> Sequence[int]:
+        """Who sends."""
+        return range(self.members) if self.workload.senders is None else self.workload.senders
+
+    def check(self) -> None:  # type: ignore[override]  # its size is known
         """Raise a `UsageError` that names the key and the remedy, unless this can be run."""
         if self.messages < 0:
             raise UsageError(f"messages: 0 or more per sender, not {self.messages}")
-        self.config().check(self.members)
+        self.options().check(self.members)
         self.network.check(self.members)
         sampler(self.workload.interval, "workload.interval")
-        if not 0 <= self.workload.payload <= self.config().payload_bytes_max:
-            raise UsageError(
-                f"workload.payload: 0 to {self.config().payload_bytes_max} bytes, not {self.workload.payload}"
-            )
+        if not 0 <= self.workload.payload <= self.payload_bytes_max:
+            raise UsageError(f"workload.payload: 0 to {self.payload_bytes_max} bytes, not {self.workload.payload}")
         if self.workload.priorities < 1:
             raise UsageError(f"workload.priorities: at least 1, not {self.workload.priorities}")
         if self.workload.lifetime is not None and duration(self.workload.lifetime, "workload.lifetime") <= 0:
@@ -122,10 +116,10 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         if duration(self.limit, "limit") <= 0:
             raise UsageError("limit: must be above 0")
         named = [("workload.senders", member) for member in self.workload.senders or []]
+        if len(set(named)) < len(named):
+            raise UsageError(f"workload.senders: {self.workload.senders} names a member twice")
         if not 0 <= self.founders <= self.members:
             raise UsageError(f"founders: 0 (all) to {self.members}, not {self.founders}")
-        if self.views:
-            self.membership.check()
         for index, fault in enumerate(self.faults):
             named += self._check_fault(f"faults[{index}]", fault)
         for key, member in named:
@@ -156,35 +150,42 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         members += [*(fault.source or []), *(fault.target or [])]
         return [(key, member) for member in [*members, *([] if fault.member is None else [fault.member])]]
 
-    def promises(self) -> list[str]:
-        """Name the guarantees that a run of this scenario promises."""
-        return self.config().promises(views=self.views)
 
-
-_PLAIN = ("name", "members", "messages", "window", "buffer", "safe", "views", "founders", "limit")
 _TABLES = ("network", "workload", "clocks", "recovery", "membership")
+_PARTS = ("ordering", "stability")
+_PLAIN = tuple(
+    field
+    for field in Scenario.__struct_fields__
+    if field not in (*_TABLES, *_PARTS, "ordering_options", "stability_options", "part_defaults", "faults")
+)
 
 
-def from_table(table: dict[str, Any]) -> Scenario:
+def from_table(table: Mapping[str, Any]) -> Scenario:
     """Build a scenario from the tables of a file, or say which key is wrong."""
-    fields: dict[str, Any] = {}
+    profile = table.get("profile", "lan")
+    if not isinstance(profile, str):
+        raise UsageError(f"profile: a name, one of {', '.join(PROFILES)}; not {profile!r}")
+    fields: dict[str, Any] = msgspec.to_builtins(Scenario.of(profile))
     for key, value in table.items():
-        if key in _PLAIN or key in _TABLES or key == "faults":
+        if key in _TABLES and isinstance(value, dict):
+            fields[key] = {**fields[key], **value}
+        elif key in _PLAIN or key in _TABLES or key in ("part_defaults", "faults"):
             fields[key] = value
-        elif key in ("ordering", "stability"):
+        elif key in _PARTS:
             part = {"name": value} if isinstance(value, str) else dict(value) if isinstance(value, dict) else {}
-            if not isinstance(part.get("name"), str):
+            part.setdefault("name", fields[key])
+            if not isinstance(part["name"], str) or not isinstance(value, str | dict):
                 raise UsageError(f'{key}: write {key} = "NAME", or a table [{key}] with a name')
             fields[key] = part.pop("name")
             fields[f"{key}_options"] = part
-        else:
-            known = ", ".join((*_PLAIN, "ordering", "stability", *_TABLES, "faults"))
+        elif key != "profile":
+            known = ", ".join(("profile", *_PLAIN, *_PARTS, *_TABLES, "part_defaults", "faults"))
             raise UsageError(f"{key}: unknown key; a scenario knows {known}")
     try:
         scenario = msgspec.convert(fields, _Written)
     except msgspec.ValidationError as error:
         raise UsageError(str(error).replace(" - at `$.", ": at `")) from None
-    return Scenario(**{key: getattr(scenario, key) for key in fields})
+    return Scenario(**{key: getattr(scenario, key) for key in Scenario.__struct_fields__})
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -200,39 +201,48 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def to_toml(scenario: Scenario) -> str:
-    """Write a scenario down so that `load` and `from_table` give it back; what is as usual is left out."""
-    usual = Scenario()
-    tables: list[str] = []
-    plain = {key: getattr(scenario, key) for key in _PLAIN}
-    lines = [f"{key} = {_toml(value)}" for key, value in plain.items() if value != getattr(usual, key)]
-    for key in ("ordering", "stability"):
-        tables += ["", f"[{key}]", f"name = {_toml(part_name(getattr(scenario, key)))}"]
-        tables += [f"{name} = {_toml(value)}" for name, value in getattr(scenario, f"{key}_options").items()]
+    """Write a scenario down so that `load` and `from_table` give it back, relative to the profile that is nearest."""
+    written = [_relative_to(profile, scenario) for profile in PROFILES]
+    return tomli_w.dumps(min((table for table in written if _says(table, scenario)), key=_count))
+
+
+def _relative_to(profile: str, scenario: Scenario) -> dict[str, Any]:
+    """Say what a scenario has otherwise than a profile."""
+    usual = Scenario.of(profile)
+    table: dict[str, Any] = {} if profile == "lan" else {"profile": profile}
+    table |= {key: getattr(scenario, key) for key in _PLAIN if getattr(scenario, key) != getattr(usual, key)}
+    for key in _PARTS:
+        table[key] = {"name": part_name(getattr(scenario, key)), **getattr(scenario, f"{key}_options")}
     for key in _TABLES:
-        tables += _toml_table(f"[{key}]", getattr(scenario, key), getattr(usual, key))
-    for fault in scenario.faults:
-        tables += _toml_table("[[faults]]", fault, None)
-    return "\n".join([*lines, *tables]) + "\n"
+        default = msgspec.to_builtins(getattr(usual, key))
+        here = msgspec.to_builtins(getattr(scenario, key))
+        table[key] = {name: value for name, value in here.items() if value != default.get(name) and value is not None}
+    if scenario.part_defaults != usual.part_defaults:
+        table["part_defaults"] = scenario.part_defaults
+    table["faults"] = [msgspec.to_builtins(fault) for fault in scenario.faults]
+    return cast(dict[str, Any], _without_nothing(table))
 
 
-def _toml_table(title: str, table: msgspec.Struct, usual: msgspec.Struct | None) -> list[str]:
-    written, default = msgspec.to_builtins(table), {} if usual is None else msgspec.to_builtins(usual)
-    lines = [
-        f"{key} = {_toml(value)}" for key, value in written.items() if value is not None and value != default.get(key)
-    ]
-    return ["", title, *lines] if lines else []
-
-
-def _toml(value: Any) -> str:
+def _without_nothing(value: Any) -> Any:
+    """Leave out what is None or empty: TOML has no word for it, and it is so by default."""
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {_toml(inner)}" for key, inner in value.items() if inner is not None) + " }"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    return msgspec.json.encode(value).decode()  # TOML writes strings, numbers and truth values as JSON does
+        inner = {key: _without_nothing(one) for key, one in value.items()}
+        return {key: one for key, one in inner.items() if one is not None and one != {} and one != []}
+    return [_without_nothing(one) for one in value] if isinstance(value, list) else value
+
+
+def _says(table: Mapping[str, Any], scenario: Scenario) -> bool:
+    """Return whether a table gives the scenario back: to be without something is not said by leaving it out."""
+    return "part_defaults" in table or from_table(table).part_defaults == scenario.part_defaults
+
+
+def _count(table: Mapping[str, Any]) -> int:
+    """Count the keys, of all tables together."""
+    return sum(_count(value) if isinstance(value, dict) else 1 for value in table.values())
 
 
 class _Written(Scenario, frozen=True, kw_only=True):
     """A scenario as a file can say it: protocols by name only."""
 
-    ordering: str = "fifo"
-    stability: str = "vector-ack"
+    ordering: str = Scenario().ordering  # type: ignore[assignment]
+    stability: str = Scenario().stability  # type: ignore[assignment]

@@ -21,7 +21,7 @@ import msgspec
 
 from antiphon.errors import AntiphonError
 from antiphon.progress import Progress
-from antiphon.protocol.config import ordering_type, stability_type
+from antiphon.protocol.options import ordering_type, stability_type
 from antiphon.protocol.ordering import ORDERINGS
 from antiphon.protocol.stability import STABILITIES
 from antiphon.sim import view_schedules
@@ -45,7 +45,8 @@ def schedule(seed: int, ordering: str, stability: str | None = None) -> Scenario
     stability = stability or rng.choice(sorted(STABILITIES))
     on_recovery = ordering_type(ordering).NEEDS_RECOVERY
     more = random.Random(f"{seed}/{ordering}/options")
-    return Scenario(
+    return Scenario.of(
+        "paper",
         name=f"torture-{ordering}",
         members=members,
         messages=rng.choice((1, 2, 3, 5, 8)),
@@ -146,7 +147,7 @@ def shrink(scenario: Scenario, seed: int) -> Scenario:
 
 def _reductions(scenario: Scenario) -> Iterator[Scenario]:
     replace = msgspec.structs.replace
-    plain = Scenario()
+    plain = Scenario.of("paper")
     for index in range(len(scenario.faults)):
         yield replace(scenario, faults=scenario.faults[:index] + scenario.faults[index + 1 :])
     if scenario.members > 2:

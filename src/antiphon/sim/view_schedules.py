@@ -13,9 +13,9 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from antiphon.errors import UsageError
-from antiphon.protocol.config import ordering_type
 from antiphon.protocol.machine import MILLISECOND
 from antiphon.protocol.membership.process import MembershipOptions, Process
+from antiphon.protocol.options import ordering_type
 from antiphon.sim.cluster import Run
 from antiphon.sim.group import Group
 from antiphon.sim.network import NetworkOptions
@@ -42,7 +42,8 @@ def schedule(seed: int, ordering: str, partition: Literal["majority", "each-side
     rng = random.Random(f"{seed}/{ordering}/views")
     members = rng.choice((2, 3, 3, 3, 4, 4, 5))
     needs_recovery = ordering_type(ordering).NEEDS_RECOVERY
-    return Scenario(
+    return Scenario.of(
+        "paper",
         name=f"views-{ordering}",
         members=members,
         messages=rng.choice((2, 3, 5, 8)),

@@ -8,8 +8,8 @@ from typing import Any
 
 from antiphon.live.group import Group
 from antiphon.live.recording import Origin
-from antiphon.protocol.config import Config, ordering_type, part_name
 from antiphon.protocol.machine import Instant
+from antiphon.protocol.options import GroupOptions, ordering_type, part_name
 from antiphon.testing.errors import Violated
 from antiphon.trace import naive, writer
 from antiphon.trace.event import Event
@@ -21,7 +21,7 @@ _WANT_AN_END = ("validity", "agreement")  # of a run that was broken off, these 
 class Run:
     """What the members of one group did: those that hear each other, with every life of theirs."""
 
-    def __init__(self, name: str, addresses: Mapping[int, str], config: Config, *, views: bool) -> None:
+    def __init__(self, name: str, addresses: Mapping[int, str], config: GroupOptions, *, views: bool) -> None:
         self.name, self.addresses, self.config, self.views = name, addresses, config, views
         self.logs: list[MemberLog] = []
         self.settled = True  # nothing was under way at the end
@@ -42,7 +42,7 @@ class Run:
 
     def promises(self) -> list[str]:
         """Name the guarantees that can be asked of it."""
-        every = self.config.promises(views=self.views)
+        every = self.config.promises()
         return every if self.settled else [name for name in every if name not in _WANT_AN_END]
 
     def check(self, *, global_clock: bool) -> None:
@@ -88,18 +88,18 @@ class Traces:
 
     def journals(self, group: Group, origin: Origin, addresses: Mapping[int, str]) -> Callable[[int], MemberLog]:
         """Give a member what begins the log of each of its lives."""
-        views = origin.membership is not None
+        views = origin.options.views
 
         def begin(member: int) -> MemberLog:
             log = MemberLog(member, 0)
-            run = self._run_of(member, origin.config, addresses, views=views)
+            run = self._run_of(member, origin.options, addresses, views=views)
             run.logs.append(log)
             self._present[group] = run, log
             return log
 
         return begin
 
-    def _run_of(self, member: int, config: Config, addresses: Mapping[int, str], *, views: bool) -> Run:
+    def _run_of(self, member: int, config: GroupOptions, addresses: Mapping[int, str], *, views: bool) -> Run:
         """Find the run that a life belongs to; where membership is fixed, a member that begins again begins anew."""
         runs = self._by_config.setdefault(config.group, [])
         found = next((run for run in runs if not run.has(member)), None)

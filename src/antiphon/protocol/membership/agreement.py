@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import ClassVar, Literal
 
-from antiphon.protocol.config import Config
 from antiphon.protocol.machine import Duration, Instant
 from antiphon.protocol.membership.flush import Flush, cut_of
 from antiphon.protocol.membership.messages import (
@@ -23,6 +22,7 @@ from antiphon.protocol.membership.messages import (
     State,
 )
 from antiphon.protocol.membership.views import NO_BALLOT, Ballot, Change, Cut, GroupView, ViewId, name_of
+from antiphon.protocol.options import GroupOptions
 
 
 class Round:
@@ -180,7 +180,7 @@ class Agreement:
 
     # What to propose
 
-    def choose(self, config: Config, unwanted: Collection[int], fits: Callable[[int], bool]) -> Change | None:
+    def choose(self, config: GroupOptions, unwanted: Collection[int], fits: Callable[[int], bool]) -> Change | None:
         """Take what may have been decided already; else whoever answered, and all that they hold."""
         current = self.round
         assert current is not None
@@ -214,7 +214,7 @@ class Agreement:
         by_name = sorted(joiners, key=name_of)
         return by_name[: len(elders)] if elders else by_name
 
-    def cut(self, config: Config, held: Mapping[int, State]) -> Cut:
+    def cut(self, config: GroupOptions, held: Mapping[int, State]) -> Cut:
         """Find what all that go on deliver of the view."""
         return cut_of(self.view, config, held)
 

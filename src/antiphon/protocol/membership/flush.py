@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from operator import le
 from typing import cast
 
-from antiphon.protocol.config import Config, ordering_type
 from antiphon.protocol.machine import Duration, Effect, Instant, Submit
 from antiphon.protocol.member import Member
 from antiphon.protocol.membership.messages import Fetch, Fill, State
 from antiphon.protocol.membership.views import Change, Cut, GroupView, name_of
+from antiphon.protocol.options import GroupOptions, ordering_type
 from antiphon.protocol.parts import Keeper, Out, Reliable, Watcher
 from antiphon.protocol.wire import Malformed
 
@@ -188,7 +188,7 @@ class Flush:
         return self.member.finish(cut, rest, now)
 
 
-def cut_of(view: GroupView, config: Config, states: Mapping[int, State]) -> Cut:
+def cut_of(view: GroupView, config: GroupOptions, states: Mapping[int, State]) -> Cut:
     """Find what all that go on deliver: per sender the longest prefix that anyone who answered holds."""
     ranks = {rank: states[member] for rank, member in enumerate(view.members) if member in states}
     reach, holders = [], []

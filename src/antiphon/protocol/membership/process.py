@@ -21,7 +21,6 @@ from typing import ClassVar, Literal, TypeAlias, assert_never
 import msgspec
 
 from antiphon.errors import LocalProtocolError, UsageError
-from antiphon.protocol.config import Config
 from antiphon.protocol.machine import (
     Deliver,
     Drop,
@@ -79,6 +78,7 @@ from antiphon.protocol.membership.views import (
     name_of,
     process,
 )
+from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.wire import Malformed, group_of, group_tag
 
 __all__ = ["Journal", "MembershipOptions", "Process", "ProcessInput", "Saved"]  # what a driver needs
@@ -107,7 +107,7 @@ class Process:
         self,
         name: int,
         names: Iterable[int],
-        config: Config,
+        config: GroupOptions,
         options: MembershipOptions,
         randomness: random.Random,
         journal: Callable[[int], Journal],

@@ -12,16 +12,16 @@ from math import inf
 import msgspec
 
 from antiphon.errors import UsageError
-from antiphon.protocol.config import Config, ordering_type
 from antiphon.protocol.machine import Instant, Submit
 from antiphon.protocol.membership.flush import ViewMember
 from antiphon.protocol.membership.options import MembershipOptions
 from antiphon.protocol.membership.views import GroupView, name_of
+from antiphon.protocol.options import GroupOptions, ordering_type
 
 _LAGGING_WINDOWS = 3  # beside the one of what is alive: four in all, as many as a member has places for
 
 
-def fitted(config: Config, options: MembershipOptions) -> Config:
+def fitted(config: GroupOptions, options: MembershipOptions) -> GroupOptions:
     """Give the members what the policy asks of them, or say why they cannot have it."""
     if options.slow != "lag":
         return config

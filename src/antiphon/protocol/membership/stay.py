@@ -6,11 +6,11 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
-from antiphon.protocol.config import Config
 from antiphon.protocol.machine import Deliver, Drop, Effect, Instant, Send, Stable
 from antiphon.protocol.member import Record, View
 from antiphon.protocol.membership.flush import ViewMember
 from antiphon.protocol.membership.views import GroupView, name_of
+from antiphon.protocol.options import GroupOptions
 
 
 class Journal(Protocol):
@@ -48,8 +48,8 @@ class Stay:
         me: int,
         view: GroupView,
         tag: int,
-        config: Config,
-        member_type: Callable[[int, View, Config, random.Random, Record | None], ViewMember],
+        config: GroupOptions,
+        member_type: Callable[[int, View, GroupOptions, random.Random, Record | None], ViewMember],
         randomness: random.Random,
         journal: Journal,
     ) -> None:

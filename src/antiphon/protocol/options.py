@@ -1,35 +1,52 @@
-"""What a member is composed of and how large its buffers are, checked once, with errors that name the key."""
+"""One description of a group, for whoever runs it: a live member, the simulator, the advisor, a replay, a test.
+
+The defaults stand here and nowhere else. `PROFILES` are named values of them: `lan`, the defaults, is what a live group
+runs; `wan` is for round trips of 100 ms and more; `paper` is what the papers print, where they print a number.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from antiphon.errors import UsageError
+from antiphon.protocol.machine import MILLISECOND, SECOND
+from antiphon.protocol.membership.options import MembershipOptions
 from antiphon.protocol.ordering import ALIASES, ORDERINGS
-from antiphon.protocol.parts import Ordering, Shaped, Stability
+from antiphon.protocol.parts import Checked, Ordering, Shaped, Stability
 from antiphon.protocol.recovery import Recovery, RecoveryOptions
 from antiphon.protocol.stability import STABILITIES
 from antiphon.protocol.wire import PAYLOAD_BYTES_MAX, VECTOR_ENTRIES_MAX, Pdu
 
+# On a local network repeating costs little, and one that waits makes all wait; a small packet costs as much as a large.
+_LAN_PARTS: Final[dict[str, Any]] = {
+    "piggyback": True,
+    "ask_ns_max": 50 * MILLISECOND,
+    "ret_retry_ns_max": 40 * MILLISECOND,
+    "probe_ns_max": 100 * MILLISECOND,
+}
 
-class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """The composition of a member; every member of a group has the same."""
+
+class GroupOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The composition of a group; every member has the same."""
 
     group: str = "antiphon"
-    ordering: str | type[Ordering] = "fifo"
+    ordering: str | type[Ordering] = "total"
     ordering_options: dict[str, Any] = {}
     stability: str | type[Stability] = "vector-ack"  # for orderings that run on recovery; the others bring their own
     stability_options: dict[str, Any] = {}
+    part_defaults: dict[str, Any] = msgspec.field(default_factory=_LAN_PARTS.copy)  # where a part has such an option
     recovery: RecoveryOptions = RecoveryOptions()
     window: int = 64  # own messages that may be unstable at once
     buffer: int = 0  # messages that a member can keep; 0: four windows for each member
-    queue: int = 1024  # submissions that may wait for the window
+    queue: int = 2  # submissions that may wait for the window; few, since live they wait where bursts still grow
     safe: bool = False  # deliver only what is stable
     payload_bytes_max: int = PAYLOAD_BYTES_MAX
+    views: bool = True  # whether members come and go; if not, all of them are waited for
+    membership: MembershipOptions = MembershipOptions()
 
     def check(self, size: int, *, founding: bool = True) -> None:
         """Raise a `UsageError` unless a group of `size` members can work with this.
@@ -47,14 +64,16 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError(f"payload_bytes_max: at most {PAYLOAD_BYTES_MAX}, the room that a datagram has")
         if self.buffer and self.buffer < size * self.window:
             raise UsageError(
-                f"buffer: {self.buffer} places cannot hold a window of {self.window} from each of {size} members; "
+                f"buffer: {self.buffer} messages are fewer than a window of {self.window} from each of {size} members; "
                 f"give at least {size * self.window} or a smaller window"
             )
         ordering, stability = ordering_type(self.ordering), stability_type(self.stability)
-        self.ordering_settings()
+        settings = self.ordering_settings()
+        if isinstance(settings, Checked):
+            settings.check(size)
         _check_tags((*ordering.PDUS, *((*stability.PDUS, *Recovery.PDUS) if ordering.NEEDS_RECOVERY else ())))
         if ordering.NEEDS_RECOVERY:
-            options = options_of(stability, self.stability_options, "stability")
+            options = self.stability_settings()
             if isinstance(options, Shaped) and founding:
                 options.check(size)
             if counts_positions(options) and "total" not in ordering.PROMISES:
@@ -70,27 +89,102 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         for key, value in msgspec.structs.asdict(self.recovery).items():
             if value < 1:
                 raise UsageError(f"recovery.{key}: must be at least 1, not {value}")
+        if self.views:
+            self.membership.check()
 
-    def promises(self, *, views: bool) -> list[str]:
+    def promises(self) -> list[str]:
         """Name the guarantees that a group of this composition gives."""
-        ordering = ordering_type(self.ordering).PROMISES
-        every = ("integrity", "validity", "agreement", *ordering, "stability", *(("view-synchrony",) if views else ()))
-        return list(dict.fromkeys(every))
+        views = ("view-synchrony",) if self.views else ()
+        return list(dict.fromkeys((*promises_of(ordering_type(self.ordering)), "stability", *views)))
 
     def ordering_settings(self) -> Any:
-        """Give the ordering's options; one with its own flow control takes the window and the buffer from here."""
+        """Return the ordering's options; one with its own flow control takes the window and the buffer from here."""
         ordering = ordering_type(self.ordering)
-        known = {field.name for field in msgspec.structs.fields(ordering.Options)}
+        known = ordering.Options.__struct_fields__
         asked = {"window": self.window, "buffer": self.buffer}
-        asked = {key: value for key, value in asked.items() if key in known and value != getattr(_USUAL, key)}
-        return options_of(ordering, {**asked, **self.ordering_options}, "ordering")
+        asked = {key: value for key, value in asked.items() if key in known and value != getattr(_LAN, key)}
+        return self._settings(ordering, {**asked, **self.ordering_options}, "ordering")
 
-    def places(self, size: int) -> int:
-        """Give the number of messages that a member can keep."""
+    def stability_settings(self) -> Any:
+        """Return the stability protocol's options."""
+        return self._settings(stability_type(self.stability), self.stability_options, "stability")
+
+    def _settings(self, part: type[Ordering] | type[Stability], given: dict[str, Any], where: str) -> Any:
+        known = part.Options.__struct_fields__
+        usual = {key: value for key, value in self.part_defaults.items() if key in known}
+        return options_of(part, {**usual, **given}, where)
+
+    def buffer_size(self, size: int) -> int:
+        """Return the number of messages that a member can keep."""
         return self.buffer or 4 * self.window * size
 
 
-_USUAL = Config()
+_LAN: Final = GroupOptions()
+
+PROFILES: Final[Mapping[str, GroupOptions]] = {
+    "lan": _LAN,
+    "wan": GroupOptions(
+        part_defaults={
+            "piggyback": True,
+            "interval_ns": 50 * MILLISECOND,
+            "timeout_ns": 500 * MILLISECOND,
+            "timeout_ns_max": 2 * SECOND,
+            "t_send_ns": 50 * MILLISECOND,
+            "t_ack_ns": 50 * MILLISECOND,
+            "ask_ns": 500 * MILLISECOND,
+            "ask_ns_max": 2 * SECOND,
+            "ret_grace_ns": 50 * MILLISECOND,
+            "ret_retry_ns": 500 * MILLISECOND,
+            "ret_retry_ns_max": 2 * SECOND,
+            "probe_ns": 500 * MILLISECOND,
+            "probe_ns_max": 2 * SECOND,
+            "silence_ns": 200 * MILLISECOND,
+            "silence_ns_max": SECOND,
+            "repair_delay_ns": 100 * MILLISECOND,
+        },
+        recovery=RecoveryOptions(
+            nack_delay_ns=50 * MILLISECOND,
+            nack_retry_ns=500 * MILLISECOND,
+            nack_retry_ns_max=2 * SECOND,
+            heartbeat_ns=100 * MILLISECOND,
+            heartbeat_ns_max=SECOND,
+        ),
+        membership=MembershipOptions(
+            heartbeat_ns=250 * MILLISECOND,
+            suspect_ns=3 * SECOND,
+            retry_ns=500 * MILLISECOND,
+            grace_ns=2 * SECOND,
+            patience_ns=4 * SECOND,
+            stall_ns=8 * SECOND,
+            slow_ns=8 * SECOND,
+        ),
+    ),
+    "paper": GroupOptions(
+        ordering="fifo",
+        part_defaults={},
+        recovery=RecoveryOptions(
+            nack_delay_ns=5 * MILLISECOND,
+            nack_retry_ns=20 * MILLISECOND,
+            nack_retry_ns_max=SECOND,
+            heartbeat_ns_max=SECOND,
+        ),
+        queue=1024,
+        views=False,
+        membership=MembershipOptions(heartbeat_ns=100 * MILLISECOND),
+    ),
+}
+
+
+def profile_of(name: str) -> GroupOptions:
+    """Return the profile of that name, or raise a `UsageError`."""
+    if name not in PROFILES:
+        raise UsageError(f"profile: unknown {name!r}; choose from {', '.join(PROFILES)}")
+    return PROFILES[name]
+
+
+def promises_of(ordering: type[Ordering]) -> tuple[str, ...]:
+    """Name the guarantees that an ordering gives on a correct network of fixed members, stability aside."""
+    return ("integrity", "validity", "agreement", *ordering.PROMISES)
 
 
 def counts_positions(options: Any) -> bool:
