@@ -3,109 +3,84 @@
 from __future__ import annotations
 
 from antiphon.protocol.machine import Instant
-from antiphon.protocol.parts import Down, Out, Step
+from antiphon.protocol.rules import replaced
 from antiphon.protocol.stability.timestamp_ack import Ack, NullMessage, TimestampAck
 from antiphon.protocol.wire import Pdu
 
 
-class CoarseClock(TimestampAck):
+def coarse_clock(self: TimestampAck, now: Instant) -> int:
     """Stamps repeat: two messages of one sender may carry the same."""
-
-    def stamp(self, now: Instant) -> int:
-        exact = super().stamp(now)
-        return max(1, exact // 50_000_000 * 50_000_000) if self._options.clock != "logical" else (exact + 3) // 4
+    exact = TimestampAck.stamp(self, now)
+    return max(1, exact // 50_000_000 * 50_000_000) if self.options.clock != "logical" else (exact + 3) // 4
 
 
-class AcknowledgesTheGreatest(TimestampAck):
+def the_greatest(self: TimestampAck, asked: int | None) -> Ack:
     """Acknowledges the latest stamp that was heard from anyone."""
-
-    def _ack_message(self, asked: int | None = None) -> Ack:
-        others = (self._heard[rank] for rank in range(len(self._numbers)) if rank != self._rank)
-        return Ack(min(max(others), self._clock.last), self._clock.last, asked)
+    others = (self.heard[rank] for rank in range(len(self.messages.numbers)) if rank != self.rank)
+    return Ack(min(max(others), self.clock.last), self.clock.last, asked)
 
 
-class NullsSkipTheStream(TimestampAck):
+def skips_the_stream(self: TimestampAck, source: int, null: NullMessage) -> None:
     """A null message counts even where messages before it are still missing."""
-
-    def _receive_null(self, source: int, null: NullMessage, now: Instant) -> Step:
-        if null.stamp > self._heard[source]:
-            self._hear(source, null.stamp)
-        return self._settle([], now)
+    if null.stamp > self.heard[source]:
+        self.hear(source, null.stamp)
 
 
-class NullsBindNobody(TimestampAck):
+def binds_nobody(self: TimestampAck, now: Instant) -> NullMessage:
     """A null message promises more than its sender's clock keeps to."""
-
-    def _null_message(self, now: Instant) -> NullMessage:
-        null = super()._null_message(now)
-        return NullMessage(null.stamp + 30_000_000, null.sent)
+    null = TimestampAck.null_message(self, now)
+    return NullMessage(null.stamp + 30_000_000, null.sent)
 
 
-class OneAcknowledgmentIsEnough(TimestampAck):
+def one_is_enough(self: TimestampAck, source: int, ack: Ack, now: Instant) -> None:
     """Takes what the first member acknowledges for what all do."""
-
-    def receive(self, source: int, pdu: Pdu, now: Instant) -> Step:
-        if isinstance(pdu, Ack):
-            for rank in range(len(self._numbers)):
-                self._acks.put(rank, max(pdu.held, self._acks[rank]))
-        return super().receive(source, pdu, now)
+    for rank in range(len(self.messages.numbers)):
+        self.acks.put(rank, max(ack.held, self.acks[rank]))
+    TimestampAck.take_ack(self, source, ack, now)
 
 
-class IgnoresQuestions(TimestampAck):
+def ignores_questions(self: TimestampAck, source: int, ack: Ack, now: Instant) -> None:
     """A member that lacks nothing does not answer those who still wait."""
-
-    def receive(self, source: int, pdu: Pdu, now: Instant) -> Step:
-        if isinstance(pdu, Ack):
-            pdu = Ack(pdu.held, pdu.clock, asked=None)
-        return super().receive(source, pdu, now)
+    TimestampAck.take_ack(self, source, Ack(ack.held, ack.clock, asked=None), now)
 
 
-class CaresForItsOwn(TimestampAck):
+def for_its_own(self: TimestampAck, stamp: int, now: Instant) -> None:
     """Keeps its duties only while a message of its own is unstable."""
-
-    def _bind(self, stamp: int, now: Instant) -> None:
-        if self._numbers[self._rank] > self._frontier[self._rank]:
-            super()._bind(stamp, now)
+    if self.messages.numbers[self.rank] > self.messages.frontier[self.rank]:
+        TimestampAck.bind(self, stamp, now)
 
 
-class SaysItOnce(TimestampAck):
+def says_it_once(self: TimestampAck, now: Instant) -> list[Pdu]:
     """Never repeats an acknowledgment that may have been lost."""
-
-    def wake(self, now: Instant) -> Step:
-        said = self._acknowledged
-        step = super().wake(now)
-        if said and self._heard.least == said:
-            step.down = [item for item in step.down if not (isinstance(item, Out) and isinstance(item.pdu, Ack))]
-        return step
+    before, said = self.acknowledged, TimestampAck.say_ack(self, now)
+    return [] if before and self.heard.least == before else said
 
 
-class NeverStamps(TimestampAck):
+def stamps_nothing(self: TimestampAck, now: Instant) -> list[Pdu]:
     """A member without messages of its own leaves the others waiting for its stamp."""
-
-    def wake(self, now: Instant) -> Step:
-        step = super().wake(now)
-        kept: list[Down] = [i for i in step.down if not (isinstance(i, Out) and isinstance(i.pdu, NullMessage))]
-        step.down = kept
-        return step
+    TimestampAck.say_null(self, now)
+    return []
 
 
-class NeverRests(TimestampAck):
+def answers_without_stamp(self: TimestampAck, now: Instant) -> list[Pdu]:
+    """And answers without one too."""
+    return [pdu for pdu in TimestampAck.answer(self, now) if isinstance(pdu, Ack)]
+
+
+def never_rests(self: TimestampAck) -> bool:
     """Keeps its duties for ever."""
-
-    @property
-    def _active(self) -> bool:
-        return self._owed > 0 and len(self._numbers) > 1
+    return self.owed > 0 and len(self.messages.numbers) > 1
 
 
 MUTANTS: tuple[type[TimestampAck], ...] = (
-    CoarseClock,
-    AcknowledgesTheGreatest,
-    NullsSkipTheStream,
-    NullsBindNobody,
-    OneAcknowledgmentIsEnough,
-    IgnoresQuestions,
-    CaresForItsOwn,
-    SaysItOnce,
-    NeverStamps,
-    NeverRests,
+    replaced(TimestampAck, stamp=coarse_clock),
+    replaced(TimestampAck, ack_message=the_greatest),
+    replaced(TimestampAck, take_null=skips_the_stream),
+    replaced(TimestampAck, null_message=binds_nobody),
+    replaced(TimestampAck, take_ack=one_is_enough),
+    replaced(TimestampAck, take_ack=ignores_questions),
+    replaced(TimestampAck, bind=for_its_own),
+    replaced(TimestampAck, say_ack=says_it_once),
+    replaced(TimestampAck, say_null=stamps_nothing, answer=answers_without_stamp),
+    replaced(TimestampAck, active=never_rests),
 )

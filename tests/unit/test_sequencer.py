@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +18,8 @@ from antiphon.protocol.wire import Data, Malformed, Streamed
 from antiphon.sim.cluster import simulate
 from antiphon.sim.network import NetworkOptions
 from antiphon.sim.scenario import Scenario, Workload
+from antiphon.sim.view_schedules import flaw, schedule
+from support.mutants_sequencer import DependsOnNothing, DropsTheRest, OwnRestFirst
 
 ROOM = 10
 
@@ -206,3 +209,33 @@ def test_any_interleaving_gives_one_causal_order_that_outlives_the_sequencer(
     for place, (sender, seq) in enumerate(last):
         assert group.before[sender, seq] <= set(last[:place]), "an effect without its cause"
         assert seq == 1 or (sender, seq - 1) in last[:place]
+
+
+# When a view ends
+
+
+@pytest.mark.parametrize(("ordering", "order"), [(Sequencer, [(2, 1)]), (DependsOnNothing, [(1, 1), (2, 1)])])
+def test_no_effect_outlives_its_cause(ordering: type[Sequencer], order: list[tuple[int, int]]) -> None:
+    """Member 1 answers 2's message; then it and the sequencer die, with the order that only they had."""
+    answerer, survivor = (ordering(PartContext(rank, 4, random.Random(0)), SequencerOptions()) for rank in (1, 3))
+    question = data()
+    assert answerer.accept(2, question, 0).up == []
+    assert delivered(answerer.accept(0, Order(number=1, senders=[2]), 0)) == [(2, 1)]
+    (answer,) = streamed(answerer.submit(Submit(b"answer"), 1, 0))
+    for source, pdu in ((2, question), (1, answer)):
+        if survivor.admits(source, pdu):
+            survivor.accept(source, pdu, 0)
+    survivor.block()
+    assert delivered(survivor.finish([0, 1, 1, 0], b"")) == order
+
+
+@pytest.mark.parametrize(("ordering", "breaks", "hint"), [(DropsTheRest, "validity", 0), (OwnRestFirst, "total", 10)])
+def test_what_no_order_names_is_delivered_by_all_in_one_order(
+    ordering: type[Sequencer], breaks: str, hint: int
+) -> None:
+    for seed in [hint, *range(100)]:
+        scenario = schedule(seed, "sequencer")
+        wrong = flaw(msgspec.structs.replace(scenario, ordering=ordering, limit="5s"), seed)
+        if wrong is not None and wrong.startswith(breaks):
+            return
+    raise AssertionError("the mutant survives")

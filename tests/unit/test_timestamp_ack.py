@@ -107,11 +107,11 @@ def test_a_null_message_waits_for_the_stream_to_reach_its_number() -> None:
     one = part(rank=0, size=2)
     send(one, 0, 1, 10 * MS)
     one.receive(1, NullMessage(50 * MS, 2), 51 * MS)
-    assert one._heard.least == 0
+    assert one.heard.least == 0
     one.advanced(1, message(1, 30 * MS), [], 52 * MS)
-    assert one._heard.least == 30 * MS
+    assert one.heard.least == 30 * MS
     one.advanced(1, message(2, 40 * MS), [], 53 * MS)
-    assert one._heard.least == 50 * MS
+    assert one.heard.least == 50 * MS
 
 
 def test_everyones_messages_become_stable_with_ones_own() -> None:
@@ -185,7 +185,7 @@ def test_an_acknowledgment_carries_the_clock_where_clocks_follow() -> None:
     one = part(rank=0, size=2, clock="logical")
     one.receive(1, Ack(0, clock=7), 1 * MS)
     assert one.stamp(1 * MS) == 8
-    assert part(clock="physical")._ack_message().clock == 0
+    assert part(clock="physical").ack_message(None).clock == 0
 
 
 @pytest.mark.parametrize(
@@ -200,10 +200,10 @@ def test_nonsense_changes_nothing(nonsense: Pdu, reason: str) -> None:
     one = part(rank=0, size=2)
     send(one, 0, 1, 10 * MS)
     one.advanced(1, message(1, 9 * MS), [], 12 * MS)
-    before = (one._heard._tree[:], one._acks._tree[:], one._clock.last, one.deadline, dict(one._nulls))
+    before = (one.heard._tree[:], one.acks._tree[:], one.clock.last, one.deadline, dict(one.nulls))
     with pytest.raises(Malformed, match=reason):
         one.receive(1, nonsense, 13 * MS)
-    assert before == (one._heard._tree, one._acks._tree, one._clock.last, one.deadline, one._nulls)
+    assert before == (one.heard._tree, one.acks._tree, one.clock.last, one.deadline, one.nulls)
 
 
 def test_a_repeated_stamp_never_makes_its_message_stable_by_itself() -> None:

@@ -163,7 +163,7 @@ def test_measured_time_to_stable_is_the_predicted_one_in_a_simulated_group(
     run = cluster.run()
     assert run.finished
     part = cluster.nodes[0].member.stability
-    trigger = part._trigger if isinstance(part, TimestampAck) else part.starter.trigger  # type: ignore[attr-defined]
+    trigger = part.trigger if isinstance(part, TimestampAck) else part.starter.trigger  # type: ignore[attr-defined]
     load = Load(window, rate_per_s, trigger.round_ns / 1e9)
     middle = waits_of(run.logs[0])[2 * window : -2 * window]  # it has settled, and the last ones wait for no more
     measured_s, predicted_s = sum(middle) / len(middle) / 1e9, load.time_to_stable_s(load.threshold())

@@ -12,7 +12,6 @@ vector, and so INFO goes whole in this round too.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import ClassVar
 
 import msgspec
@@ -20,7 +19,9 @@ import numpy as np
 
 from antiphon.protocol.machine import Instant
 from antiphon.protocol.parts import PartContext
+from antiphon.protocol.rules import rule
 from antiphon.protocol.stability.rounds import RoundOptions, Starter, VectorPart
+from antiphon.protocol.stability.trees import children_of
 from antiphon.protocol.stability.vectors import Numbers
 from antiphon.protocol.timers import Backoff
 from antiphon.protocol.wire import Counter, Malformed, Number, Pdu, Vector
@@ -80,12 +81,14 @@ class Collect:
         self.least = None
         self.whole = not base
 
-    def merge(self, source: int, numbers: Numbers, *, whole: bool) -> None:
+    @rule("Section 3.1, the minimum of the reports")
+    def merge(self, source: int, numbers: Numbers, whole: bool) -> None:
         """Take a report in."""
         self.awaited.remove(source)
         self.least = numbers if self.least is None else np.minimum(self.least, numbers)
         self.whole |= whole
 
+    @rule("Section 3.1, the minimum of the reports")
     def minimum(self, own: Numbers) -> Numbers:
         """Give the minimum of the reports and of what is held here."""
         return own if self.least is None else np.minimum(self.least, own)
@@ -99,18 +102,28 @@ class CollectPart(VectorPart):
     INFO: ClassVar[type[Info]]
     ASK: ClassVar[type[Ask]]
 
-    def __init__(self, context: PartContext, options: RoundOptions, links: Callable[[int], Links]) -> None:
+    collect_type: ClassVar[type[Collect]] = Collect
+    starter_type: ClassVar[type[Starter]] = Starter
+
+    def __init__(self, context: PartContext, options: RoundOptions, parents: tuple[int, ...]) -> None:
         super().__init__(context, options)
         self._options = options
-        self._coordinator = options.coordinator
-        self.links = links(context.rank)
-        self.collect = Collect(self.links)
+        self._coordinator = parents.index(-1)
+        self.links = self.links_of(parents, context.rank)
+        self.collect = self.collect_type(self.links)
         self.running = False  # a round has begun here and this member has not reported yet
         self.epoch = 0  # the round of the newest frontier known here, which is `frontier`
-        self.starter = Starter(options, context.window)
+        self.starter = self.starter_type(options, context.window)
         self._missing = Backoff(context.jittered, options.timeout_ns, options.timeout_ns_max)  # reports
         self._unanswered = Backoff(context.jittered, 2 * options.timeout_ns, 2 * options.timeout_ns_max)  # INFO
         self._lag: dict[int, int] = {}
+
+    @staticmethod
+    @rule("Section 3.1, CoordP; Section 4.1, S_CoordP")
+    def links_of(parents: tuple[int, ...], rank: int) -> Links:
+        """Say whom a member of the tree waits for, and to whom it reports: its children, and its parent."""
+        parent = parents[rank]
+        return Links(frozenset(children_of(parents)[rank]), None if parent < 0 else parent)
 
     @property
     def coordinates(self) -> bool:
@@ -141,10 +154,9 @@ class CollectPart(VectorPart):
         if self.starter.over(self.load, now):
             self._begin(self.collect.number + 1, self.epoch if self._options.delta else 0, now)
         if self._missing.over(now):
-            start = self.START(self.collect.number, self.collect.base if self.collect.base == self.epoch else 0)
-            self.say_now(start, tuple(sorted(self.collect.awaited)))
+            self.ask_for_reports()
         if self._unanswered.over(now):
-            self.say_now(self.ASK(self.epoch), (self._coordinator,))
+            self.ask_for_info()
 
     def take(self, source: int, pdu: Pdu, now: Instant) -> None:
         """Take START, ACK, INFO or ASK."""
@@ -152,13 +164,26 @@ class CollectPart(VectorPart):
             case Start():
                 self._start(source, pdu, now)
             case Ack():
-                self._ack(source, pdu, now)
+                self.take_ack(source, pdu, now)
             case Info():
-                self._info(source, pdu, now)
+                self.take_info(source, pdu, now)
             case Ask():
                 self._ask(source, pdu, now)
             case _:
                 raise Malformed("unexpected")
+
+    # Losses, which the paper leaves to a reliable network
+
+    @rule("docs/protocols/coordinator.md, Losses")
+    def ask_for_reports(self) -> None:
+        """Send START again to those who owe a report."""
+        start = self.START(self.collect.number, self.collect.base if self.collect.base == self.epoch else 0)
+        self.say_now(start, tuple(sorted(self.collect.awaited)))
+
+    @rule("docs/protocols/coordinator.md, Losses")
+    def ask_for_info(self) -> None:
+        """Ask the coordinator whether there is a newer frontier."""
+        self.say_now(self.ASK(self.epoch), (self._coordinator,))
 
     # A round
 
@@ -169,7 +194,7 @@ class CollectPart(VectorPart):
             self.say(self.START(number, base), None, now)
         if self.links.awaits:
             self._missing.start(now)
-        self._report_if_complete(now)
+        self.report_if_complete(now)
 
     def _start(self, source: int, start: Start, now: Instant) -> None:
         if start.base >= start.round:
@@ -183,7 +208,9 @@ class CollectPart(VectorPart):
         elif start.round == self.collect.number and source == self.links.reports_to and not self.running:
             self._report(start.base, now)  # it was lost, or could not be read there
 
-    def _ack(self, source: int, ack: Ack, now: Instant) -> None:
+    @rule("Section 3.1, CoordP: ACK")
+    def take_ack(self, source: int, ack: Ack, now: Instant) -> None:
+        """Take a report in, unless it is late, doubled or overheard, or its base is not known here."""
         if ack.base >= ack.round or (self.coordinates and ack.round > self.collect.number):
             raise Malformed("impossible-round")
         if source not in self.links.awaits or ack.round < self.collect.number:
@@ -200,10 +227,12 @@ class CollectPart(VectorPart):
             self.say_now(self.START(ack.round, 0), (source,))
             return
         self._lag[source] = self.lacking(numbers)
-        self.collect.merge(source, numbers, whole=not ack.base)
-        self._report_if_complete(now)
+        self.collect.merge(source, numbers, not ack.base)
+        self.report_if_complete(now)
 
-    def _report_if_complete(self, now: Instant) -> None:
+    @rule("Section 3.1, CoordP: the round ends when all have reported")
+    def report_if_complete(self, now: Instant) -> None:
+        """Report the minimum, or announce it as INFO, once no report is missing."""
         if not self.running or self.collect.awaited:
             return
         self.running = False
@@ -228,11 +257,13 @@ class CollectPart(VectorPart):
         self.say(self.INFO(self.collect.number, self.epoch if is_change else 0, stable), None, now)
         self.epoch = self.collect.number
         news = self.raise_frontier(minimum)
-        self.starter.end(self.load, now, news=news)
+        self.starter.end(self.load, now, news)
 
     # The frontier
 
-    def _info(self, source: int, info: Info, now: Instant) -> None:
+    @rule("Section 3.1, CoordP: INFO")
+    def take_info(self, source: int, info: Info, now: Instant) -> None:
+        """Take the coordinator's frontier, unless it is late or its base is not known here."""
         # a round ends only after this member has reported, so it has heard of every round that ended
         if source != self._coordinator or info.base >= info.round or info.round > self.collect.number:
             raise Malformed("impossible-round")

@@ -11,7 +11,7 @@ from typing import ClassVar
 import msgspec
 
 from antiphon.protocol.parts import PartContext
-from antiphon.protocol.stability.collect import Ack, Ask, CollectPart, Info, Links, Start
+from antiphon.protocol.stability.collect import Ack, Ask, CollectPart, Info, Start
 from antiphon.protocol.stability.rounds import RoundOptions
 from antiphon.protocol.wire import Pdu
 
@@ -49,8 +49,4 @@ class Coordinator(CollectPart):
 
     def __init__(self, context: PartContext, options: RoundOptions) -> None:
         root = options.coordinator
-
-        def links(rank: int) -> Links:
-            return Links(frozenset(range(context.size)) - {root}, None) if rank == root else Links(frozenset(), root)
-
-        super().__init__(context, options, links)
+        super().__init__(context, options, tuple(-1 if rank == root else root for rank in range(context.size)))

@@ -22,6 +22,7 @@ import numpy as np
 
 from antiphon.protocol.machine import Instant
 from antiphon.protocol.parts import PartContext
+from antiphon.protocol.rules import rule
 from antiphon.protocol.stability.rounds import RoundOptions, Starter, VectorPart
 from antiphon.protocol.stability.vectors import Numbers, pack_some, unpack_some
 from antiphon.protocol.timers import Backoff
@@ -63,6 +64,8 @@ class FullDistribution(VectorPart):
     PDUS: ClassVar[tuple[type[Pdu], ...]] = (Row, Poke, Found, AskFound)
     Options: ClassVar[type[msgspec.Struct]] = RoundOptions
 
+    starter_type: ClassVar[type[Starter]] = Starter
+
     def __init__(self, context: PartContext, options: RoundOptions) -> None:
         super().__init__(context, options)
         self._options = options
@@ -70,11 +73,11 @@ class FullDistribution(VectorPart):
         self.running = False  # rows of the round are still awaited
         self._spoken = False  # the own row of the round was sent
         self._disturbed = False  # at the coordinator: rows had to be asked for
-        self._awaited: set[int] = set()
+        self.awaited: set[int] = set()
         self._least: Numbers = self.held
-        self._floor: Numbers = self.frontier  # at the beginning of the round: whatever rows of it say, it is more
+        self.floor: Numbers = self.frontier  # at the beginning of the round: whatever rows of it say, it is more
         self._lag: dict[int, int] = {}
-        self.starter = Starter(options, context.window)
+        self.starter = self.starter_type(options, context.window)
         self._missing = Backoff(
             context.jittered, options.timeout_ns, options.timeout_ns_max
         )  # rows, at the coordinator
@@ -96,7 +99,7 @@ class FullDistribution(VectorPart):
         """Say what the others lacked in their last rows, and whose rows are awaited, or which frontier."""
         if not self.unstable:
             return {}
-        owing = [*(sorted(self._awaited) if self.running else ())]
+        owing = [*(sorted(self.awaited) if self.running else ())]
         owing += [self._options.coordinator] if self._unanswered.tries else []
         return {**{rank: lacks for rank, lacks in self._lag.items() if lacks}, **dict.fromkeys(owing)}
 
@@ -110,13 +113,13 @@ class FullDistribution(VectorPart):
     def due(self, now: Instant) -> None:
         """Start a round; ask again for what has not come."""
         if self.starter.over(self.load, now):
-            self._begin(self.round + 1)
+            self.begin(self.round + 1)
             self._speak(now)
             self._missing.start(now)
-            self._end_if_complete(now)
+            self.end_if_complete(now)
         if self._missing.over(now):
             self._disturbed = True
-            self.say_now(Poke(self.round), tuple(sorted(self._awaited)))
+            self.say_now(Poke(self.round), tuple(sorted(self.awaited)))
         if self._unanswered.over(now):
             if (self.frontier < self._waited_for).any():
                 self.say_now(AskFound(), (self._options.coordinator,))
@@ -127,7 +130,7 @@ class FullDistribution(VectorPart):
         """Take a row, a reminder, a frontier or a question."""
         match pdu:
             case Row():
-                self._row(source, pdu, now)
+                self.take_row(source, pdu, now)
             case Poke():
                 self._poke(source, pdu, now)
             case Found():
@@ -142,69 +145,84 @@ class FullDistribution(VectorPart):
 
     # A round
 
-    def _begin(self, number: int) -> None:
-        """Forget the last round."""
+    @rule("Section 3.2, FullDist; docs/protocols/full-distribution.md, Rule")
+    def begin(self, number: int) -> None:
+        """Begin a round: wait for everyone's row, above the floor that is known to be stable now."""
         self.round = number
         self.running, self._spoken = True, False
-        self._awaited = set(range(self.size)) - {self.rank}
+        self.awaited = set(range(self.size)) - {self.rank}
         self._least = self.held
-        self._floor = self.frontier
+        self.floor = self.frontier
 
     def _speak(self, now: Instant) -> None:
         """Tell all what is held here, once a round."""
         if not self._spoken:
             self._spoken = True
-            self.say(self._own_row(), None, now)
+            self.say(self.own_row(), None, now)
 
-    def _own_row(self) -> Row:
+    def own_row(self) -> Row:
+        """Make the row of a round; with `delta`, of what is not known to be stable."""
         if self._options.delta:
             part = pack_some(self.held, self.held > self.frontier)
             if len(part) < 4 * self.width:
                 return Row(self.round, True, part)
         return Row(self.round, False, self.pack_whole(self.held))
 
-    def _row(self, source: int, row: Row, now: Instant) -> None:
+    @rule("Section 3.2, FullDist: ACK")
+    def take_row(self, source: int, row: Row, now: Instant) -> None:
+        """Take a row into the minimum, unless it is late or doubled."""
         if self.coordinates and row.round > self.round:
             raise Malformed("impossible-round")
         if row.part:
-            numbers = unpack_some(row.held, self._floor if row.round == self.round else self.frontier)
+            numbers = unpack_some(row.held, self.floor if row.round == self.round else self.frontier)
         else:
             numbers = self.unpack(row.held, None)
         if row.round > self.round:
-            self._begin(row.round)
+            self.begin(row.round)
         if row.round == self.round and source == self._options.coordinator:
             self._speak(now)
-        if row.round < self.round or source not in self._awaited:
+        if row.round < self.round or source not in self.awaited:
             return  # late, or doubled
-        self._awaited.remove(source)
+        self.awaited.remove(source)
         self._lag[source] = self.lacking(numbers)
         self._least = np.minimum(self._least, numbers)
-        self._end_if_complete(now)
+        self.end_if_complete(now)
 
     def _poke(self, source: int, poke: Poke, now: Instant) -> None:
         if self.coordinates:
             raise Malformed("impossible-round")
         if poke.round > self.round:
-            self._begin(poke.round)
+            self.begin(poke.round)
         if poke.round == self.round and not self._spoken:
             self._speak(now)
         elif poke.round == self.round:
-            # by now this member may know more to be stable than the coordinator does, so nothing is left out
-            self.say_now(Row(self.round, False, self.pack_whole(self.held)), (source,))
+            self.say_now(self.row_again(), (source,))
 
-    def _end_if_complete(self, now: Instant) -> None:
-        if not self.running or self._awaited:
+    @rule("docs/protocols/full-distribution.md, Losses")
+    def row_again(self) -> Row:
+        """Make the row for a coordinator that lacks it: whole, since by now more may be known to be stable here."""
+        return Row(self.round, False, self.pack_whole(self.held))
+
+    @rule("Section 3.2, FullDist: the round ends when all rows are in")
+    def end_if_complete(self, now: Instant) -> None:
+        """End the round once no row is missing, with the minimum of all rows."""
+        if not self.running or self.awaited:
             return
         self.running = False
         self._missing.stop()
         news = self.raise_frontier(np.minimum(self._least, self.held))
         if self.coordinates:
-            if self._disturbed:  # then others lack rows as well, and would all ask
+            if self._disturbed:
                 self._disturbed = False
-                self.say(Found(self.pack_whole(self.frontier)), None, now)
-            self.starter.end(self.load, now, news=news)
+                self.announce(now)
+            self.starter.end(self.load, now, news)
         else:
             self._wait(now)
+
+    @rule("docs/protocols/full-distribution.md, Losses")
+    def announce(self, now: Instant) -> None:
+        """Tell all the frontier after a round in which rows were lost: others lack rows as well, and would all ask."""
+        self.say(Found(self.pack_whole(self.frontier)), None, now)
 
     def _wait(self, now: Instant) -> None:
         """Go on waiting while something is unstable, however many rounds end meanwhile."""

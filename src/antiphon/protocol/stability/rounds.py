@@ -16,6 +16,7 @@ import numpy as np
 from antiphon.errors import UsageError
 from antiphon.protocol.machine import MILLISECOND, SECOND, Duration, Instant, earliest
 from antiphon.protocol.parts import Down, Frontier, Out, PartContext, Step, Up
+from antiphon.protocol.rules import rule
 from antiphon.protocol.stability.trigger import BufferTrigger
 from antiphon.protocol.stability.vectors import (
     Numbers,
@@ -296,8 +297,9 @@ class Starter:
         self._begun = now
         return True
 
-    def end(self, load: Load, now: Instant, *, news: bool) -> None:
-        """A round has ended; there is another one while something is unstable."""
+    @rule("Section 6; docs/protocols/coordinator.md, Rule")
+    def end(self, load: Load, now: Instant, news: bool) -> None:
+        """End a round; plan another one while something is unstable."""
         if self.trigger is not None:
             self.trigger.end(load.stable, now)
         if news:

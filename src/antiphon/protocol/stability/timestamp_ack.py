@@ -23,6 +23,7 @@ import msgspec
 from antiphon.protocol.clock import StrictClock
 from antiphon.protocol.machine import MILLISECOND, SECOND, Duration, Instant, earliest
 from antiphon.protocol.parts import Down, Frontier, Out, PartContext, Step
+from antiphon.protocol.rules import rule
 from antiphon.protocol.stability.minimum import Minimum
 from antiphon.protocol.stability.trigger import BufferTrigger
 from antiphon.protocol.timers import GrowingPause
@@ -95,6 +96,31 @@ class _Duty:
             self._pause.grow()
 
 
+class StampedMessages:
+    """The messages that are held here: how far each stream goes, and what of it is not yet stable, by stamp."""
+
+    def __init__(self, size: int) -> None:
+        self.numbers = [0] * size  # per sender, the last number of its stream that is held here
+        self.frontier = [0] * size  # and the last that is stable
+        self.goal = 0  # the highest stamp
+        self.unstable: list[tuple[int, int, int]] = []  # heap of (stamp, sender, number)
+
+    def enter(self, stamp: int, source: int, number: int) -> None:
+        """Hold a message."""
+        self.numbers[source] = number
+        self.goal = max(self.goal, stamp)
+        heappush(self.unstable, (stamp, source, number))
+
+    def settle(self, stable: int) -> bool:
+        """Move the frontier to what is stamped up to here; say whether it moved."""
+        unstable, moved = self.unstable, False
+        while unstable and unstable[0][0] <= stable:
+            _, source, number = heappop(unstable)
+            self.frontier[source] = number
+            moved = True
+        return moved
+
+
 class TimestampAck:
     """Stability by scalar timestamps, of one's own messages and of everyone's."""
 
@@ -102,21 +128,18 @@ class TimestampAck:
     Options: ClassVar[type[msgspec.Struct]] = TimestampAckOptions
 
     def __init__(self, context: PartContext, options: TimestampAckOptions) -> None:
-        self._rank, self._random, self._options = context.rank, context.random, options
+        self.rank, self._random, self.options = context.rank, context.random, options
         self._answer_at: dict[int, Instant] = {}  # who asked -> when; all at once would overrun the one who asked
-        self._clock = StrictClock()
+        self.clock = StrictClock()
         alone = [_ALWAYS if rank == context.rank else 0 for rank in range(context.size)]
-        self._heard = Minimum(alone)  # per sender, up to which stamp this member holds its messages
-        self._acks = Minimum([0] * context.size)  # per member, what it has acknowledged
-        self._acks.put(context.rank, self._heard.least)
-        self._numbers = [0] * context.size  # per sender, the last number of its stream that is held here
-        self._nulls: dict[int, NullMessage] = {}  # those that wait for the stream to reach their number
-        self._unstable: list[tuple[int, int, int]] = []  # heap of (stamp, sender, number)
-        self._frontier = [0] * context.size
-        self._goal = 0  # the highest stamp of a message that is held here
-        self._owed = 0  # the stamp up to which the duties bind
-        self._trigger = BufferTrigger(context.window, options.idle_ns) if options.trigger else None
-        self._acknowledged = 0  # what this member last said to all
+        self.heard = Minimum(alone)  # per sender, up to which stamp this member holds its messages
+        self.acks = Minimum([0] * context.size)  # per member, what it has acknowledged
+        self.acks.put(context.rank, self.heard.least)
+        self.nulls: dict[int, NullMessage] = {}  # those that wait for the stream to reach their number
+        self.messages = StampedMessages(context.size)
+        self.owed = 0  # the stamp up to which the duties bind
+        self.trigger = BufferTrigger(context.window, options.idle_ns) if options.trigger else None
+        self.acknowledged = 0  # what this member last said to all
         self._deadline: Instant | None = None
         self._ack = _Duty(context, options.t_ack_ns, options.pause_ns_max)
         self._null = _Duty(context, options.t_send_ns, options.pause_ns_max)
@@ -126,47 +149,39 @@ class TimestampAck:
         """When the next acknowledgment or null message is due."""
         return self._deadline
 
+    @rule("Section 3, message timestamps")
     def stamp(self, now: Instant) -> int:
         """Give the timestamp of the next message: above all that this member has given."""
         self._null.done(now, news=True)
-        return self._clock.tick(0 if self._options.clock == "logical" else now)
+        return self._tick(now)
 
     def advanced(self, source: int, pdu: Streamed, received: Sequence[int], now: Instant) -> Step:
         """Take note of a message that this member holds now."""
         stamp, number = pdu.stamp, pdu.number
-        if source != self._rank and stamp <= self._heard[source]:
+        if source != self.rank and stamp <= self.heard[source]:
             return Step()  # no correct sender repeats a stamp; the next higher one will cover this message
-        self._numbers[source] = number
-        heappush(self._unstable, (stamp, source, number))
-        if stamp > self._goal:
-            self._goal = stamp
-            if self._trigger is None:
-                self._bind(stamp, now)
-        if source != self._rank:
-            self._hear(source, stamp)
-            null = self._nulls.get(source)
+        latest = stamp > self.messages.goal
+        self.messages.enter(stamp, source, number)
+        if latest and self.trigger is None:
+            self.bind(stamp, now)
+        if source != self.rank:
+            self.hear(source, stamp)
+            null = self.nulls.get(source)
             if null is not None and null.sent <= number:
-                del self._nulls[source]
-                self._hear(source, max(stamp, null.stamp))
+                del self.nulls[source]
+                self.hear(source, max(stamp, null.stamp))
         return self._settle([], now)
 
     def receive(self, source: int, pdu: Pdu, now: Instant) -> Step:
         """Take another member's acknowledgment or null message."""
         match pdu:
             case Ack():
-                if pdu.held > self._clock.last:  # it includes my own stamps, and none is that high
-                    raise Malformed("impossible-acknowledgment")
-                self._follow(pdu.clock)
-                self._acks.put(source, max(pdu.held, self._acks[source]))
-                if pdu.asked is not None:
-                    self._bind(min(pdu.held + pdu.asked, self._goal), now)
-                    if not self._active:
-                        self._answer_at.setdefault(source, now + self._random.randrange(self._options.t_ack_ns))
-                return self._settle([], now)
+                self.take_ack(source, pdu, now)
             case NullMessage():
-                return self._receive_null(source, pdu, now)
+                self.take_null(source, pdu)
             case _:
                 raise Malformed("unexpected")
+        return self._settle([], now)
 
     def wake(self, now: Instant) -> Step:
         """Keep the duties that are due."""
@@ -174,19 +189,86 @@ class TimestampAck:
         down: list[Down] = []
         for source in [source for source, instant in self._answer_at.items() if instant <= now]:
             del self._answer_at[source]
-            down += [Out(self._ack_message(), (source,)), Out(self._null_message(now), (source,))]
-        if self._active and min(self._null.due(now), self._ack.due(now)) <= now:
+            down += [Out(pdu, (source,)) for pdu in self.answer(now)]
+        if self.active and min(self._null.due(now), self._ack.due(now)) <= now:
             if self._null.near(now):
-                enough = self._clock.last >= self._owed  # then only a loss can make another one necessary
-                down.append(Out(self._null_message(now)))
-                self._null.done(now, news=not enough)
+                down += [Out(pdu) for pdu in self.say_null(now)]
             if self._ack.near(now):
-                down.append(Out(self._acknowledge(now)))
+                down += [Out(pdu) for pdu in self.say_ack(now)]
         return self._settle(down, now)
+
+    # The rules
+
+    @rule("Section 3, T_ack: a receiver acknowledges periodically")
+    def say_ack(self, now: Instant) -> list[Pdu]:
+        """Say to all what is held here, whether that is news or may have been lost."""
+        return [self._acknowledge(now)]
+
+    @rule("Section 3, T_send: a sender without messages sends null messages")
+    def say_null(self, now: Instant) -> list[Pdu]:
+        """Stamp for all; once the stamp is above all that is unstable, only a loss makes another one necessary."""
+        enough = self.clock.last >= self.owed
+        null = self.null_message(now)
+        self._null.done(now, news=not enough)
+        return [null]
+
+    @rule("docs/protocols/timestamp-ack.md, Rule: who asks is answered")
+    def answer(self, now: Instant) -> list[Pdu]:
+        """Tell one who still waits what is held here, and stamp."""
+        return [self.ack_message(None), self.null_message(now)]
+
+    @rule("Section 3, acknowledgment timestamps")
+    def take_ack(self, source: int, ack: Ack, now: Instant) -> None:
+        """Take note of what a member holds: it only rises; and keep one's duties for a member that asks."""
+        if ack.held > self.clock.last:  # it includes my own stamps, and none is that high
+            raise Malformed("impossible-acknowledgment")
+        self._follow(ack.clock)
+        self.acks.put(source, max(ack.held, self.acks[source]))
+        if ack.asked is not None:
+            self.bind(min(ack.held + ack.asked, self.messages.goal), now)
+            if not self.active:
+                self._answer_at.setdefault(source, now + self._random.randrange(self.options.t_ack_ns))
+
+    @rule("Section 3, null messages; docs/protocols/timestamp-ack.md, Rule")
+    def take_null(self, source: int, null: NullMessage) -> None:
+        """Take note that a sender will stamp nothing up to here, once its stream is held as far as it goes."""
+        if null.stamp > self.heard[source]:
+            if null.sent < self.messages.numbers[source]:
+                raise Malformed("broken-promise")  # a message that is held here has a stamp that the null ruled out
+            if null.sent == self.messages.numbers[source]:
+                self.hear(source, null.stamp)
+            else:
+                self.nulls[source] = max(null, self.nulls.get(source, null), key=lambda one: one.stamp)
+
+    @property
+    @rule("docs/protocols/timestamp-ack.md, Rule: duties bind only while something is unstable")
+    def active(self) -> bool:
+        """Say whether the duties bind: what is held here is not known to be stable, and it is time to ask."""
+        return self.owed > self.acks.least
+
+    @rule("docs/protocols/timestamp-ack.md, Rule: duties bind only while something is unstable")
+    def bind(self, stamp: int, now: Instant) -> None:
+        """Take up the duties for what is stamped up to here."""
+        if stamp > self.owed:
+            if not self.active:
+                self._ack.begin(now)
+            self.owed = stamp
+            self._ack.renew()
+            self._null.renew()
+
+    @rule("Section 3, null messages")
+    def null_message(self, now: Instant) -> NullMessage:
+        """Make a null message: a stamp that binds one's clock, and the last number of one's stream."""
+        return NullMessage(self._tick(now), self.messages.numbers[self.rank])
+
+    @rule("Section 3, acknowledgment timestamps")
+    def ack_message(self, asked: int | None) -> Ack:
+        """Make an acknowledgment: the least of the stamps that were heard last from each of the others."""
+        return Ack(self.heard.least, 0 if self.options.clock == "physical" else self.clock.last, asked)
 
     def ride(self, now: Instant) -> list[Pdu]:
         """Give an acknowledgment to a datagram that goes to all now, if it would be news."""
-        if not self._options.piggyback or self._heard.least <= self._acknowledged or not self._unstable:
+        if not self.options.piggyback or self.heard.least <= self.acknowledged or not self.messages.unstable:
             return []
         ack = self._acknowledge(now)
         self._set_deadline(now)
@@ -195,84 +277,53 @@ class TimestampAck:
     def lag(self) -> dict[int, int | None]:
         """Say who has not acknowledged what is held here, and how many messages of others each lacks at most."""
         lag: dict[int, int | None] = {}
-        for rank in range(len(self._numbers)):
-            acknowledged = self._acks[rank]
-            lacks = sum(stamp > acknowledged and source != rank for stamp, source, _ in self._unstable)
-            if lacks and rank != self._rank:
+        for rank in range(len(self.messages.numbers)):
+            acknowledged = self.acks[rank]
+            lacks = sum(stamp > acknowledged and source != rank for stamp, source, _ in self.messages.unstable)
+            if lacks and rank != self.rank:
                 lag[rank] = lacks if acknowledged else None
         return lag
 
-    @property
-    def _active(self) -> bool:
-        """Whether the duties bind: a message is held here that is not known to be stable, and it is time to ask."""
-        return self._owed > self._acks.least
-
-    def _bind(self, stamp: int, now: Instant) -> None:
-        """Take up the duties for what is stamped up to here."""
-        if stamp > self._owed:
-            if not self._active:
-                self._ack.begin(now)
-            self._owed = stamp
-            self._ack.renew()
-            self._null.renew()
-
     def _open_round(self, now: Instant) -> None:
         """With the trigger: take up the duties, and ask at once, when enough has gathered."""
-        sent, stable = self._numbers[self._rank], self._frontier[self._rank]
-        if self._trigger is not None:
-            if self._trigger.running and not self._active:
-                self._trigger.end(stable, now)
-            if self._trigger.start(sent, stable, now, others=bool(self._unstable)):
-                self._bind(self._goal, now)
+        sent, stable = self.messages.numbers[self.rank], self.messages.frontier[self.rank]
+        if self.trigger is not None:
+            if self.trigger.running and not self.active:
+                self.trigger.end(stable, now)
+            if self.trigger.start(sent, stable, now, others=bool(self.messages.unstable)):
+                self.bind(self.messages.goal, now)
                 self._ack.begin(None)
 
-    def _receive_null(self, source: int, null: NullMessage, now: Instant) -> Step:
-        if null.stamp > self._heard[source]:
-            if null.sent < self._numbers[source]:
-                raise Malformed("broken-promise")  # a message that is held here has a stamp that the null ruled out
-            if null.sent == self._numbers[source]:
-                self._hear(source, null.stamp)
-            else:
-                self._nulls[source] = max(null, self._nulls.get(source, null), key=lambda one: one.stamp)
-        return self._settle([], now)
-
-    def _hear(self, source: int, stamp: int) -> None:
+    def hear(self, source: int, stamp: int) -> None:
         """Hold all that a sender stamped up to here."""
         self._follow(stamp)
-        self._heard.put(source, stamp)
-        if self._heard.least > self._acks[self._rank]:
-            self._acks.put(self._rank, self._heard.least)
+        self.heard.put(source, stamp)
+        if self.heard.least > self.acks[self.rank]:
+            self.acks.put(self.rank, self.heard.least)
             self._ack.renew()
 
     def _follow(self, other: int) -> None:
         """Let a clock that follows others jump to what they show."""
-        if self._options.clock != "physical":
-            self._clock.last = max(self._clock.last, other)
+        if self.options.clock != "physical":
+            self.clock.last = max(self.clock.last, other)
 
-    def _null_message(self, now: Instant) -> NullMessage:
-        return NullMessage(self._clock.tick(0 if self._options.clock == "logical" else now), self._numbers[self._rank])
-
-    def _ack_message(self, asked: int | None = None) -> Ack:
-        return Ack(self._heard.least, 0 if self._options.clock == "physical" else self._clock.last, asked)
+    def _tick(self, now: Instant) -> int:
+        return self.clock.tick(0 if self.options.clock == "logical" else now)
 
     def _acknowledge(self, now: Instant) -> Ack:
-        news, self._acknowledged = self._heard.least > self._acknowledged, self._heard.least
+        news, self.acknowledged = self.heard.least > self.acknowledged, self.heard.least
         self._ack.done(now, news=news)
-        return self._ack_message(self._owed - self._heard.least)
+        return self.ack_message(self.owed - self.heard.least)
 
     def _settle(self, down: list[Down], now: Instant) -> Step:
         """Move the frontier to what all acknowledge, and set the next deadline."""
-        stable, unstable, moved = self._acks.least, self._unstable, False
-        while unstable and unstable[0][0] <= stable:
-            _, source, number = heappop(unstable)
-            self._frontier[source] = number
-            moved = True
+        moved = self.messages.settle(self.acks.least)
         self._open_round(now)
         self._set_deadline(now)
-        return Step([Frontier(tuple(self._frontier))] if moved else [], down)
+        return Step([Frontier(tuple(self.messages.frontier))] if moved else [], down)
 
     def _set_deadline(self, now: Instant) -> None:
-        waiting = None if self._trigger is None else self._trigger.deadline
+        waiting = None if self.trigger is None else self.trigger.deadline
         answer = min(self._answer_at.values(), default=None)
-        duties = (self._ack.due(now), self._null.due(now)) if self._active else ()
+        duties = (self._ack.due(now), self._null.due(now)) if self.active else ()
         self._deadline = earliest(waiting, answer, *duties)

@@ -19,6 +19,7 @@ import numpy as np
 from antiphon.errors import UsageError
 from antiphon.protocol.machine import Instant
 from antiphon.protocol.parts import PartContext
+from antiphon.protocol.rules import rule
 from antiphon.protocol.stability.rounds import RoundOptions, Starter, VectorPart
 from antiphon.protocol.stability.vectors import Numbers
 from antiphon.protocol.timers import Backoff
@@ -94,18 +95,20 @@ class Train(VectorPart):
     PDUS: ClassVar[tuple[type[Pdu], ...]] = (TrainAck, TrainInfo, Probe, Seen)
     Options: ClassVar[type[msgspec.Struct]] = TrainOptions
 
+    starter_type: ClassVar[type[Starter]] = Starter
+
     def __init__(self, context: PartContext, options: TrainOptions) -> None:
         super().__init__(context, options)
         self._options = options
         ring = options.ring or list(range(context.size))
         at = ring.index(context.rank)
-        self._before, self._after = ring[at - 1], ring[(at + 1) % context.size]
+        self.before, self._after = ring[at - 1], ring[(at + 1) % context.size]
         self.round = 0  # the last train that came by here
         self.lap: Literal[1, 2] = 2  # and in which lap
         self.running = False  # at the coordinator: a train is under way
         self._passed: Carriage | None = None  # the last train that was passed on, until it is known to have arrived
         self._unconfirmed = Backoff(context.jittered, options.timeout_ns, options.timeout_ns_max)
-        self.starter = Starter(options, context.window)
+        self.starter = self.starter_type(options, context.window)
         self._news = False  # whether this round has moved the frontier
 
     @property
@@ -135,13 +138,13 @@ class Train(VectorPart):
                 self._turn(self.held, now)
                 self._end(now)
         if self._unconfirmed.over(now):
-            self.say_now(Probe(), (self._after,))
+            self.ask_next()
 
     def take(self, source: int, pdu: Pdu, now: Instant) -> None:
         """Take a train or a word about one."""
         match pdu:
             case Carriage():
-                self._train(source, pdu, now)
+                self.take_train(source, pdu, now)
             case Probe():
                 self.say_now(Seen(self.round, self.lap), (source,))
             case Seen():
@@ -151,8 +154,10 @@ class Train(VectorPart):
 
     # The train
 
-    def _train(self, source: int, train: Carriage, now: Instant) -> None:
-        if source != self._before:
+    @rule("Section 3.3, Train")
+    def take_train(self, source: int, train: Carriage, now: Instant) -> None:
+        """Pass a train on: lowered to what is held here in its first lap, as it is in its second."""
+        if source != self.before:
             return  # overheard
         lap: Literal[1, 2] = 1 if isinstance(train, TrainAck) else 2
         if (train.round, lap) <= (self.round, self.lap):
@@ -168,7 +173,7 @@ class Train(VectorPart):
             return
         numbers = self.unpack(train.numbers, self.frontier if train.change else None)
         if lap == 1:
-            minimum = np.minimum(numbers, self.held)
+            minimum = self.lowered(numbers)
             self._confirmed()
             self.round, self.lap = train.round, 1
             if self.coordinates:
@@ -182,6 +187,11 @@ class Train(VectorPart):
             self._pass_on(TrainInfo, train.round, numbers, now)
             self.raise_frontier(numbers)
 
+    @rule("Section 3.3, Train: ACK")
+    def lowered(self, numbers: Numbers) -> Numbers:
+        """Give what all that the train has visited hold, this member included."""
+        return np.minimum(numbers, self.held)
+
     def _turn(self, minimum: Numbers, now: Instant) -> None:
         """Send the train that has come back to the coordinator into its second lap."""
         self._pass_on(TrainInfo, self.round, minimum, now)
@@ -190,7 +200,7 @@ class Train(VectorPart):
     def _end(self, now: Instant) -> None:
         self.lap = 2
         self.running = False
-        self.starter.end(self.load, now, news=self._news)
+        self.starter.end(self.load, now, self._news)
 
     def _pass_on(self, kind: type[Carriage], number: int, numbers: Numbers, now: Instant) -> None:
         if self.size == 1:
@@ -201,6 +211,11 @@ class Train(VectorPart):
         self.say(self._passed, self._after, now, bytes_more=len(packed))
 
     # Each hop looks after itself
+
+    @rule("docs/protocols/train.md, Losses")
+    def ask_next(self) -> None:
+        """Ask the next member how far it is, unless later traffic has shown that the train went on."""
+        self.say_now(Probe(), (self._after,))
 
     def _seen(self, source: int, seen: Seen) -> None:
         passed = self._passed

@@ -10,8 +10,8 @@ from typing import ClassVar
 import msgspec
 
 from antiphon.protocol.parts import PartContext
-from antiphon.protocol.stability.collect import Ack, Ask, CollectPart, Info, Links, Start
-from antiphon.protocol.stability.trees import TreeOptions, children_of
+from antiphon.protocol.stability.collect import Ack, Ask, CollectPart, Info, Start
+from antiphon.protocol.stability.trees import TreeOptions
 from antiphon.protocol.wire import Pdu
 
 
@@ -47,12 +47,4 @@ class TreeCoordinator(CollectPart):
     Options: ClassVar[type[msgspec.Struct]] = TreeOptions
 
     def __init__(self, context: PartContext, options: TreeOptions) -> None:
-        parents = options.tree(context.size)
-        children = children_of(parents)
-
-        def links(rank: int) -> Links:
-            parent = parents[rank]
-            return Links(frozenset(children[rank]), None if parent < 0 else parent)
-
-        root = parents.index(-1)
-        super().__init__(context, msgspec.structs.replace(options, coordinator=root), links)
+        super().__init__(context, options, options.tree(context.size))

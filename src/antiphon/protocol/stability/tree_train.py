@@ -11,6 +11,7 @@ from typing import ClassVar
 import msgspec
 
 from antiphon.protocol.parts import PartContext
+from antiphon.protocol.rules import rule
 from antiphon.protocol.stability.collect import Ack, Ask, CollectPart, Info, Links, Start
 from antiphon.protocol.stability.trees import TreeOptions, children_of
 from antiphon.protocol.wire import Pdu
@@ -48,18 +49,18 @@ class TreeTrain(CollectPart):
     Options: ClassVar[type[msgspec.Struct]] = TreeOptions
 
     def __init__(self, context: PartContext, options: TreeOptions) -> None:
-        parents = options.tree(context.size)
+        super().__init__(context, options, options.tree(context.size))
+
+    @staticmethod
+    @rule("Section 4.2, S_Train")
+    def links_of(parents: tuple[int, ...], rank: int) -> Links:
+        """Wait for the last child and the sibling before; report to the sibling after or, if last, to the parent."""
         children = children_of(parents)
-
-        def links(rank: int) -> Links:
-            awaits = set(children[rank][-1:])
-            parent = parents[rank]
-            if parent < 0:
-                return Links(frozenset(awaits), None)
-            siblings = children[parent]
-            at = siblings.index(rank)
-            awaits.update(siblings[at - 1 : at] if at else ())
-            return Links(frozenset(awaits), siblings[at + 1] if at + 1 < len(siblings) else parent)
-
-        root = parents.index(-1)
-        super().__init__(context, msgspec.structs.replace(options, coordinator=root), links)
+        awaits = set(children[rank][-1:])
+        parent = parents[rank]
+        if parent < 0:
+            return Links(frozenset(awaits), None)
+        siblings = children[parent]
+        at = siblings.index(rank)
+        awaits.update(siblings[at - 1 : at] if at else ())
+        return Links(frozenset(awaits), siblings[at + 1] if at + 1 < len(siblings) else parent)

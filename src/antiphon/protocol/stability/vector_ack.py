@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from antiphon.protocol.machine import Instant
 from antiphon.protocol.parts import PartContext
+from antiphon.protocol.rules import rule
 from antiphon.protocol.stability.rounds import VectorOptions, VectorPart
 from antiphon.protocol.stability.vectors import Numbers, pack_some, unpack_some
 from antiphon.protocol.timers import Backoff
@@ -75,8 +76,8 @@ class VectorAck(VectorPart):
     def __init__(self, context: PartContext, options: VectorOptions) -> None:
         super().__init__(context, options)
         self._options = options
-        self._others = LeastOfColumns(max(1, context.size - 1), self.width)  # what each of the others holds
-        self._heard = [0] * context.size  # the number of each member's last report
+        self.others = LeastOfColumns(max(1, context.size - 1), self.width)  # what each of the others holds
+        self.heard = [0] * context.size  # the number of each member's last report
         self._number = 0  # of this member's last report to all
         self._reported: Numbers = np.zeros(self.width, np.int64)  # and what it said
         self._news = False  # something is held that it did not say
@@ -93,8 +94,8 @@ class VectorAck(VectorPart):
 
     def lag(self) -> dict[int, int | None]:
         """Say what the others lack according to their last reports."""
-        below = self._others.below(self.held).tolist() if self.unstable and self.size > 1 else []
-        return {row + (row >= self.rank): self.lacking(self._others.row(row)) for row in below}
+        below = self.others.below(self.held).tolist() if self.unstable and self.size > 1 else []
+        return {row + (row >= self.rank): self.lacking(self.others.row(row)) for row in below}
 
     def more(self, source: int, now: Instant) -> None:
         """Plan a report, and take what this member was the last to lack for stable."""
@@ -102,7 +103,7 @@ class VectorAck(VectorPart):
             self._news = True
             self._due = now + self._options.interval_ns
             self._latest = self._due + self.ride_wait_ns(now)
-        if self.size == 1 or self._others.least.item(source) > self.frontier.item(source):
+        if self.size == 1 or self.others.least.item(source) > self.frontier.item(source):
             self._settle()
         if self.unstable and self._waiting.at is None:
             self._wait_for_all(now)
@@ -112,7 +113,7 @@ class VectorAck(VectorPart):
         if self._news and self._latest <= now:
             self.say_now(self._report(), None)
         if self._waiting.over(now):
-            rows = self._others.below(self._waited_for).tolist()
+            rows = self.others.below(self._waited_for).tolist()
             if rows:
                 self.say_now(Report(self._number, True, b"", True), tuple(row + (row >= self.rank) for row in rows))
             else:
@@ -123,34 +124,39 @@ class VectorAck(VectorPart):
         self._left_at = now
         return [self._report()] if self._options.piggyback and self._news and self._due <= now else []
 
+    @rule("docs/protocols/vector-ack.md, Rule")
     def take(self, source: int, pdu: Pdu, now: Instant) -> None:
         """Take another member's report; answer if it asks."""
         assert isinstance(pdu, Report)
         row = source - (source > self.rank)
         if pdu.part:
-            self._take_part(source, row, pdu)
+            self.take_part(source, row, pdu)
         else:
             numbers = self.unpack(pdu.held, None)
-            self._heard[source] = max(self._heard[source], pdu.number)
-            self._put(row, np.maximum(numbers, self._others.row(row)))
+            self.heard[source] = max(self.heard[source], pdu.number)
+            self.put(row, np.maximum(numbers, self.others.row(row)))
         if pdu.asking:
             self.say_now(Report(self._number, False, self.pack_whole(self.held), False), (source,))
 
-    def _take_part(self, source: int, row: int, report: Report) -> None:
-        if not report.held or report.number <= self._heard[source]:
+    @rule("docs/protocols/vector-ack.md, Rule: delta")
+    def take_part(self, source: int, row: int, report: Report) -> None:
+        """Take a report of changes, unless it comes late; ask for a whole one where a report before it is missing."""
+        if not report.held or report.number <= self.heard[source]:
             return
         # what is known of its sender comes from earlier reports, so it is the floor of what this one says
-        numbers = unpack_some(report.held, self._others.row(row))
-        missed = report.number > self._heard[source] + 1
-        self._heard[source] = report.number
-        self._put(row, numbers)
+        numbers = unpack_some(report.held, self.others.row(row))
+        missed = report.number > self.heard[source] + 1
+        self.heard[source] = report.number
+        self.put(row, numbers)
         if missed:
             self.say_now(Report(self._number, True, b"", True), (source,))
 
-    def _put(self, row: int, numbers: Numbers) -> None:
-        before = self._others.least
-        self._others.put(row, numbers)
-        if self._others.least is not before:
+    @rule("docs/protocols/vector-ack.md, Rule: what all hold is stable")
+    def put(self, row: int, numbers: Numbers) -> None:
+        """Take note of what a member holds; if the least of all rises, the frontier follows."""
+        before = self.others.least
+        self.others.put(row, numbers)
+        if self.others.least is not before:
             self._settle()
 
     def _report(self) -> Report:
@@ -166,7 +172,7 @@ class VectorAck(VectorPart):
 
     def _settle(self) -> None:
         """Raise the frontier to what all hold."""
-        self.raise_frontier(self.held if self.size == 1 else np.minimum(self._others.least, self.held))
+        self.raise_frontier(self.held if self.size == 1 else np.minimum(self.others.least, self.held))
         if not self.unstable:
             self._waiting.stop()
 
