@@ -9,10 +9,10 @@ MINUTES ?= 10
 VIEWS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick lint types unit faults torture bench docs wheel pythons pins clean
+.PHONY: help setup demo test quick lint types unit faults torture torture-stack bench docs wheel pythons pins clean
 
 help: ## list the targets
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
 
 setup: ## prepare .venv with everything, Java included; PYTHON=python3.12 VENV=.venv-3.12 for another interpreter
 	@scripts/setup.sh
@@ -47,6 +47,9 @@ unit: setup ## all tests but those that want the machine to themselves
 
 faults: setup ## kill, stop and cut off live processes
 	@$(BIN)/pytest -m faults tests/live
+
+torture-stack: setup ## random schedules of applications on whole simulated groups: SEEDS=n FROM=first MINUTES=m
+	@$(BIN)/python -m antiphon.testing.torture --seeds $(SEEDS) --from $(FROM) --minutes $(MINUTES)
 
 torture: setup ## random schedules of every protocol: SEEDS=n FROM=first MINUTES=m VIEWS=1; shrinks what fails
 	@$(BIN)/python -m antiphon.sim.torture --seeds $(SEEDS) --from $(FROM) --minutes $(MINUTES) $(if $(VIEWS),--views)

@@ -42,6 +42,7 @@ class SimulatedHost:
         self.network = SimulatedNetwork(kernel, seed, network)
         self.network.closed = self._closed
         self.disk = SimulatedDisk()
+        self._skews_ns: dict[str, Duration] = {}  # by process
         self.steps_ns: dict[str, Duration] = {}  # by process, how far its wall clock was set forward
         self.members: dict[str, Membership] = {}  # by address
         self.failed: Callable[[BaseException], None]  # is told of a member that broke an invariant
@@ -50,10 +51,18 @@ class SimulatedHost:
 
     def clock(self) -> Callable[[], Instant]:
         """Give a clock that is off by as much as clocks may be, and follows no step after this."""
-        skew_ns = self._skew_ns
-        offset = self._chance.randint(0, 2 * skew_ns) if skew_ns else 0
-        clock = SkewedClock(offset + self.step_ns(), 0)
+        clock = SkewedClock(self._skew() + self.step_ns(), 0)
         return lambda: clock.read(self._kernel.now)
+
+    def _skew(self) -> Duration:
+        """Give how far the clock is off: a process's clock by as much at every start."""
+        life, skew_ns = present_life.get(), self._skew_ns
+        if life is not None and life.name in self._skews_ns:
+            return self._skews_ns[life.name]
+        skew = self._chance.randint(0, 2 * skew_ns) if skew_ns else 0
+        if life is not None:
+            self._skews_ns[life.name] = skew
+        return skew
 
     def step_ns(self) -> Duration:
         """Say how far the wall clock of the process that runs now was set."""

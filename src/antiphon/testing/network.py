@@ -30,7 +30,7 @@ _IP_AND_UDP_BYTES: Final = 28  # headers, which an MTU counts too
 MTU: Final = 65_535  # of links that have no rule
 
 
-class Fault:
+class LinkFault:
     """Links that are cut, or behave otherwise, from when it is made until it is healed."""
 
     def __init__(
@@ -70,7 +70,7 @@ class SimulatedNetwork:
         self._last_bound: SimulatedSocket | None = None
         self.closed: Callable[[SimulatedSocket], None] = lambda one: None  # is told of sockets that are closed
         self.owners: dict[str, str] = {}  # by address, the name of whoever took it last
-        self.faults: list[Fault] = []
+        self.faults: list[LinkFault] = []
         self.offload = False  # whether hosts cut and gather packets
         self.fragments = True  # whether a packet that is too large for its link is fragmented, or vanishes
         self.recorded: deque[Packet] = deque(maxlen=0)  # set a length to keep packets for a replay
@@ -216,7 +216,7 @@ class SimulatedNetwork:
         """Give the largest packet, headers and all, that fits the link."""
         return min((rule.mtu for rule in self._rules(source, target)), default=MTU)
 
-    def _rules(self, source: Address, target: Address) -> Sequence[Fault]:
+    def _rules(self, source: Address, target: Address) -> Sequence[LinkFault]:
         if not self.faults:
             return ()
         one, other = self._names_of(source), self._names_of(target)
@@ -241,7 +241,7 @@ class SimulatedNetwork:
 
     # Faults
 
-    def partition(self, *groups: Sequence[str]) -> Fault:
+    def partition(self, *groups: Sequence[str]) -> LinkFault:
         """Part the network: who is in different groups, or who is in one and who in none, cannot hear each other."""
         sides = [_names(group) for group in groups]
         if sum(map(len, sides)) > len(set().union(*sides)):
@@ -252,14 +252,16 @@ class SimulatedNetwork:
 
         what = " | ".join(", ".join(sorted(group)) for group in sides)
         names = set().union(*sides)
-        return self._add(Fault(self, f"partition {what}", names, lambda source, target: side(source) != side(target)))
+        return self._add(
+            LinkFault(self, f"partition {what}", names, lambda source, target: side(source) != side(target))
+        )
 
-    def link(self, source: Sequence[str], target: Sequence[str], what: str, **rule: Any) -> Fault:
+    def link(self, source: Sequence[str], target: Sequence[str], what: str, **rule: Any) -> LinkFault:
         """Let the links from some to others behave otherwise, in this direction only."""
         ends = _names(source), _names(target)
         what = f"{what} from {', '.join(sorted(ends[0]))} to {', '.join(sorted(ends[1]))}"
         return self._add(
-            Fault(
+            LinkFault(
                 self,
                 what,
                 ends[0] | ends[1],
@@ -268,7 +270,7 @@ class SimulatedNetwork:
             )
         )
 
-    def _add(self, fault: Fault) -> Fault:
+    def _add(self, fault: LinkFault) -> LinkFault:
         self.faults.append(fault)
         return fault
 

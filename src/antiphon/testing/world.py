@@ -31,7 +31,7 @@ from antiphon.testing.disk import SimulatedDisk
 from antiphon.testing.faults import Faults, draw
 from antiphon.testing.host import SimulatedHost
 from antiphon.testing.loop import VirtualLoop
-from antiphon.testing.network import MTU, Fault, SimulatedNetwork
+from antiphon.testing.network import MTU, LinkFault, SimulatedNetwork
 from antiphon.testing.process import Life, Process, present_life
 from antiphon.testing.trace import Run, Traces, is_settled
 from antiphon.testing.waiting import explain
@@ -239,6 +239,15 @@ class World:
         process.task = self.loop.create_task(context.run(process.begin), name=process.name, context=context)
         process.task.add_done_callback(lambda task: self._ended_by_itself(process, task))
 
+    def run_in(self, name: str, function: Callable[..., Coroutine[Any, Any, Any]], *args: Any) -> asyncio.Task[Any]:
+        """Let a process that runs do something more, as a task of its own."""
+        process = self._processes.get(name)
+        if process is None or not process.running:
+            raise UsageError(f"run_in: {name!r} is no process that runs")
+        context = contextvars.copy_context()
+        context.run(present_life.set, process.life)
+        return self.loop.create_task(context.run(function, *args), context=context)
+
     def _ended_by_itself(self, process: Process, task: asyncio.Task[Any]) -> None:
         process.ended(task)
         error = None if task.cancelled() else task.exception()
@@ -336,11 +345,11 @@ class World:
     def reorder(self, share: float) -> None:
         self._host.network.change(reorder=share)
 
-    def partition(self, *groups: Sequence[str]) -> Fault:
+    def partition(self, *groups: Sequence[str]) -> LinkFault:
         """Part the network: who is in different groups, or who is in one and who in none, cannot hear each other."""
         return self._since(self._host.network.partition(*groups))
 
-    def cut(self, source: Sequence[str], target: Sequence[str]) -> Fault:
+    def cut(self, source: Sequence[str], target: Sequence[str]) -> LinkFault:
         """Cut the links from some to others, in this direction only."""
         return self._since(self._host.network.link(source, target, "cut", loss=1.0))
 
@@ -352,11 +361,11 @@ class World:
         loss: float = 0.0,
         latency: str | None = None,  # beside that of all links
         mtu: int = MTU,  # bytes of a packet with its headers that the link can carry
-    ) -> Fault:
+    ) -> LinkFault:
         """Let the links from some to others lose more, take longer or carry less, in this direction only."""
         return self._since(self._host.network.link(source, target, "link", loss=loss, latency=latency, mtu=mtu))
 
-    def _since(self, fault: Fault) -> Fault:
+    def _since(self, fault: LinkFault) -> LinkFault:
         self._named |= fault.names
         fault.what += f" since {self.now:g} s"
         return fault

@@ -1,0 +1,85 @@
+"""Run random schedules of the whole stack; what fails is shrunk, and can be replayed with its diagram.
+
+python -m antiphon.testing.torture --seeds 1000 --from 0 --minutes 10
+python -m antiphon.testing.torture --replay 17
+python -m antiphon.testing.torture --replay out/torture/stack-17.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+from antiphon.testing.torture.judge import Flaw, judge
+from antiphon.testing.torture.run import Tortured, run
+from antiphon.testing.torture.schedule import Schedule, draw, from_json
+from antiphon.testing.torture.shrink import shrink
+
+
+def flaws_of(schedule: Schedule) -> list[Flaw]:
+    """Run a schedule, and say what is wrong, the gravest first."""
+    return judge(run(schedule))[0]
+
+
+def main() -> int:
+    """Run seeds until they are used up or time is; exit 1 if one failed."""
+    parser = argparse.ArgumentParser(prog="python -m antiphon.testing.torture", description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=1000, help="how many")
+    parser.add_argument("--from", dest="first", type=int, default=0, help="first seed")
+    parser.add_argument("--minutes", type=float, default=10, help="stop after so long")
+    parser.add_argument("--replay", metavar="SEED|FILE", help="run one schedule again, and write its trace")
+    parser.add_argument("--go-on", action="store_true", help="do not stop at the first that fails; shrink nothing")
+    parser.add_argument("--out", type=Path, default=Path("out/torture"), help="where failing schedules are written")
+    args = parser.parse_args()
+    if args.replay is not None:
+        return _replay(args.replay, args.out)
+    end, examined, failed = time.monotonic() + 60 * args.minutes, Counter[str](), 0
+    tried = 0
+    for seed in range(args.first, args.first + args.seeds):
+        flaws, counts = judge(run(draw(seed)))
+        examined += counts
+        tried += 1
+        if flaws:
+            failed += 1
+            print(f"seed {seed}: {flaws[0]}", file=sys.stderr, flush=True)
+            if not args.go_on:
+                return _shrink(draw(seed), flaws[0], args.out)
+        if time.monotonic() > end:
+            break
+    about = ", ".join(f"{count} {what}" for what, count in sorted(examined.items()))
+    print(f"{tried} schedules from seed {args.first} on, {failed} of them wrong; examined: {about}")
+    return 1 if failed else 0
+
+
+def _shrink(schedule: Schedule, flaw: Flaw, out: Path) -> int:
+    print("shrinking ...", file=sys.stderr)
+    small = shrink(schedule, lambda candidate: any(other.rule == flaw.rule for other in flaws_of(candidate)))
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / f"stack-{schedule.seed}.json"
+    path.write_text(small.to_json())
+    print(f"smallest schedule found:\n\n{small.to_json()}\n")
+    for other in flaws_of(small)[:5]:
+        print(other)
+    print(f"replay it: python -m antiphon.testing.torture --replay {path}")
+    return 1
+
+
+def _replay(what: str, out: Path) -> int:
+    schedule = draw(int(what)) if what.isdigit() else from_json(Path(what).read_bytes())
+    tortured = Tortured(schedule)
+    flaws, counts = judge(tortured.run())
+    for flaw in flaws:
+        print(flaw)
+    if not flaws:
+        print(f"nothing wrong; examined: {', '.join(f'{count} {name}' for name, count in sorted(counts.items()))}")
+    folder = out / f"trace-{schedule.seed}"
+    tortured.world.write_trace(folder)
+    print(f"its trace lies in {folder}; its diagram: antiphon diagram {folder}")
+    return 1 if flaws else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,279 @@
+"""The application that is tortured: it sends, reads, asks for receipts and statuses, and logs what it sees.
+
+It uses nothing but the public API. Its state is the list of all that it delivered; a snapshot is that list, and some
+weight.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import antiphon
+from antiphon.protocol.machine import MILLISECOND
+from antiphon.protocol.membership.options import MembershipOptions
+from antiphon.testing.torture.log import (
+    ApplicationStart,
+    MessageName,
+    Noticed,
+    Restored,
+    Sample,
+    SeenMessage,
+    SentMessage,
+    Viewed,
+)
+from antiphon.testing.torture.schedule import Setup, Work
+
+_SAMPLE_S = 0.25
+
+
+class Payload(msgspec.Struct, frozen=True, array_like=True):
+    """What a message carries: who it is, and what its sender had seen in its view before."""
+
+    identity: MessageName
+    causes_view: int
+    causes: tuple[MessageName, ...]
+    weight: bytes = b""
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Payload).decode
+_decode_state = msgspec.msgpack.Decoder(tuple[tuple[MessageName, ...], bytes]).decode
+
+
+def keywords(setup: Setup, own: str, addresses: Sequence[str], keys: Sequence[bytes], state: Path) -> dict[str, Any]:
+    """Give the keywords of `antiphon.join` for a member."""
+    others = [address for address in addresses if address != own]
+    settings: dict[str, Any] = {
+        "bind": own,
+        "ordering": setup.ordering,
+        "stability": setup.stability,
+        "safe": setup.safe,
+        "partition": setup.partition,
+        "slow": setup.slow,
+        "window": setup.window,
+        "window_bytes": setup.window_bytes,
+        "inbox_bytes_max": setup.inbox_bytes_max,
+        "state": state,
+        "key": list(keys) if setup.key else None,
+    }
+    suspect_ns = setup.suspect_ms * MILLISECOND
+    if suspect_ns > 500 * MILLISECOND:
+        settings["membership"] = MembershipOptions(
+            heartbeat_ns=suspect_ns // 10,
+            suspect_ns=suspect_ns,
+            retry_ns=suspect_ns // 10,
+            grace_ns=2 * suspect_ns // 5,
+            patience_ns=4 * suspect_ns // 5,
+            stall_ns=2 * suspect_ns,
+        )
+    match setup.discover:
+        case "multicast":
+            settings["discover"] = "239.1.2.3:7100"
+        case "peers":
+            settings["discover"] = "peers"
+            settings["peers"] = addresses[:1] if own != addresses[0] else addresses[1:2]
+        case _:
+            settings["peers"] = others
+    return settings
+
+
+class Application:
+    """One start of an application, on a world's virtual clock."""
+
+    def __init__(
+        self, start: ApplicationStart, work: Work, setup: Setup, now: Callable[[], float], calm_s: float
+    ) -> None:
+        self.start, self._work, self._setup, self._now, self._calm_s = start, work, setup, now, calm_s
+        self.history: list[MessageName] = []
+        self._seen: dict[tuple[int, int], MessageName] = {}  # by sender, the last one in the present view
+        self._view = 0
+        self._number = 0
+        self.group: antiphon.Group | None = None
+        self.over = False  # nothing more is logged
+        self._leave = asyncio.Event()
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._receipts: set[asyncio.Task[Any]] = set()
+
+    async def run(self, settings: dict[str, Any]) -> None:
+        """Join, take part until told to leave, leave."""
+        start = self.start
+        if self._setup.snapshot_bytes is not None:
+            settings = {**settings, "snapshot": self._snapshot, "restore": self._restore}
+        try:
+            self.group = antiphon.join("torture", **settings)
+            async with self.group:
+                start.joined_at = self._now()
+                self.begin_tasks()
+                sampler = asyncio.create_task(self._sample())
+                await self._leave.wait()
+                start.leaving_at = self._now()
+                sampler.cancel()
+            start.left_at = self._now()
+        except Exception as error:
+            if not self.over:
+                start.ended_by = type(error).__name__, str(error)
+        finally:
+            for task in (*self._tasks, *self._receipts):
+                task.cancel()
+
+    def begin_tasks(self) -> None:
+        """ApplicationStart reading and sending."""
+        for task in self._tasks:
+            task.cancel()
+        self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._send_all())]
+
+    def leave(self) -> None:
+        """Leave in good order."""
+        self._leave.set()
+
+    def set_keys(self, keys: Sequence[bytes]) -> None:
+        """Change the group's keys."""
+        if self.group is not None and self.start.joined_at is not None and not self.start.ended:
+            self.group.set_keys(keys[0], *keys[1:])
+
+    # State
+
+    def _snapshot(self) -> bytes:
+        self.start.snapshots.append((self._now(), len(self.history)))
+        return msgspec.msgpack.encode((self.history, bytes(self._setup.snapshot_bytes or 0)))
+
+    def _restore(self, state: bytes) -> None:
+        history, weight = _decode_state(state)
+        if len(weight) != (self._setup.snapshot_bytes or 0):
+            raise AssertionError("a restored state is not one that was captured")
+        self.history = list(history)
+        self.start.stream.append(Restored(self._now(), history))
+
+    # Reading
+
+    async def _read(self) -> None:
+        assert self.group is not None
+        try:
+            if self._work.batches:
+                async for item in self.group.batches():
+                    if isinstance(item, antiphon.Batch):
+                        for payload in item.payloads:
+                            self._message(item.sender, payload, item.view)
+                    else:
+                        self._event(item)
+                    await self._linger()
+            else:
+                async for event in self.group:
+                    if isinstance(event, antiphon.Message):
+                        self._message(event.sender, event.payload, event.view)
+                    else:
+                        self._event(event)
+                    await self._linger()
+        except antiphon.GroupClosed as closed:
+            self.start.ended_by = type(closed).__name__, str(closed)
+            self._leave.set()
+
+    async def _linger(self) -> None:
+        """Take time for each event, or none for a while, until the calm."""
+        since, until = self._work.deaf_ms
+        now = self._now()
+        if since / 1000 <= now < until / 1000:
+            await asyncio.sleep(until / 1000 - now)
+        elif self._work.read_pause_ms and now < self._calm_s:
+            await asyncio.sleep(self._work.read_pause_ms / 1000)
+
+    def _message(self, sender: str, data: bytes, view: int) -> None:
+        payload = _decode(data)
+        identity = payload.identity
+        self.history.append(identity)
+        if view == self._view:
+            self._seen[identity.member, identity.start] = identity
+        self.start.stream.append(SeenMessage(self._now(), identity, sender, view, payload.causes, payload.causes_view))
+
+    def _event(self, event: antiphon.ViewChange | antiphon.Notice) -> None:
+        if isinstance(event, antiphon.ViewChange):
+            self._view, self._seen = event.view, {}
+            self.start.stream.append(
+                Viewed(self._now(), event.view, event.members, event.joined, event.left, event.elders)
+            )
+        else:
+            self.start.stream.append(Noticed(self._now(), event.what))
+
+    # Sending
+
+    async def _send_all(self) -> None:
+        work = self._work
+        while self._number < work.messages:
+            await self.send(min(work.many, work.messages - self._number))
+            await asyncio.sleep(work.pause_ms / 1000)
+
+    async def send(self, count: int = 1, *, probe: bool = False) -> None:
+        """Send messages, and follow the receipt of the last one."""
+        assert self.group is not None
+        payloads, notes = [], []
+        for _ in range(count):
+            payload = self._payload()
+            note = SentMessage(payload.identity, self._now(), len(payload.weight), probe=probe)
+            self.start.sent[note.identity] = note
+            payloads.append(_encode(payload))
+            notes.append(note)
+        try:
+            receipt = await (self.group.send_many(payloads) if count > 1 else self.group.send(payloads[0]))
+        except antiphon.GroupClosed as closed:
+            for note in notes:
+                note.refused = f"{type(closed).__name__}: {closed}"
+            return
+        for note in notes:
+            note.accepted = True
+        task = asyncio.create_task(self._follow(receipt, notes))
+        self._receipts.add(task)
+        task.add_done_callback(self._receipts.discard)
+
+    def _payload(self) -> Payload:
+        self._number += 1
+        work, identity = self._work, MessageName(self.start.member, self.start.number, self._number)
+        size = work.large_bytes if work.large and self._number % work.large == 0 else work.size
+        return Payload(identity, self._view, tuple(self._seen.values()), bytes(size))
+
+    async def _follow(self, receipt: antiphon.Receipt, notes: Sequence[SentMessage]) -> None:
+        """Log what a receipt says, of the last message and so of all that were sent with it."""
+        for what in ("delivered", "stable"):
+            try:
+                await (receipt.delivered() if what == "delivered" else receipt.stable())
+            except antiphon.errors.AntiphonError as error:
+                for note in notes:
+                    note.lost = note.lost or (type(error).__name__, str(error))
+            else:
+                for note in notes:
+                    if what == "delivered":
+                        note.delivered_at = self._now()
+                    else:
+                        note.stable_at = self._now()
+
+    # Status
+
+    async def _sample(self) -> None:
+        while True:
+            self.sample()
+            await asyncio.sleep(_SAMPLE_S)
+
+    def sample(self) -> None:
+        """Log how the group stands."""
+        if self.group is None or self.start.ended:
+            return
+        with suppress(AttributeError):  # before it has found out who it is
+            status = self.group.status()
+            self.start.samples.append(
+                Sample(
+                    self._now(),
+                    status.standing,
+                    status.view,
+                    status.members,
+                    status.slowest,
+                    status.held,
+                    status.inbox_bytes,
+                    status.waiting_bytes,
+                    status.counts,
+                )
+            )

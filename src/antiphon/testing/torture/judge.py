@@ -1,0 +1,462 @@
+"""The judge: whether what applications saw is what the documentation promises.
+
+Written from docs/live.md, docs/membership.md and docs/operations.md alone: it shares no code with the groups that it
+judges, and looks at nothing but the applications' logs. Each rule is a function that gives sentences about what is
+wrong; `judge` runs all of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import TypeAlias
+
+import msgspec
+
+from antiphon.testing.torture import liveness
+from antiphon.testing.torture.history import Segment, ViewKey, by_view, segments_of
+from antiphon.testing.torture.log import ApplicationStart, MessageName, Noticed, Restored, SeenMessage, Viewed
+from antiphon.testing.torture.run import Outcome
+from antiphon.testing.torture.schedule import CAUSAL, TOTAL, Schedule
+
+
+class Flaw(msgspec.Struct, frozen=True):
+    """A promise that was not kept."""
+
+    rule: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.text}"
+
+
+class Case:
+    """All that the rules look at."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self.outcome, self.schedule, self.starts = outcome, outcome.schedule, outcome.starts
+        self.segments = [segment for start in self.starts for segment in segments_of(start)]
+        self.views = by_view(self.segments)
+        self.one_side = self.schedule.setup.partition == "majority"
+        self.lags = self.schedule.setup.slow == "lag"  # what has outlived its lifetime is discarded
+        self.totals = self.schedule.setup.ordering in TOTAL
+        self.counts: Counter[str] = Counter()  # of what was examined
+
+    def prompt(self, start: ApplicationStart) -> bool:
+        """Say whether an application takes its events as soon as they are there."""
+        work = self.schedule.work[start.member]
+        return not work.read_pause_ms and work.deaf_ms[0] == work.deaf_ms[1]
+
+
+Rule: TypeAlias = Callable[[Case], Iterator[str]]
+
+
+def integrity(case: Case) -> Iterator[str]:
+    """A message was sent by whom it names as its sender, before, and comes once."""
+    sent = {identity for start in case.starts for identity in start.sent}
+    addresses = case.outcome.addresses
+    for start in case.starts:
+        state: set[MessageName] = set()
+        for entry in start.stream:
+            if isinstance(entry, Restored):
+                if len(entry.history) > len(set(entry.history)):
+                    yield f"{start.address} was given a state in which a message comes twice"
+                state = set(entry.history)
+            if isinstance(entry, SeenMessage):
+                case.counts["delivered"] += 1
+                if entry.identity not in sent or entry.sender != addresses[entry.identity.member]:
+                    yield f"{start.address} delivers {entry.identity} from {entry.sender}, which did not send it"
+                if entry.identity in state:
+                    yield f"{start.address} delivers {entry.identity} twice"
+                state.add(entry.identity)
+
+
+def views_agree(case: Case) -> Iterator[str]:
+    """A number is one view's (unless each side goes on), numbers grow, and whoever has a view is in it."""
+    known: dict[int, ViewKey] = {}
+    elders: dict[ViewKey, tuple[str, ...]] = {}
+    for start in case.starts:
+        last = 0
+        for entry in start.stream:
+            if not isinstance(entry, Viewed):
+                continue
+            case.counts["views"] += 1
+            if start.address not in entry.members:
+                yield f"{start.address} has view {entry.view} of {entry.members}, in which it is not"
+            if case.one_side and entry.view <= last:
+                yield f"{start.address} has view {entry.view} after view {last}"
+            last = entry.view
+            if case.one_side and known.setdefault(entry.view, entry.key) != entry.key:
+                yield f"view {entry.view} is {known[entry.view][1]} to some and {entry.members} to {start.address}"
+            if elders.setdefault(entry.key, entry.elders) != entry.elders:
+                yield f"view {entry.view} has the elders {elders[entry.key]} to some, {entry.elders} to {start.address}"
+
+
+def message_views(case: Case) -> Iterator[str]:
+    """A message names the view that it is delivered in, and all deliver it in the same one."""
+    where: dict[MessageName, ViewKey] = {}
+    for segment in case.segments:
+        for seen in segment.messages:
+            if seen.view != segment.view.view:
+                yield f"{segment.who} delivers {seen.identity} of view {seen.view} in view {segment.view.view}"
+            if where.setdefault(seen.identity, segment.key) != segment.key and case.one_side:
+                yield f"{seen.identity} is delivered in view {where[seen.identity][0]} and in {segment.view.view}"
+    for start in case.starts:
+        first = next((entry for entry in start.stream if isinstance(entry, SeenMessage | Viewed)), None)
+        if isinstance(first, SeenMessage):
+            yield f"{start.address} delivers {first.identity} before any view"
+
+
+def fifo(case: Case) -> Iterator[str]:
+    """Each sender's messages come in the order of their sending."""
+    for start in case.starts:
+        last: dict[tuple[int, int], int] = {}
+        for entry in start.stream:
+            if isinstance(entry, Restored):
+                last.clear()
+                for identity in entry.history:
+                    last[identity.member, identity.start] = identity.number
+            if isinstance(entry, SeenMessage):
+                sender = entry.identity.member, entry.identity.start
+                if entry.identity.number <= last.get(sender, 0):
+                    yield f"{start.address} delivers {entry.identity} after number {last[sender]} of its sender"
+                last[sender] = entry.identity.number
+
+
+def causal(case: Case) -> Iterator[str]:
+    """What a sender had seen in its view comes before what it sent then."""
+    if case.schedule.setup.ordering not in CAUSAL or case.lags:
+        return
+    for segment in case.segments:
+        seen: set[MessageName] = set()
+        for message in segment.messages:
+            if message.causes_view == message.view == segment.view.view:
+                case.counts["causes"] += len(message.causes)
+                for cause in message.causes:
+                    if cause not in seen and cause != message.identity:
+                        yield f"{segment.who} delivers {message.identity} before {cause}, which its sender had seen"
+            seen.add(message.identity)
+
+
+def total(case: Case) -> Iterator[str]:
+    """Those who go on from a view have one order; with `safe`, nobody ever had another."""
+    if not case.totals:
+        return
+    for key, segments in case.views.items():
+        standing = [segment for segment in segments if segment.next is not None or _stays(segment)]
+        longest = max(standing, key=lambda segment: len(segment.messages), default=None)
+        for segment in segments if case.schedule.setup.safe and case.one_side else standing:
+            if longest is None or segment is longest:
+                continue
+            case.counts["orders"] += 1
+            mine, theirs = segment.identities, longest.identities
+            for place, (one, other) in enumerate(zip(mine, theirs, strict=False)):
+                if one != other:
+                    yield (
+                        f"in view {key[0]} {segment.who} delivers {one} as number {place + 1}, {longest.who} {other}"
+                    )
+                    break
+            else:
+                if len(mine) > len(theirs) and case.schedule.setup.safe and segment not in standing:
+                    yield f"in view {key[0]} {segment.who} delivers {mine[len(theirs)]}, which nobody who goes on does"
+
+
+def _stays(segment: Segment) -> bool:
+    """Whether a view is an application's last, and it is still there."""
+    return segment.end == "open" and not segment.start.ended
+
+
+def view_synchrony(case: Case) -> Iterator[str]:
+    """Those who go from one view to the next together have delivered the same in the first."""
+    if case.lags:
+        return
+    for key, segments in case.views.items():
+        together: dict[ViewKey, list[Segment]] = {}
+        for segment in segments:
+            if segment.next is not None:
+                together.setdefault(segment.next.key, []).append(segment)
+        for following, group in together.items():
+            for one, other in pairwise(group):
+                case.counts["pairs"] += 1
+                missing = set(one.identities) ^ set(other.identities)
+                if missing:
+                    has = one if min(missing) in one.identities else other
+                    yield (
+                        f"{one.who} and {other.who} go from view {key[0]} to view {following[0]}, "
+                        f"but only {has.who} delivered {min(missing)}"
+                    )
+
+
+def state_transfer(case: Case) -> Iterator[str]:
+    """A joiner begins with the state that the elders have; an elder's state is never replaced."""
+    if case.schedule.setup.snapshot_bytes is None:
+        return
+    shape: Callable[[Sequence[MessageName]], object] = tuple if case.totals else frozenset
+    for key, segments in case.views.items():
+        elders = [segment for segment in segments if segment.continues]
+        for segment in segments:
+            if segment.continues:
+                if segment.restored:
+                    yield f"{segment.who} is an elder of view {key[0]}, and its state is replaced"
+                continue
+            if not segment.view.elders:
+                continue
+            if segment.restored and elders and not case.lags:
+                case.counts["restored"] += 1
+                if shape(segment.base) != shape(elders[0].base):
+                    differing = set(segment.base) ^ set(elders[0].base)
+                    what = f"{min(differing)} is in only one of them" if differing else "their orders differ"
+                    yield f"{segment.who} joins view {key[0]} with a state unlike that of {elders[0].who}: {what}"
+            if not segment.restored and segment.messages and any(map(_stays, elders)):
+                yield f"{segment.who} delivers in view {key[0]} without having been given the elders' state"
+        for one, other in pairwise(elders):
+            if shape(one.base) != shape(other.base) and not case.lags and _same_past(one, other):
+                yield f"{one.who} and {other.who} begin view {key[0]} as elders with different states"
+
+
+def _same_past(one: Segment, other: Segment) -> bool:
+    """Whether both have had a state given to them, or both none, so that their states can be compared."""
+    return all(any(isinstance(entry, Restored) for entry in segment.start.stream) for segment in (one, other))
+
+
+def receipts_end(case: Case) -> Iterator[str]:
+    """Every receipt ends, where the member goes on: with delivered and stable, or with a reason."""
+    for start in case.starts:
+        if start.ended or not liveness.goes_on(case.outcome, start):
+            continue
+        for sent in start.sent.values():
+            if sent.accepted and not sent.probe and sent.lost is None:
+                case.counts["receipts"] += 1
+                lacks = [
+                    what for what, at in (("delivered", sent.delivered_at), ("stable", sent.stable_at)) if at is None
+                ]
+                if lacks and not (case.lags and lacks == ["stable"]):
+                    yield f"the receipt of {sent.identity} at {start.address} never says {' and '.join(lacks)}"
+
+
+def delivered_is_delivered(case: Case) -> Iterator[str]:
+    """A receipt that says delivered: the message is in its sender's own stream."""
+    for start in case.starts:
+        if start.ended or not liveness.goes_on(case.outcome, start):
+            continue  # what it had not taken from its inbox yet cannot be seen
+        seen = {entry.identity for entry in start.stream if isinstance(entry, SeenMessage)}
+        for sent in start.sent.values():
+            if sent.delivered_at is not None and sent.identity not in seen:
+                yield f"{start.address} was told that {sent.identity} is delivered, and never delivers it"
+
+
+def stable_is_kept(case: Case) -> Iterator[str]:
+    """A receipt that says stable: everyone who goes on, or comes after, has the message or the state it led to."""
+    if case.lags:
+        return
+    where = {seen.identity: segment.key for segment in case.segments for seen in segment.messages if case.one_side}
+    stable = {sent.identity for start in case.starts for sent in start.sent.values() if sent.stable_at is not None}
+    case.counts["stable"] += len(stable)
+    for start in case.starts:
+        if start.crashed_at is None and any(sent.stable_at is not None for sent in start.sent.values()):
+            seen = {entry.identity for entry in start.stream if isinstance(entry, SeenMessage)}
+            for sent in start.sent.values():
+                if sent.stable_at is not None and sent.identity not in where and sent.identity not in seen:
+                    reads_all = liveness.goes_on(case.outcome, start)
+                    if reads_all and case.one_side:
+                        yield f"{start.address} was told that {sent.identity} is stable, and nobody delivered it"
+    for key, segments in case.views.items():
+        of_view = {identity for identity in stable if where.get(identity) == key}
+        for segment in segments:
+            if segment.next is None:
+                continue
+            for identity in sorted(of_view - set(segment.identities)):
+                yield f"{segment.who} goes on from view {key[0]} without {identity}, which was said to be stable"
+
+
+def final_states(case: Case) -> Iterator[str]:
+    """At the end all that go on have one state, if joiners are given it, and nothing that was stable is missing."""
+    setup = case.schedule.setup
+    if setup.snapshot_bytes is None or case.lags:
+        return
+    going = [start for start in case.starts if not start.ended and liveness.goes_on(case.outcome, start)]
+    states = {start.key: _final_state(start) for start in going}
+    stable = {sent.identity for start in going for sent in start.sent.values() if sent.stable_at is not None}
+    for start in going:
+        case.counts["final states"] += 1
+        missing = stable - set(states[start.key])
+        if missing and case.one_side and not _everyone_was_gone(case):
+            yield f"{start.address} ends without {min(missing)}, which was said to be stable"
+    for one, other in pairwise(going):
+        mine, theirs = states[one.key], states[other.key]
+        if (mine != theirs) if case.totals else (set(mine) != set(theirs)):
+            differing = set(mine) ^ set(theirs)
+            what = f"{min(differing)} is in only one of them" if differing else "their orders differ"
+            if _same_lineage(one, other):
+                yield f"{one.address} and {other.address} end with different states: {what}"
+
+
+def _final_state(start: ApplicationStart) -> list[MessageName]:
+    state: list[MessageName] = []
+    for entry in start.stream:
+        if isinstance(entry, Restored):
+            state = list(entry.history)
+        elif isinstance(entry, SeenMessage):
+            state.append(entry.identity)
+    return state
+
+
+def _same_lineage(one: ApplicationStart, other: ApplicationStart) -> bool:
+    """Whether two began with one state: both at the group's first view, or brought up to date after it."""
+    firsts = [next((entry for entry in start.stream if isinstance(entry, Viewed)), None) for start in (one, other)]
+    given = [any(isinstance(entry, Restored) for entry in start.stream) for start in (one, other)]
+    return all(given) or all(first is not None and not first.elders for first in firsts)
+
+
+def _everyone_was_gone(case: Case) -> bool:
+    """Whether a view began without elders after the first one: the group's state was lost with all its members."""
+    return len({segment.key for segment in case.segments if not segment.view.elders}) > 1
+
+
+def unknown_has_a_reason(case: Case) -> Iterator[str]:
+    """A receipt says that nothing can be known only where the member was left out, left, or failed; and says why."""
+    for start in case.starts:
+        outs = [
+            entry.at for entry in start.stream if isinstance(entry, Noticed) and entry.what in ("excluded", "yielded")
+        ]
+        for sent in start.sent.values():
+            if sent.lost is None:
+                continue
+            kind, words = sent.lost
+            case.counts["unknown"] += 1
+            if kind not in ("Unknown", "Lost"):
+                yield f"the receipt of {sent.identity} raises {kind}: {words}"
+            elif not words:
+                yield f"the receipt of {sent.identity} gives no reason"
+            elif not outs and start.leaving_at is None and start.ended_by is None and not case.lags:
+                yield f"{start.address} was never left out and has not left, but {sent.identity} is unknown: {words}"
+
+
+def lost_is_lost(case: Case) -> Iterator[str]:
+    """A receipt that says lost: nobody who goes on has delivered the message."""
+    lost = {
+        sent.identity
+        for start in case.starts
+        for sent in start.sent.values()
+        if sent.lost is not None and sent.lost[0] == "Lost"
+    }
+    for segment in case.segments:
+        if segment.next is not None or _stays(segment):
+            for identity in lost & set(segment.identities):
+                yield f"{segment.who} delivers {identity} and goes on, though its sender was told that it is lost"
+
+
+def left_behind(case: Case) -> Iterator[str]:
+    """Who was paused or cut off delivers nothing more of a view that the others have left without it."""
+    if not case.one_side:
+        return
+    schedule = case.schedule
+    grace_s = (schedule.setup.suspect_ms + 4 * schedule.latency_ms + 100) / 1000
+    went_on = _went_on(case)
+    for segment in case.segments:
+        if segment.next is not None or segment.key not in went_on or not case.prompt(segment.start):
+            continue
+        since = went_on[segment.key]
+        limit = min(since + grace_s, _resumed(schedule, segment.start, since) or since + grace_s)
+        late = [seen for seen in segment.messages if seen.at > limit]
+        if late:
+            case.counts["late"] += len(late)
+            yield (
+                f"{segment.who} delivers {len(late)} messages of view {segment.view.view}, the first "
+                f"{late[0].identity} at {late[0].at:.3f} s, though the others went on without it at {since:.3f} s"
+            )
+
+
+def _went_on(case: Case) -> dict[ViewKey, float]:
+    """Give the views that some went on from, and when the first one did."""
+    times: dict[ViewKey, float] = {}
+    for segment in case.segments:
+        if segment.next is not None:
+            at = segment.next.view.at
+            times[segment.key] = min(at, times.get(segment.key, at))
+    return times
+
+
+def _resumed(schedule: Schedule, start: ApplicationStart, since: float) -> float | None:
+    """Give when a member went on after a pause during which the others had left its view, if there was one."""
+    for fault in schedule.faults:
+        concerned = fault.kind == "pause" and start.member in fault.members
+        if concerned and fault.until is not None and fault.at / 1000 < since < fault.until / 1000:
+            return fault.until / 1000
+    return None
+
+
+def only_documented_errors(case: Case) -> Iterator[str]:
+    """Nothing raises but what the documentation says, and only where it says so."""
+    for start in case.starts:
+        disk = any(
+            fault.kind == "disk" and start.member in fault.members and fault.at / 1000 >= start.at - 5
+            for fault in case.schedule.faults
+        )
+        if start.ended_by is not None and not disk:
+            yield f"{start.address} ends with {start.ended_by[0]}: {start.ended_by[1]}"
+        for sent in start.sent.values():
+            if sent.refused is not None and start.leaving_at is None and start.ended_by is None:
+                yield f"{start.address} cannot send {sent.identity}: {sent.refused}"
+
+
+def bounds(case: Case) -> Iterator[str]:
+    """The inbox and the buffers stay within what was set."""
+    setup = case.schedule.setup
+    largest = max((work.large_bytes if work.large else work.size for work in case.schedule.work), default=0)
+    inbox_max = setup.inbox_bytes_max + max(55_000, largest) + 10_000
+    held_max = 4 * setup.window * case.schedule.members
+    for start in case.starts:
+        for sample in start.samples:
+            case.counts["samples"] += 1
+            if sample.inbox_bytes > inbox_max:
+                bound = setup.inbox_bytes_max
+                yield f"the inbox of {start.address} has {sample.inbox_bytes} bytes, with a bound of {bound}"
+                break
+        for sample in start.samples:
+            if sample.held > held_max:
+                yield f"{start.address} holds {sample.held} bursts, with a window of {setup.window}"
+                break
+
+
+def never_broken(case: Case) -> Iterator[str]:
+    """Nothing breaks an invariant, loses a message silently, or spins."""
+    if case.outcome.error is not None:
+        yield f"{type(case.outcome.error).__name__}: {case.outcome.error}"
+    for start in case.starts:
+        if any(sample.standing == "failed" for sample in start.samples) and start.ended_by is None:
+            yield f"{start.address} has failed"
+        broken = max((sample.counts.get("broken-bursts", 0) for sample in start.samples), default=0)
+        if broken and case.schedule.setup.snapshot_bytes is not None and not case.lags:
+            yield f"{start.address} could not use {broken} bursts"
+
+
+RULES: dict[str, Rule] = {
+    "broken": never_broken,
+    "errors": only_documented_errors,
+    "integrity": integrity,
+    "views": views_agree,
+    "message-views": message_views,
+    "fifo": fifo,
+    "causal": causal,
+    "total": total,
+    "view-synchrony": view_synchrony,
+    "state-transfer": state_transfer,
+    "stable": stable_is_kept,
+    "final-states": final_states,
+    "delivered": delivered_is_delivered,
+    "unknown": unknown_has_a_reason,
+    "lost": lost_is_lost,
+    "left-behind": left_behind,
+    "alive": liveness.everyone_who_can_goes_on,
+    "receipts-end": receipts_end,
+    "bounds": bounds,
+}
+
+
+def judge(outcome: Outcome) -> tuple[list[Flaw], Counter[str]]:
+    """Give what is wrong with a run, the gravest first, and how much was examined."""
+    case = Case(outcome)
+    flaws = [Flaw(name, text) for name, rule in RULES.items() for text in rule(case)]
+    return flaws, case.counts

@@ -1,0 +1,113 @@
+"""Who must go on after the last fault: judged by what is within reach, from the schedule and the logs.
+
+"On a partition the majority goes on; the minority stops delivering, says so and joins again when the network heals."
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from antiphon.testing.torture.log import ApplicationStart, SeenMessage, Viewed
+from antiphon.testing.torture.run import Outcome
+from antiphon.testing.torture.schedule import PlannedFault
+
+if TYPE_CHECKING:
+    from antiphon.testing.torture.judge import Case
+
+_SAYS_SO = ("stalled", "joining", "leaving", "left", "failed")
+
+
+def running(outcome: Outcome) -> dict[int, ApplicationStart]:
+    """Give the starts that run at the end, by member."""
+    last = {start.member: start for start in outcome.starts}
+    return {member: start for member, start in last.items() if not start.ended}
+
+
+def _is_cut(fault: PlannedFault, source: int, target: int) -> bool:
+    if fault.until is not None:
+        return False
+    if fault.kind == "cut":
+        return source in fault.members and target in fault.others
+    return fault.kind == "partition" and (source in fault.members) != (target in fault.members)
+
+
+def reach(outcome: Outcome) -> dict[int, set[int]]:
+    """Give whom each running member hears and is heard by at the end, itself included."""
+    there = running(outcome)
+    faults = outcome.schedule.faults
+    odd = outcome.schedule.members - 1 if outcome.schedule.odd is not None else None
+    return {
+        one: {
+            other
+            for other in there
+            if (one == odd) == (other == odd)
+            and not any(_is_cut(fault, one, other) or _is_cut(fault, other, one) for fault in faults)
+        }
+        for one in there
+    }
+
+
+def goes_on(outcome: Outcome, start: ApplicationStart) -> bool:
+    """Say whether a start delivers its own probe at the end: it is part of a group that goes on."""
+    probes = {identity for identity, sent in start.sent.items() if sent.probe}
+    return any(isinstance(entry, SeenMessage) and entry.identity in probes for entry in reversed(start.stream))
+
+
+def everyone_who_can_goes_on(case: Case) -> Iterator[str]:
+    """Who has a majority within reach delivers new messages in a stated time; all others say that they wait."""
+    outcome = case.outcome
+    if outcome.error is not None:
+        return
+    there, near = running(outcome), reach(outcome)
+    whole = _whole_group(outcome, near)
+    for member, start in there.items():
+        delivers = goes_on(outcome, start)
+        case.counts["alive"] += 1
+        standing = start.samples[-1].standing if start.samples else "joining"
+        if member in whole and not delivers:
+            yield f"{start.address} does not deliver a new message by the end; it says {standing}"
+        elif not delivers and standing not in _SAYS_SO and not _is_odd(outcome, member):
+            yield f"{start.address} delivers nothing and says {standing}"
+    if whole:
+        yield from _one_view(case, whole)
+    if not whole and not any(goes_on(outcome, start) for start in there.values()) and _has_quorum(case, near):
+        yield f"{_has_quorum(case, near)} have a majority of the last view within reach, and nobody goes on"
+
+
+def _is_odd(outcome: Outcome, member: int) -> bool:
+    return outcome.schedule.odd is not None and member == outcome.schedule.members - 1
+
+
+def _whole_group(outcome: Outcome, near: dict[int, set[int]]) -> set[int]:
+    """Give those who must go on together: all that run, if all of them hear each other and are a clear majority."""
+    there = {member for member in near if not _is_odd(outcome, member)}
+    if all(there <= near[member] for member in there) and 2 * len(there) > outcome.schedule.members:
+        return there
+    return set()
+
+
+def _one_view(case: Case, whole: set[int]) -> Iterator[str]:
+    last = {}
+    for member in whole:
+        views = [entry for entry in running(case.outcome)[member].stream if isinstance(entry, Viewed)]
+        if views:
+            last[member] = views[-1].key
+    expected = {case.outcome.addresses[member] for member in whole}
+    for member, (number, members) in last.items():
+        if set(members) != expected:
+            yield f"{case.outcome.addresses[member]} ends in view {number} of {members}, not of {sorted(expected)}"
+
+
+def _has_quorum(case: Case, near: dict[int, set[int]]) -> list[str]:
+    """Give some who hear each other and are more than half of the newest view, if there are any."""
+    views = [segment.view for segment in case.segments]
+    if not views or not case.one_side:
+        return []
+    newest = max(views, key=lambda view: view.view)
+    numbers = {case.outcome.addresses.index(address) for address in newest.members}
+    for member in near:
+        group = {other for other in near[member] & numbers if all(third in near[other] for third in near[member])}
+        if 2 * len(group) > len(numbers):
+            return [case.outcome.addresses[other] for other in sorted(group)]
+    return []

@@ -1,0 +1,234 @@
+"""Run a schedule: a simulated world, its applications, and the faults at their times; gives what everyone saw."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import random
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from antiphon.testing.network import LinkFault
+from antiphon.testing.torture.application import Application, keywords
+from antiphon.testing.torture.log import ApplicationStart
+from antiphon.testing.torture.schedule import PlannedFault, Schedule
+from antiphon.testing.world import World
+
+_KEYS = [bytes([number]) * 16 for number in range(40)]
+_TWO_DAYS = "172800s"  # clocks are set back by at most one
+
+
+class Outcome(msgspec.Struct):
+    """What the applications saw, and what ended the run before its time, if anything did."""
+
+    schedule: Schedule
+    addresses: list[str]
+    starts: list[ApplicationStart]
+    error: BaseException | None = None
+
+
+class Tortured:
+    """A schedule that runs."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
+        net = schedule.net
+        self.world = World(
+            schedule.seed,
+            latency=net.latency,
+            loss=net.loss,
+            duplicate=net.duplicate,
+            reorder=net.reorder,
+            skew=net.skew,
+            limit="60min",
+            patience="60min",
+        )
+        self.addresses = self.world.addresses(schedule.members)
+        self.starts: list[ApplicationStart] = []
+        self._present: dict[int, Application] = {}
+        self._keys: Sequence[bytes] = _KEYS[:1]
+        self._keys_used = 1
+        self._broken_disks: set[int] = set()
+        self._chance = random.Random(f"{schedule.seed}/strangers")
+
+    def run(self) -> Outcome:
+        """Run to the end of the schedule."""
+        outcome = Outcome(self.schedule, self.addresses, self.starts)
+        try:
+            self.world.run(self._main)
+        except Exception as error:  # a broken invariant, or something that spins
+            outcome.error = error
+        finally:
+            for application in self._present.values():
+                application.over = True
+            self.world.loop.close()
+        return outcome
+
+    async def _main(self) -> None:
+        world, schedule = self.world, self.schedule
+        world.network.offload = schedule.net.offload
+        world.loop.antiphon_host.failed = self._failed
+        world.disk.fails = lambda path: errno.ENOSPC if int(path.parts[1]) in self._broken_disks else None
+        if any(fault.kind in ("replay", "forge") for fault in schedule.faults):
+            world.network.recorded = deque(maxlen=3_000)
+        for member, work in enumerate(schedule.work):
+            world.step_clock(self.addresses[member], _TWO_DAYS)
+            world.at(work.start_ms / 1000, self._start, member)
+        for fault in schedule.faults:
+            world.at(fault.at / 1000, self._begin, fault)
+        world.at(schedule.calm_ms / 1000, self._calm)
+        world.at(schedule.settled_ms / 1000, self._probe)
+        await asyncio.sleep(schedule.end_ms / 1000)
+        for application in self._present.values():
+            application.sample()
+
+    def _failed(self, error: BaseException) -> None:
+        if not isinstance(error, OSError):
+            self.world.loop.fail(error)
+
+    # Applications
+
+    def _start(self, member: int) -> None:
+        name = self.addresses[member]
+        if name not in {start.address for start in self.starts}:
+            self.world.spawn(name, partial(self._application, member))
+        elif not self.world.can_restart(name):
+            self.world.restart(name)
+
+    async def _application(self, member: int) -> None:
+        schedule, world = self.schedule, self.world
+        number = 1 + sum(start.member == member for start in self.starts)
+        start = ApplicationStart(member, self.addresses[member], number, world.now)
+        self.starts.append(start)
+        setup = schedule.setup
+        if schedule.odd is not None and member == schedule.members - 1:
+            setup = schedule.odd
+        application = Application(start, schedule.work[member], setup, lambda: world.now, schedule.calm_ms / 1000)
+        self._present[member] = application
+        settings = keywords(setup, start.address, self.addresses, self._keys, Path(f"/{member}"))
+        await application.run(settings)
+
+    def _probe(self) -> None:
+        for application in self._present.values():
+            if application.start.joined_at is not None and not application.start.ended:
+                name = application.start.address
+                self.world.run_in(name, partial(self._send_probe, application))
+
+    async def _send_probe(self, application: Application) -> None:
+        await application.send(probe=True)
+
+    # Faults
+
+    def _names(self, members: Sequence[int]) -> list[str]:
+        return [self.addresses[member] for member in members]
+
+    def _begin(self, fault: PlannedFault) -> None:
+        world, names = self.world, self._names(fault.members)
+        later = None if fault.until is None else fault.until / 1000
+        match fault.kind:
+            case "crash":
+                for member in fault.members:
+                    self._crash(member, forgets=fault.forgets)
+                    if later is not None:
+                        world.at(later, self._start, member)
+            case "pause":
+                for name in names:
+                    if world.can_restart(name):
+                        world.pause(name)
+                        world.at(later or 0, world.resume, name)
+            case "partition":
+                self._heal_later(world.partition(names), fault)
+            case "cut":
+                self._heal_later(world.cut(names, self._names(fault.others)), fault)
+            case "link":
+                delay = f"fixed {fault.delay_ms}ms" if fault.delay_ms else None
+                link = world.link(names, self._names(fault.others), loss=fault.share, latency=delay)
+                self._heal_later(link, fault)
+            case "narrow":
+                self._heal_later(world.link(names, self._names(fault.others), mtu=fault.size), fault)
+            case "clock":
+                for name in names:
+                    world.step_clock(name, f"{fault.delay_ms // 1000}s")
+            case "disk":
+                self._broken_disks.update(fault.members)
+                world.at(later or 0, self._mend_disks, fault)
+            case "leave":
+                for member in fault.members:
+                    if member in self._present and world.can_restart(self.addresses[member]):
+                        self._present[member].leave()
+                    if later is not None:
+                        world.at(later, self._start, member)
+            case "cancel":
+                for member in fault.members:
+                    application = self._present.get(member)
+                    if application is not None and application.start.joined_at and not application.start.leaving_at:
+                        world.run_in(application.start.address, partial(self._cancel, application))
+            case "keys":
+                self._rotate(fault)
+            case "replay" | "forge":
+                self._be_a_stranger(fault, world.now)
+
+    def _heal_later(self, link: LinkFault, fault: PlannedFault) -> None:
+        if fault.until is not None:
+            self.world.at(fault.until / 1000, link.heal)
+
+    def _crash(self, member: int, *, forgets: bool) -> None:
+        name = self.addresses[member]
+        if self.world.can_restart(name):
+            self.world.crash(name)
+            self._present[member].start.crashed_at = self.world.now
+        if forgets:
+            self.world.disk.replace(Path(f"/{member}"), {})
+
+    def _mend_disks(self, fault: PlannedFault) -> None:
+        for member in fault.members:
+            self._broken_disks.discard(member)
+            if member in self._present and self._present[member].start.ended_by is not None:
+                self._present[member].start.disk_failed = True
+                self._start(member)
+
+    async def _cancel(self, application: Application) -> None:
+        application.begin_tasks()
+
+    def _rotate(self, fault: PlannedFault) -> None:
+        old, new = _KEYS[self._keys_used - 1], _KEYS[self._keys_used]
+        self._keys_used += 1
+        until = fault.until or fault.at
+        for step, keys in enumerate(((old, new), (new, old), (new,))):
+            self.world.at((fault.at + step * (until - fault.at) / 2) / 1000, self._set_keys, keys)
+
+    def _set_keys(self, keys: Sequence[bytes]) -> None:
+        self._keys = keys
+        for application in self._present.values():
+            application.set_keys(keys)
+
+    def _be_a_stranger(self, fault: PlannedFault, now: float) -> None:
+        """Send what was recorded again and again, or garbage that looks like it."""
+        packets = list(self.world.network.recorded)
+        until = (fault.until or fault.at) / 1000
+
+        def act() -> None:
+            if self.world.now >= until or not packets:
+                return
+            for packet in self._chance.choices(packets, k=5):
+                data = bytes(packet)
+                if fault.kind == "forge":
+                    where = self._chance.randrange(len(data))
+                    data = data[:where] + bytes([data[where] ^ 1 << self._chance.randrange(8)]) + data[where + 1 :]
+                self.world.network.inject(data, packet.source, packet.target)
+            self.world.at(self.world.now + 0.05, act)
+
+        act()
+
+    def _calm(self) -> None:
+        """End what does not end by itself: loss and disorder; cuts and crashes for good remain."""
+        self.world.loss, self.world.duplicate, self.world.reorder = 0.0, 0.0, 0.0
+
+
+def run(schedule: Schedule) -> Outcome:
+    """Run a schedule, and give what everyone saw."""
+    return Tortured(schedule).run()

@@ -1,0 +1,324 @@
+"""What a seed draws: a group of applications, what they send and read, and what befalls them, as plain data.
+
+A schedule can be printed as JSON, made smaller, and run again; nothing of it depends on when or where it is run.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+Ordering: TypeAlias = Literal["fifo", "causal-blocks", "co", "abcast", "tomp", "sequencer"]
+ORDERINGS: Final[tuple[Ordering, ...]] = ("fifo", "causal-blocks", "co", "abcast", "tomp", "sequencer")
+ON_RECOVERY: Final = ("fifo", "abcast", "tomp", "sequencer")  # these may be safe, and have a stability protocol
+TOTAL: Final = ("abcast", "tomp", "sequencer")
+CAUSAL: Final = ("causal-blocks", "co", *TOTAL)
+STABILITIES: Final = (
+    "vector-ack",
+    "vector-ack",
+    "timestamp-ack",
+    "coordinator",
+    "full-distribution",
+    "train",
+    "tree-coordinator",
+    "tree-train",
+)
+
+
+class Setup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """How the members join: the keywords of `antiphon.join` that are drawn."""
+
+    ordering: Ordering = "sequencer"
+    stability: str = "vector-ack"
+    safe: bool = False
+    partition: Literal["majority", "each-side"] = "majority"
+    slow: Literal["block", "drop", "lag"] = "block"
+    key: bool = False
+    discover: Literal["", "multicast", "peers"] = ""  # peers: each knows the next one, and all but one know the first
+    window: int = 64
+    window_bytes: int = 512 << 10
+    inbox_bytes_max: int = 8 << 20
+    snapshot_bytes: int | None = None  # how much the state weighs beside what was delivered; None: no snapshots
+    suspect_ms: int = 500
+
+
+class Net(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """How all links behave until the calm."""
+
+    latency: str = "uniform 1ms 5ms"
+    loss: float = 0.0
+    duplicate: float = 0.0
+    reorder: float = 0.0
+    skew: str = "0"
+    offload: bool = False
+
+
+class Work(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """What one application does: when it starts, what it sends, how it reads."""
+
+    start_ms: int = 0
+    messages: int = 5
+    pause_ms: int = 100  # between two sends
+    size: int = 40
+    large: int = 0  # every so many messages one of `large_bytes`
+    large_bytes: int = 100_000
+    many: int = 1  # messages of one `send_many`
+    batches: bool = False
+    read_pause_ms: int = 0  # after each event, until the calm
+    deaf_ms: tuple[int, int] = (0, 0)  # from when until when it reads nothing
+
+
+Kind: TypeAlias = Literal[
+    "crash",  # members stop dead at `at`, and start again at `until`, if given
+    "pause",
+    "partition",  # `members` from all others
+    "cut",  # from `members` to `others`, this direction only
+    "link",  # the same links lose `share` of the packets, and take `delay_ms` longer
+    "narrow",  # the same links carry packets of at most `size` bytes
+    "clock",  # sets the wall clock of `members` by `delay_ms`
+    "disk",  # writes of `members` fail
+    "leave",  # in good order; start again at `until`, if given
+    "cancel",  # the tasks that send and read are cancelled, and begun again
+    "keys",  # the group's key is replaced, step by step from `at` to `until`
+    "replay",  # whatever was sent until `at` is sent again by a stranger until `until`
+    "forge",  # garbage, and packets with one bit changed
+]
+
+
+class PlannedFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """Something that befalls members at a time, in milliseconds."""
+
+    kind: Kind
+    at: int
+    until: int | None = None  # None: for good
+    members: tuple[int, ...] = ()
+    others: tuple[int, ...] = ()
+    forgets: bool = False  # crash: the state folder is gone
+    share: float = 0.0
+    delay_ms: int = 0
+    size: int = 0
+
+
+class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """A whole run."""
+
+    seed: int
+    setup: Setup = Setup()
+    odd: Setup | None = None  # the last member joins with this instead
+    net: Net = Net()
+    work: tuple[Work, ...] = (Work(), Work(), Work())
+    faults: tuple[PlannedFault, ...] = ()
+
+    @property
+    def members(self) -> int:
+        """How many applications there are."""
+        return len(self.work)
+
+    @property
+    def latency_ms(self) -> float:
+        """About the longest that a packet takes."""
+        return max(_milliseconds(word) for word in self.net.latency.split()[1:2] + self.net.latency.split()[-1:])
+
+    @property
+    def calm_ms(self) -> int:
+        """When the last fault that ends has ended, and everyone has started."""
+        times = [work.start_ms for work in self.work] + [work.deaf_ms[1] for work in self.work]
+        times += [work.start_ms + work.messages * work.pause_ms for work in self.work]
+        times += [fault.at if fault.until is None else fault.until for fault in self.faults]
+        return max(times) + 100
+
+    @property
+    def settled_ms(self) -> int:
+        """When everyone who can go on must be able to deliver again: a stated time after the calm."""
+        slow_link = max((fault.delay_ms for fault in self.faults if fault.kind == "link"), default=0)
+        large = self.setup.snapshot_bytes or 0
+        return self.calm_ms + int(12 * self.setup.suspect_ms + 40 * (self.latency_ms + slow_link)) + large // 500
+
+    @property
+    def end_ms(self) -> int:
+        """When the run ends: what was sent after the calm must be delivered by then."""
+        return self.settled_ms + int(4 * self.setup.suspect_ms + 40 * self.latency_ms)
+
+    def to_json(self) -> str:
+        """Print it."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=1).decode()
+
+
+def from_json(text: str | bytes) -> Schedule:
+    """Read what `to_json` printed."""
+    return msgspec.json.decode(text, type=Schedule)
+
+
+def _milliseconds(word: str) -> float:
+    for unit, factor in (("us", 0.001), ("ms", 1.0), ("s", 1000.0)):
+        if word.endswith(unit):
+            return float(word.removesuffix(unit)) * factor
+    return 0.0
+
+
+def draw(seed: int) -> Schedule:
+    """Draw the schedule of a seed."""
+    rng = random.Random(f"{seed}/stack")
+    members = rng.choice((2, 3, 3, 3, 3, 4, 4, 5, 5, 6, 7))
+    setup = _setup(rng, members)
+    latency = _latency(rng)
+    net = Net(
+        latency=latency,
+        loss=rng.choice((0.0, 0.0, 0.0, 0.02, 0.1, 0.2)),
+        duplicate=rng.choice((0.0, 0.0, 0.1)),
+        reorder=rng.choice((0.0, 0.0, 0.2)),
+        skew=rng.choice(("0", "0", "50ms", "5s")),
+        offload=rng.random() < 0.3,
+    )
+    schedule = Schedule(seed=seed, setup=setup, net=net)
+    suspect_ms = max(500, int(12 * schedule.latency_ms))
+    setup = msgspec.structs.replace(setup, suspect_ms=suspect_ms)
+    work = tuple(_work(rng, setup, index) for index in range(members))
+    odd = _odd(rng, setup) if members > 3 and rng.random() < 0.06 else None
+    faults = tuple(sorted(_faults(rng, setup, members), key=lambda fault: fault.at))
+    return msgspec.structs.replace(schedule, setup=setup, work=work, faults=faults, odd=odd)
+
+
+def _setup(rng: random.Random, members: int) -> Setup:
+    ordering = rng.choice(ORDERINGS)
+    on_recovery = ordering in ON_RECOVERY
+    slow: Literal["block", "drop", "lag"] = rng.choice(("block", "block", "block", "drop"))
+    if ordering == "causal-blocks" and rng.random() < 0.3:
+        slow = "lag"
+    return Setup(
+        ordering=ordering,
+        stability=rng.choice(STABILITIES) if on_recovery and rng.random() < 0.5 else "vector-ack",
+        safe=on_recovery and rng.random() < 0.35,
+        partition="each-side" if rng.random() < 0.15 else "majority",
+        slow=slow,
+        key=rng.random() < 0.5,
+        discover=rng.choice(("", "", "", "", "multicast", "peers")),
+        window=rng.choice((2, 8, 64, 64)),
+        window_bytes=rng.choice((4_000, 512 << 10, 512 << 10)),
+        inbox_bytes_max=rng.choice((2_000, 20_000, 200_000, 8 << 20)),
+        snapshot_bytes=rng.choice((None, 0, 0, 0, 30_000, 300_000)) if rng.random() < 0.98 else 32 << 20,
+    )
+
+
+def _latency(rng: random.Random) -> str:
+    usual = (
+        "uniform 1ms 5ms",
+        "uniform 1ms 5ms",
+        "fixed 2ms",
+        "uniform 100us 1ms",
+        "exponential 4ms",
+        "uniform 1ms 20ms",
+    )
+    return rng.choice(usual) if rng.random() < 0.85 else rng.choice(("uniform 40ms 60ms", "fixed 110ms", "fixed 300ms"))
+
+
+def _work(rng: random.Random, setup: Setup, index: int) -> Work:
+    start = 0 if rng.random() < 0.6 else rng.randrange(0, 1_500)
+    if setup.discover and index == 0 and rng.random() < 0.4:
+        start = rng.randrange(1_000, 3_000)  # a late seed
+    deaf = (0, 0)
+    if rng.random() < 0.12:
+        since = rng.randrange(500, 3_000)
+        deaf = (since, since + rng.choice((300, 1_000, 2_500)))
+    return Work(
+        start_ms=start,
+        messages=rng.choice((0, 3, 8, 15, 30)),
+        pause_ms=rng.choice((0, 1, 20, 60, 150)),
+        size=rng.choice((40, 40, 200, 1_000)),
+        large=rng.choice((0, 0, 0, 4)),
+        large_bytes=rng.choice((3_000, 20_000, 120_000)),
+        many=rng.choice((1, 1, 1, 5)),
+        batches=rng.random() < 0.3,
+        read_pause_ms=rng.choice((0, 0, 0, 5, 40)),
+        deaf_ms=deaf,
+    )
+
+
+def _odd(rng: random.Random, setup: Setup) -> Setup:
+    """Draw how one member may be set up differently by mistake."""
+    others = [ordering for ordering in ORDERINGS if ordering != setup.ordering]
+    changes = [
+        msgspec.structs.replace(setup, ordering=rng.choice(others), safe=False, slow="block"),
+        msgspec.structs.replace(setup, partition="majority" if setup.partition == "each-side" else "each-side"),
+    ]
+    if setup.ordering in ON_RECOVERY:
+        changes.append(msgspec.structs.replace(setup, safe=not setup.safe))
+        changes.append(
+            msgspec.structs.replace(setup, stability="train" if setup.stability != "train" else "vector-ack")
+        )
+    return rng.choice(changes)
+
+
+def _faults(rng: random.Random, setup: Setup, members: int) -> Iterator[PlannedFault]:
+    scale = setup.suspect_ms / 500
+    chaos = int(4_000 * scale)
+    gone: set[int] = set()  # for good; a majority must remain
+    kinds: list[Kind] = [
+        *("crash", "crash", "crash", "pause", "pause", "partition", "partition", "cut", "cut", "link"),
+        *("narrow", "clock", "disk", "leave", "cancel", "keys", "replay", "forge"),
+    ]
+    for _ in range(rng.choice((0, 1, 1, 2, 2, 3, 4, 5))):
+        kind = rng.choice(kinds)
+        at = rng.randrange(0, chaos)
+        until = at + int(rng.choice((20, 100, 300, 600, 1_000, 2_000)) * scale)
+        one, *rest = rng.sample(range(members), members)
+        spare = (members - 1) // 2 - len(gone)  # how many more may be gone
+        for_good = spare > 0 and rng.random() < 0.25
+        match kind:
+            case "crash":
+                everyone = rng.random() < 0.1
+                some = tuple(range(members)) if everyone else (one, *(two for two in rest if rng.random() < 0.15))
+                forgets = len(some) <= (members - 1) // 2 and rng.random() < 0.2
+                if for_good and len(some) == 1 and not forgets:
+                    gone.add(one)
+                    yield PlannedFault(kind=kind, at=at, members=some)
+                else:
+                    yield PlannedFault(kind=kind, at=at, until=until, members=some, forgets=forgets)
+            case "pause":
+                yield PlannedFault(kind=kind, at=at, until=until, members=(one,))
+            case "partition":
+                side = (one, *(two for two in rest[1:] if rng.random() < 0.35))
+                if for_good and len(side) <= spare:
+                    gone.update(side)
+                    yield PlannedFault(kind=kind, at=at, members=side)
+                else:
+                    yield PlannedFault(kind=kind, at=at, until=until, members=side)
+            case "cut" | "link" | "narrow":
+                two = tuple(rest) if rng.random() < 0.3 else tuple(rest[: rng.choice((1, 1, 2))])
+                source, target = ((one,), two) if rng.random() < 0.5 else (two, (one,))
+                if for_good and kind == "cut":
+                    gone.add(one)
+                end = None if for_good and kind != "link" else until
+                both = rng.random() < 0.4
+                share, delay = rng.choice(((0.3, 0), (0.6, 0), (0.0, int(60 * scale)), (0.2, int(30 * scale))))
+                size = rng.choice((1_280, 1_420)) if kind == "narrow" else 0
+                for ends in ((source, target), (target, source)) if both else ((source, target),):
+                    yield PlannedFault(
+                        kind=kind,
+                        at=at,
+                        until=end,
+                        members=ends[0],
+                        others=ends[1],
+                        share=share if kind == "link" else 0.0,
+                        delay_ms=delay if kind == "link" else 0,
+                        size=size,
+                    )
+            case "clock":
+                day = 86_400_000
+                yield PlannedFault(
+                    kind=kind, at=at, until=at, members=(one,), delay_ms=rng.choice((day, -day, 60_000, -60_000))
+                )
+            case "disk":
+                yield PlannedFault(kind=kind, at=at, until=until, members=(one,))
+            case "leave":
+                if for_good:
+                    gone.add(one)
+                yield PlannedFault(kind=kind, at=at, until=None if for_good else until + 1_500, members=(one,))
+            case "cancel":
+                yield PlannedFault(kind=kind, at=at, until=at, members=(one,))
+            case "keys" | "replay" | "forge":
+                if setup.key:
+                    yield PlannedFault(kind=kind, at=at, until=at + 600 if kind == "keys" else until, members=(one,))

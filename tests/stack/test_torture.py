@@ -1,0 +1,57 @@
+"""The torture of the whole stack itself: schedules are data, runs are repeatable, a calm run has nothing wrong."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from antiphon.testing.torture.judge import judge
+from antiphon.testing.torture.run import run
+from antiphon.testing.torture.schedule import ORDERINGS, PlannedFault, Schedule, Setup, Work, draw, from_json
+from antiphon.testing.torture.shrink import shrink
+
+
+def test_a_schedule_is_data() -> None:
+    for seed in range(300):
+        schedule = draw(seed)
+        assert schedule == draw(seed)
+        assert from_json(schedule.to_json()) == schedule
+        assert all(fault.until is None or fault.until >= fault.at for fault in schedule.faults)
+
+
+def test_schedules_draw_everything() -> None:
+    schedules = [draw(seed) for seed in range(1_000)]
+    assert {schedule.setup.ordering for schedule in schedules} == set(ORDERINGS)
+    assert {schedule.members for schedule in schedules} == set(range(2, 8))
+    kinds = {fault.kind for schedule in schedules for fault in schedule.faults}
+    assert kinds == set(msgspec.inspect.type_info(PlannedFault).fields[0].type.values)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("ordering", ORDERINGS)
+def test_a_calm_run_has_nothing_wrong(ordering: str) -> None:
+    schedule = Schedule(seed=1, setup=Setup(ordering=ordering, snapshot_bytes=0))  # type: ignore[arg-type]
+    flaws, counts = judge(run(schedule))
+    assert not flaws
+    assert counts["delivered"] == 54  # 3 of 5 and a probe, by 3
+    assert counts["receipts"] == 15
+    assert counts["stable"] == 18
+    assert counts["final states"] == 3
+
+
+def test_the_same_schedule_gives_the_same_run() -> None:
+    schedule = Schedule(
+        seed=3,
+        work=(Work(), Work(start_ms=300), Work()),
+        faults=(PlannedFault(kind="crash", at=500, until=900, members=(1,)),),
+    )
+    one, other = run(schedule), run(schedule)
+    assert one.starts == other.starts
+
+
+def test_shrinking_keeps_what_matters() -> None:
+    schedule = draw(6)
+    assert any(fault.kind == "crash" for fault in schedule.faults)
+    small = shrink(schedule, lambda candidate: any(fault.kind == "crash" for fault in candidate.faults))
+    assert [fault.kind for fault in small.faults] == ["crash"]
+    assert small.members == 2
+    assert small.work == (Work(messages=0), Work(messages=0))
