@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from antiphon.report.sources import Facts
+from antiphon.report.facts import Facts
 from antiphon.report.trace_page import headline, trace_page
 from support.reports import facts_of, planted_trace
 
@@ -60,17 +60,20 @@ def test_the_verdicts_are_those_of_the_check(opened: Page, facts: Facts) -> None
     shown = {
         row.get_attribute("data-guarantee"): row.query_selector(".verdict").inner_text().split()[-1] for row in rows
     }
-    assert shown == {name: one["verdict"] for name, one in facts.checked["guarantees"].items()}
+    assert shown == {name: one.verdict for name, one in facts.checked.guarantees.items()}
 
 
 def test_the_marked_events_are_those_of_the_witness(opened: Page, facts: Facts) -> None:
     figures = opened.query_selector_all("figure.diagram")
     assert len(figures) == len(facts.drawn) == 4
-    for figure, (_, witness, window) in zip(figures, facts.drawn, strict=True):
+    for figure, drawn in zip(figures, facts.drawn, strict=True):
         marked = figure.query_selector_all(".marked")
         places = {(int(one.get_attribute("data-member")), int(one.get_attribute("data-step"))) for one in marked}
-        assert places == set(window.marked)
-        assert places == {(event.get("member", witness["member"]), event["step"]) for event in witness["events"]}
+        assert places == set(drawn.rows.marked)
+        witness = drawn.named.witness
+        assert places == {
+            (witness.member if event.member is None else event.member, event.step) for event in witness.events
+        }
 
 
 def test_pointing_tells_and_buttons_zoom(opened: Page) -> None:

@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -14,8 +15,9 @@ pytest.importorskip("matplotlib")
 
 from antiphon.cli import main
 from antiphon.errors import UsageError
+from antiphon.pipeline.results import write_result
 from antiphon.pipeline.session import Session
-from antiphon.report import windows
+from antiphon.report import witness_rows
 from antiphon.report.sources import recognise
 from antiphon.report.trace_page import headline, trace_page
 from antiphon.trace.schema import GUARANTEES
@@ -67,19 +69,20 @@ def test_every_kind_of_violation_is_drawn(tmp_path: Path, plant: str) -> None:
     assert verdicts_in(page)[planted.guarantee][0] == "violated"
     assert facts.drawn
     rows = {(event.member, event.step): event for event in planted.events}
-    for guarantee, witness, window in facts.drawn:
-        assert guarantee == planted.guarantee
-        assert len(window.events) <= windows.ROWS_MAX
-        shown = {(row["member"], row["step"]) for row in window.events}
-        assert set(window.marked) <= shown <= set(rows)
-        wanted = {(event["sender"], event["seq"]) for event in witness["events"]}
+    for drawn in facts.drawn:
+        around = drawn.rows
+        assert drawn.named.guarantee == planted.guarantee
+        assert len(around.events) <= witness_rows.ROWS_MAX
+        shown = {(event.member, event.step) for event in around.events}
+        assert set(around.marked) <= shown <= set(rows)
+        wanted = {(event.sender, event.seq) for event in drawn.named.witness.events}
         about = {
             place
             for place, event in rows.items()
             if (event.sender, event.seq) in wanted and event.event in ("send", "receive", "deliver", "discard")
         }
         assert about <= shown, "everything about the witness's messages is there"
-        assert all(row["event"] == rows[row["member"], row["step"]].event for row in window.events)
+        assert all(event.event == rows[event.member, event.step].event for event in around.events)
     assert page.count('<figure class="diagram"') == len(facts.drawn)
 
 
@@ -87,9 +90,9 @@ def test_windows_stay_small_in_large_groups(tmp_path: Path) -> None:
     trace, _ = planted_trace(tmp_path / "trace", "total swap", members=24, messages=60)
     facts = facts_of(tmp_path / "work", trace)
     assert len(facts.drawn) == 10  # of 23 pairs that disagree
-    for _, _, window in facts.drawn:
-        assert window.members == 24
-        assert len({row["member"] for row in window.events}) <= windows.MEMBERS_MAX
+    for drawn in facts.drawn:
+        assert drawn.rows.members == 24
+        assert len({event.member for event in drawn.rows.events}) <= witness_rows.MEMBERS_MAX
     assert "10 of 24 members are drawn" in trace_page(facts)
 
 
@@ -150,11 +153,11 @@ def test_many_runs_are_told_apart(tmp_path: Path) -> None:
         simulated_trace(tmp_path / "trace" / f"run-{seed}", seed, messages=5 + 3 * seed)
     facts = facts_of(tmp_path / "work", tmp_path / "trace")
     assert facts.run is not None
-    assert facts.run["run"] == "fifo-2", "the largest is drawn"
+    assert facts.run.run == "fifo-2", "the largest is drawn"
     assert "What is drawn over time is the run fifo-2" in trace_page(facts)
     facts = facts_of(tmp_path / "again", tmp_path / "trace", run="fifo-0")
-    assert {row["run"] for row in facts.occupancy} == {"fifo-0"}
-    assert facts.about["seed"] == 0
+    assert {row.run for row in facts.occupancy} == {"fifo-0"}
+    assert facts.settings.seed == 0
     with pytest.raises(UsageError, match="no such run"):
         facts_of(tmp_path / "none", tmp_path / "trace", run="fifo-9")
 
@@ -166,7 +169,8 @@ class TestWhatTheOtherCommandsLeft:
         trace, _ = planted_trace(tmp_path / "trace", "fifo swap")
         facts = facts_of(tmp_path / "work", trace)
         (tmp_path / "check").mkdir()
-        (tmp_path / "check" / "check.json").write_text(json.dumps(facts.checked))
+        assert facts.checked is not None
+        write_result(tmp_path / "check" / "check.json", facts.checked)
         return tmp_path
 
     def test_the_verdicts_are_taken_and_the_rest_is_made(self, left: Path) -> None:
@@ -192,7 +196,9 @@ class TestWhatTheOtherCommandsLeft:
         with pytest.raises(UsageError, match="a second check"):
             recognise([str(left / "check")] * 2)
         (left / "measure").mkdir()
-        (left / "measure" / "measure.json").write_text('{"trace": "other", "events": 1, "latency": {}, "rows": {}}')
+        other = facts_of(left / "again", left / "check").measured
+        assert other is not None
+        write_result(left / "measure" / "measure.json", msgspec.structs.replace(other, trace="other"))
         with pytest.raises(UsageError, match="different traces"):
             recognise([str(left / "check"), str(left / "measure")])
         (left / "check" / "check.json").write_text("{}")

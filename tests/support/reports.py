@@ -10,8 +10,8 @@ from typing import Any
 
 from antiphon.commands.simulate import about
 from antiphon.pipeline.inline import inline_session
-from antiphon.report.gather import gather
-from antiphon.report.sources import Facts, recognise
+from antiphon.report.facts import Facts, gather
+from antiphon.report.sources import recognise
 from antiphon.sim.cluster import simulate
 from antiphon.sim.scenario import from_table
 from antiphon.trace.writer import write_trace

@@ -78,7 +78,7 @@ def assert_drawn_once(layout: Layout, title: str) -> None:
     """In both drawings each event is there once, and the file is XML."""
     wanted = sorted((mark.event.member, mark.event.step) for mark in layout.marks)
     alone = ElementTree.fromstring(standalone(layout, title))
-    inside = ElementTree.fromstring(figure(layout, title).replace("hidden>", ">").replace(" disabled", ""))
+    inside = ElementTree.fromstring(str(figure(layout, title)).replace("hidden>", ">").replace(" disabled", ""))
     for drawn in (alone, inside):
         events = [one for one in drawn.iter() if "event" in one.get("class", "").split() and one.get("data-step")]
         assert sorted((int(one.attrib["data-member"]), int(one.attrib["data-step"])) for one in events) == wanted
@@ -182,11 +182,11 @@ def test_only_members_of_the_view_can_lose_a_message() -> None:
 
 def test_a_witness_is_ringed_and_escaped() -> None:
     rows = [
-        {"run": "r", "member": 0, "step": 1, "event": "send", "sender": 0, "seq": 1},
-        {"run": "r", "member": 1, "step": 4, "event": "deliver", "sender": 0, "seq": 1, "detail": "</title><script>x"},
-        {"run": "r", "member": 1, "step": 5, "event": 'no"such<event>'},
+        Event("r", 0, 1, "send", 0, 1),
+        Event("r", 1, 4, "deliver", 0, 1, detail="</title><script>x"),
+        Event("r", 1, 5, 'no"such<event>'),
     ]
-    html = witness_diagram(rows, [(1, 4)], "why <b>")
+    html = str(witness_diagram(rows, [(1, 4)], "why <b>"))
     tree = ElementTree.fromstring(html.replace("hidden>", ">").replace(" disabled", ""))
     (ringed,) = [one for one in tree.iter() if "marked" in one.get("class", "").split()]
     assert (ringed.get("data-member"), ringed.get("data-step")) == ("1", "4")

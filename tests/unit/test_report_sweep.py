@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -14,35 +16,58 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from antiphon.errors import UsageError
+from antiphon.pipeline.results import CellGuarantee, CellLatency, CellValues, SweepCell, cell_row
 from antiphon.report.sources import recognise
-from antiphon.report.sweep import METRICS, band, lines, read_sweep
 from antiphon.report.sweep_page import headline, sweep_page
+from antiphon.report.sweep_table import TIME_UNTIL_STABLE, band, lines, read_sweep
 from antiphon.trace.schema import GUARANTEES
+from antiphon.trace.verdict import VerdictName
 
 
-def cell(ordering: str, members: int, seed: int, **other: Any) -> dict[str, Any]:
+def cell(ordering: str, members: int, seed: int) -> SweepCell:
     cost = {"fifo": 1, "co": 3, "abcast": 2}[ordering]
-    promises = "fifo causal" if ordering == "co" else "fifo total" if ordering == "abcast" else "fifo"
-    return {
-        "cell": f"{ordering}-{members}-{seed}",
-        "seed": seed,
-        "status": "done",
-        "error": None,
-        "set.ordering": ordering,
-        "set.members": members,
-        "finished": True,
-        "members": members,
-        "sent": 10,
-        "promises": promises,
-        "broken": "",
-        "undecided": "",
-        "delivery_p50_ns": 1_000_000 * cost * members + seed,
-        "stable_p50_ns": 2_000_000 * cost * members + 1000 * seed,
-        "buffer_peak": cost * members,
-        "control_bytes": 100 * cost,
-        **{name.replace("-", "_"): "holds" if name in promises else "unknown" for name in GUARANTEES},
-        **other,
-    }
+    promises = ["fifo", *{"co": ["causal"], "abcast": ["total"], "fifo": []}[ordering]]
+
+    def times(p50_ns: int) -> CellLatency:
+        return CellLatency(p50_ns=p50_ns, p99_ns=2 * p50_ns, max_ns=3 * p50_ns)
+
+    values = CellValues(
+        finished=True,
+        ended_ns=1,
+        members=members,
+        sent=10,
+        delivered=10 * members,
+        events=100,
+        digest="",
+        promises=promises,
+        broken=[],
+        undecided=[],
+        guarantees={name: CellGuarantee("holds" if name in promises else "unknown", 0) for name in GUARANTEES},
+        latency={
+            "delivery": times(1_000_000 * cost * members + seed),
+            "stable": times(2_000_000 * cost * members + 1000 * seed),
+        },
+        buffer_peak=cost * members,
+        overhead=None,
+        retransmissions=0,
+        duplicates=0,
+        control_bytes=100 * cost,
+        send_bytes=None,
+    )
+    name = f"{ordering}-{members}-{seed}"
+    settings = {"ordering": ordering, "members": members}
+    return SweepCell(cell=name, seed=seed, status="done", settings=settings, values=values)
+
+
+def failed(one: SweepCell) -> SweepCell:
+    return msgspec.structs.replace(one, status="failed", error="<b>no</b>", values=None)
+
+
+def with_fifo(one: SweepCell, verdict: VerdictName, **change: Any) -> SweepCell:
+    assert one.values is not None
+    guarantees = {**one.values.guarantees, "fifo": CellGuarantee(verdict, 0)}
+    values = msgspec.structs.replace(one.values, guarantees=guarantees, **change)
+    return msgspec.structs.replace(one, values=values)
 
 
 GRID = [
@@ -53,19 +78,19 @@ GRID = [
 ]  # fmt: skip
 
 
-def written(folder: Path, rows: list[dict[str, Any]], toml: str = "") -> Path:
+def written(folder: Path, cells: list[SweepCell], toml: str = "") -> Path:
     (folder / "cells").mkdir(parents=True)
     (folder / "sweep.toml").write_text(toml)
-    pq.write_table(pa.Table.from_pylist(rows), folder / "results.parquet")
+    pq.write_table(pa.Table.from_pylist([cell_row(one) for one in cells]), folder / "results.parquet")
     return folder
 
 
 def test_a_page_compares_protocols_and_sizes(tmp_path: Path) -> None:
     sweep = read_sweep(written(tmp_path / "sweep", GRID))
-    assert (sweep.x, sweep.series, sweep.facets) == ("set.members", ["set.ordering"], [])
+    assert (sweep.x, sweep.series, sweep.facets) == ("members", ["ordering"], [])
     page = sweep_page(sweep)
     assert headline(sweep) == "Every promise held in all 18 cells."
-    assert sweep.exit_code() == 0
+    assert sweep.count().exit_code() == 0
     assert "With 8 members: Soonest stable: fifo (16 ms). Fewest bytes: fifo (10 a message)." in page
     assert page.count("<svg") == 2
     assert "http" not in page
@@ -76,7 +101,7 @@ def test_a_page_compares_protocols_and_sizes(tmp_path: Path) -> None:
 
 def test_means_have_students_confidence(tmp_path: Path) -> None:
     sweep = read_sweep(written(tmp_path / "sweep", GRID))
-    found = lines(sweep, sweep.done, METRICS[1])
+    found = lines(sweep, sweep.done, TIME_UNTIL_STABLE)
     assert set(found) == {"fifo", "co", "abcast"}
     small, large = found["co"]
     assert (small.x, large.x) == (3, 8)
@@ -87,32 +112,48 @@ def test_means_have_students_confidence(tmp_path: Path) -> None:
     alone = band(1, [5.0])
     assert alone.low == alone.high == 5.0
     assert band(1, [0.0, 10.0]).low == 0.0, "nothing measured here is below 0"
-    assert band(1, [1.0, 3.0] * 50).high == pytest.approx(2 + 1.96 * statistics.stdev([1.0, 3.0] * 50) / 10)
+
+
+@pytest.mark.parametrize(("seeds", "t"), [(2, 12.7062), (31, 2.0423), (32, 2.0395), (42, 2.0195), (100, 1.9842)])
+def test_confidence_has_no_step_where_a_table_would_end(seeds: int, t: float) -> None:
+    values = [float(number % 7) for number in range(seeds)]
+    assert band(1, values).high == pytest.approx(
+        statistics.fmean(values) + t * statistics.stdev(values) / math.sqrt(seeds), rel=1e-5
+    )
 
 
 @pytest.mark.parametrize(
     ("change", "said", "code"),
     [
-        ({"broken": "fifo", "fifo": "violated"}, "1 of 18 cells broke a promise.", 1),
-        ({"undecided": "fifo", "fifo": "unknown"}, "Nothing is broken, but 1 of 18 cells are open.", 3),
-        ({"status": "failed", "error": "<b>no</b>"}, "Nothing is broken, but 1 of 18 cells are open.", 3),
+        (lambda one: with_fifo(one, "violated", broken=["fifo"]), "1 of 18 cells broke a promise.", 1),
+        (
+            lambda one: with_fifo(one, "unknown", undecided=["fifo"]),
+            "Nothing is broken, but 1 of 18 cells are open.",
+            3,
+        ),
+        (failed, "Nothing is broken, but 1 of 18 cells are open.", 3),
     ],
 )
-def test_troubles_are_said_at_the_top_and_listed(tmp_path: Path, change: dict[str, Any], said: str, code: int) -> None:
-    rows = [*GRID[:-1], {**GRID[-1], **change}]
-    sweep = read_sweep(written(tmp_path / "sweep", rows))
+def test_troubles_are_said_at_the_top_and_listed(
+    tmp_path: Path, change: Callable[[SweepCell], SweepCell], said: str, code: int
+) -> None:
+    sweep = read_sweep(written(tmp_path / "sweep", [*GRID[:-1], change(GRID[-1])]))
     page = sweep_page(sweep)
     assert headline(sweep) == said
-    assert sweep.exit_code() == code
+    assert sweep.count().exit_code() == code
     assert "Cells to look at" in page
     assert "ordering abcast, members 8" in page
     assert "<b>no</b>" not in page
 
 
 def test_other_numbers_become_figures_of_their_own(tmp_path: Path) -> None:
-    rows = [{**row, "set.network.loss": loss} for row in GRID for loss in (0.0, 0.1)]
-    sweep = read_sweep(written(tmp_path / "sweep", rows))
-    assert sweep.facets == ["set.network.loss"]
+    cells = [
+        msgspec.structs.replace(one, settings={**one.settings, "network.loss": loss})
+        for one in GRID
+        for loss in (0.0, 0.1)
+    ]
+    sweep = read_sweep(written(tmp_path / "sweep", cells))
+    assert sweep.facets == ["network.loss"]
     page = sweep_page(sweep)
     assert "<h3>loss 0</h3>" in page
     assert "<h3>loss 0.1</h3>" in page
@@ -120,27 +161,27 @@ def test_other_numbers_become_figures_of_their_own(tmp_path: Path) -> None:
 
 
 def test_without_a_number_that_varies_there_is_a_table(tmp_path: Path) -> None:
-    sweep = read_sweep(written(tmp_path / "sweep", [row for row in GRID if row["members"] == 3]))
+    sweep = read_sweep(written(tmp_path / "sweep", [one for one in GRID if one.settings["members"] == 3]))
     assert sweep.x is None
     assert "Side by side" in sweep_page(sweep)
 
 
 def test_single_cells_take_what_they_leave_open_from_the_scenario(tmp_path: Path) -> None:
-    rows = [*GRID, {**cell("co", 20, 1), "set.ordering": None}]
-    sweep = read_sweep(written(tmp_path / "sweep", rows, '[scenario]\nordering = "co"\n'))
-    assert sweep.name(sweep.rows[-1]) == "co"
+    beside = msgspec.structs.replace(cell("co", 20, 1), settings={"members": 20})
+    cells = [*GRID, beside]
+    sweep = read_sweep(written(tmp_path / "sweep", cells, '[scenario]\nordering = "co"\n'))
+    assert sweep.name(sweep.cells[-1]) == "co"
 
 
 def test_one_seed_has_no_bands_and_says_so(tmp_path: Path) -> None:
-    sweep = read_sweep(written(tmp_path / "sweep", [row for row in GRID if row["seed"] == 1]))
+    sweep = read_sweep(written(tmp_path / "sweep", [one for one in GRID if one.seed == 1]))
     assert "Only one seed." in sweep_page(sweep)
 
 
 def test_nothing_done_claims_nothing(tmp_path: Path) -> None:
-    rows = [{**row, "status": "failed", "error": "no"} for row in GRID]
-    sweep = read_sweep(written(tmp_path / "sweep", rows))
+    sweep = read_sweep(written(tmp_path / "sweep", list(map(failed, GRID))))
     assert headline(sweep) == "No cell ran to its end."
-    assert sweep.exit_code() == 3
+    assert sweep.count().exit_code() == 3
     assert "<svg" not in sweep_page(sweep)
 
 

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import re
 from html.parser import HTMLParser
 from typing import Any
 
+import msgspec
 import pytest
 
 pytest.importorskip("matplotlib")
 
-from antiphon.report.parts import GUARANTEES
-from antiphon.report.sources import Facts, buffer_bound, deciding, to_draw
+from antiphon.pipeline.results import CheckResult, GuaranteeResult
+from antiphon.report.elements import GUARANTEES
+from antiphon.report.facts import DrawnWitness, Facts, to_draw
+from antiphon.report.run_settings import buffer_bound, read_settings
 from antiphon.report.trace_page import headline, trace_page
-from antiphon.report.windows import Window
+from antiphon.report.witness_rows import WitnessRows
+from antiphon.trace.event import Event
 
 EVIL = '<script>alert("x")</script> & http://evil.example/'
 
 
-def guarantee(verdict: str, *, promised: bool = True, witnesses: int = 0) -> dict[str, Any]:
+ABOUT: dict[str, Any] = {"trace": f"out/{EVIL}", "runs": 1, "members": 3, "events": 900, "quarantined": 0}
+
+
+def guarantee(verdict: str, *, promised: bool = True, witnesses: int = 0) -> GuaranteeResult:
     shown = [
         {
             "run": EVIL,
@@ -29,17 +37,25 @@ def guarantee(verdict: str, *, promised: bool = True, witnesses: int = 0) -> dic
         for number in range(witnesses)
     ]
     violations = witnesses if verdict == "violated" else 0
-    return {"verdict": verdict, "promised": promised, "examined": 7, "violations": violations, "witnesses": shown}
+    found = {"verdict": verdict, "promised": promised, "examined": 7, "violations": violations, "witnesses": shown}
+    return msgspec.convert(found, GuaranteeResult)
 
 
-def checked(**verdicts: dict[str, Any]) -> dict[str, Any]:
+def checked(**verdicts: GuaranteeResult) -> CheckResult:
     found = {name: guarantee("unknown", promised=False) for name in GUARANTEES}
-    return {"guarantees": found | {name.replace("_", "-"): one for name, one in verdicts.items()}}
+    named = {name.replace("_", "-"): one for name, one in verdicts.items()}
+    return CheckResult(**ABOUT, guarantees=found | named)
+
+
+def named(**verdicts: GuaranteeResult) -> CheckResult:
+    """What a check of some guarantees alone found."""
+    return CheckResult(**ABOUT, guarantees=verdicts)
 
 
 def measured() -> dict[str, Any]:
     times = {"count": 100, **dict.fromkeys(("p50_ns", "p90_ns", "p99_ns", "p999_ns", "max_ns"), 1_500_000)}
     return {
+        **ABOUT,
         "clock": "global",
         "rows": {"send": 50, "deliver": 100},
         "latency": {"delivery": times, "everywhere": None, "stable": times},
@@ -53,17 +69,15 @@ def measured() -> dict[str, Any]:
             {"run": "r", "member": 2, "last": 30, "lacked": 0, "waited_ns": 9_000_000, "longest_ns": 1_000_000},
             {"run": "r", "member": 1, "last": 20, "lacked": 0, "waited_ns": 1_000_000, "longest_ns": 500_000},
         ],
+        "repairs": [],
+        "relative_error": 0.0,
         "unknown": {"everywhere": "no clock"},
     }
 
 
 def facts(**given: Any) -> Facts:
     usual: dict[str, Any] = {
-        "trace": f"out/{EVIL}",
-        "runs": 1,
-        "members": 3,
-        "events": 900,
-        "quarantined": 0,
+        **ABOUT,
         "checked": checked(fifo=guarantee("holds"), total=guarantee("violated", promised=False, witnesses=1)),
         "measured": measured(),
         "run": {"run": "r", "members": 3, "rows": 900, "first_ns": 0, "last_ns": 2_000_000_000},
@@ -78,7 +92,7 @@ def facts(**given: Any) -> Facts:
         ],
         "repair_matrix": [{"run": "r", "repairer": "1", "target": "2", "count": 3}],
     }
-    return Facts(**{**usual, **given})
+    return msgspec.convert(msgspec.to_builtins({**usual, **given}), Facts)
 
 
 class Outline(HTMLParser):
@@ -110,10 +124,10 @@ class Outline(HTMLParser):
             assert self.open.pop() == tag
 
 
-WINDOW = Window(
+AROUND = WitnessRows(
     events=[
-        {"run": EVIL, "member": 2, "step": 1, "time_ns": 10, "event": "send", "sender": 2, "seq": 1, "detail": EVIL},
-        {"run": EVIL, "member": 1, "step": 4, "time_ns": 20, "event": "deliver", "sender": 2, "seq": 1},
+        Event(EVIL, member=2, step=1, time_ns=10, event="send", sender=2, seq=1, detail=EVIL),
+        Event(EVIL, member=1, step=4, time_ns=20, event="deliver", sender=2, seq=1),
     ],
     marked=[(1, 4)],
     drawn=2,
@@ -123,12 +137,12 @@ WINDOW = Window(
 
 def test_a_page_stands_by_itself() -> None:
     broken = checked(fifo=guarantee("violated", witnesses=4))
-    page = trace_page(facts(checked=broken, drawn=[(*one, WINDOW) for one in to_draw(broken)]))
+    page = trace_page(facts(checked=broken, drawn=[DrawnWitness(one, AROUND) for one in to_draw(broken)]))
     outline = Outline(page)
     assert all(address.startswith(("#", "data:,")) for address in outline.addresses)
     outside = re.sub(r'xmlns="[^"]*"', "", page).replace("http://evil.example/", "")
     assert not re.search(r"https?:|@import|url\((?!#)", outside)
-    assert "alert(" not in page.replace("alert(&quot;", ""), "what a trace says is text"
+    assert "alert(" not in page.replace("alert(&#34;", ""), "what a trace says is text"
     assert len(page) < 400_000
     assert outline.headings[0] == 1
     assert outline.headings.count(1) == 1
@@ -166,7 +180,7 @@ def test_every_figure_has_words_and_numbers_behind_it() -> None:
             {"checked": checked(fifo=guarantee("holds", promised=False), total=guarantee("holds", promised=False))},
             "All 2 examined guarantees hold.",
         ),
-        ({"checked": {"guarantees": {"fifo": guarantee("holds", promised=False)}}}, "Sender order holds."),
+        ({"checked": named(fifo=guarantee("holds", promised=False))}, "Sender order holds."),
         ({"checked": checked()}, "Nothing could be examined."),
         ({"checked": None}, "Not checked."),
         ({"events": 0}, "The trace is empty."),
@@ -179,14 +193,14 @@ def test_the_headline_claims_what_is_known(given: dict[str, Any], said: str) -> 
 
 
 def test_guarantees_that_were_named_decide_else_the_promised_else_the_known() -> None:
-    assert deciding({"guarantees": {"total": guarantee("unknown", promised=False)}}) == ["total"]
-    assert deciding(checked(fifo=guarantee("unknown"), total=guarantee("holds", promised=False))) == ["fifo"]
-    assert deciding(checked(total=guarantee("violated", promised=False))) == ["total"]
+    assert named(total=guarantee("unknown", promised=False)).deciding() == ["total"]
+    assert checked(fifo=guarantee("unknown"), total=guarantee("holds", promised=False)).deciding() == ["fifo"]
+    assert checked(total=guarantee("violated", promised=False)).deciding() == ["total"]
 
 
 def test_ten_witnesses_are_drawn_and_no_guarantee_takes_all_places() -> None:
     many = checked(fifo=guarantee("violated", witnesses=10), causal=guarantee("violated", witnesses=2))
-    drawn = [name for name, _ in to_draw(many)]
+    drawn = [one.guarantee for one in to_draw(many)]
     assert len(drawn) == 10
     assert drawn.count("causal") == 2
 
@@ -211,5 +225,5 @@ def test_many_kinds_of_traffic_are_put_together() -> None:
     ],
 )
 def test_the_bound_of_the_buffers_is_that_of_the_protocol(about: dict[str, Any], messages: int | None) -> None:
-    bound = buffer_bound(about, 3)
+    bound = buffer_bound(read_settings(json.dumps(about).encode()), 3)
     assert (bound and bound.messages) == messages

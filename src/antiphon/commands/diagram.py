@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from antiphon.atomic_write import atomic_write
 from antiphon.errors import UsageError
 
 if TYPE_CHECKING:
@@ -70,8 +71,7 @@ def run(args: argparse.Namespace) -> int:
         else:
             notes = _notes(window, layout)
             content = page_of(layout, title, notes, before=window.before, after=window.after)
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(content, encoding="utf-8")
+        atomic_write(args.out, content)
     if args.json:
         print(json.dumps(_result(args, window, layout)))
     else:

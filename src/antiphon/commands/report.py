@@ -8,10 +8,12 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from antiphon.atomic_write import atomic_write
 from antiphon.errors import UsageError
 
 if TYPE_CHECKING:
-    from antiphon.report.sources import Facts, Given
+    from antiphon.report.facts import Facts
+    from antiphon.report.sources import Given
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -42,10 +44,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--out {args.out}: name a file that ends in .html")
     given = recognise(args.inputs)
     page, result, code = _sweep(given.sweep) if given.sweep is not None else _trace(args, given)
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    fresh = args.out.with_name(f".{args.out.name}.unfinished")
-    fresh.write_text(page, encoding="utf-8")
-    fresh.replace(args.out)
+    atomic_write(args.out, page)
     result = {"report": str(args.out), "bytes": args.out.stat().st_size, **result}
     if args.json:
         print(json.dumps(result))
@@ -55,18 +54,24 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _sweep(folder: Path) -> tuple[str, dict[str, Any], int]:
-    from antiphon.report.sweep import read_sweep
+    import msgspec
+
     from antiphon.report.sweep_page import headline, sweep_page
+    from antiphon.report.sweep_table import read_sweep
 
     sweep = read_sweep(folder)
-    return sweep_page(sweep), {"headline": headline(sweep), "sweep": str(folder), **sweep.count()}, sweep.exit_code()
+    counted = sweep.count()
+    result = {"headline": headline(sweep), "sweep": str(folder), **msgspec.structs.asdict(counted)}
+    return sweep_page(sweep), result, counted.exit_code()
 
 
 def _trace(args: argparse.Namespace, given: Given) -> tuple[str, dict[str, Any], int]:
+    import msgspec
+
     from antiphon.pipeline.output import on_cluster, output_folder
     from antiphon.pipeline.reading import load_mapping
     from antiphon.pipeline.session import session
-    from antiphon.report.gather import gather
+    from antiphon.report.facts import gather
     from antiphon.report.trace_page import headline, trace_page
 
     mapping = load_mapping(args.mapping) if args.mapping else None
@@ -81,19 +86,23 @@ def _trace(args: argparse.Namespace, given: Given) -> tuple[str, dict[str, Any],
         "events": facts.events,
         "quarantined": facts.quarantined,
         "checked": facts.checked is not None,
-        "guarantees": (facts.checked or {}).get("guarantees", {}),
+        "guarantees": {} if facts.checked is None else msgspec.to_builtins(facts.checked.guarantees),
         "drawn": [
-            {"guarantee": name, "run": witness["run"], "why": witness["why"], "marked": window.marked}
-            for name, witness, window in facts.drawn
+            {
+                "guarantee": one.named.guarantee,
+                "run": one.named.witness.run,
+                "why": one.named.witness.why,
+                "marked": one.rows.marked,
+            }
+            for one in facts.drawn
         ],
     }
     return trace_page(facts), result, _exit_code(args, facts)
 
 
 def _exit_code(args: argparse.Namespace, facts: Facts) -> int:
-    from antiphon.report.sources import deciding
     from antiphon.trace.verdict import HOLDS, INCONCLUSIVE, exit_code
 
     if facts.checked is None:
         return HOLDS if args.no_check else INCONCLUSIVE  # nothing was asked, or nothing is known
-    return exit_code([facts.checked["guarantees"][name]["verdict"] for name in deciding(facts.checked)])
+    return exit_code([facts.checked.guarantees[name].verdict for name in facts.checked.deciding()])

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
+from markupsafe import Markup
 
+from antiphon.atomic_write import atomic_write
 from antiphon.papers.claims import Claim, Reproduction, Table, cell
+from antiphon.report.elements import element, joined, paragraph, table
 from antiphon.report.figures import themed
-from antiphon.report.page import escape, page
+from antiphon.report.page import asset, page
 
 KINDS = {
     "unsafe": "breaks a promise",
@@ -138,206 +141,160 @@ def as_data(chapters: Sequence[Chapter]) -> dict[str, Any]:
 
 
 def render(chapters: Sequence[Chapter], *, quick: bool) -> str:
-    """Give the whole page."""
-    command = "antiphon reproduce --all --out DIR" + (" --quick" if quick else "")
-    seconds = sum(chapter.seconds for chapter in chapters)
-    body = f"""<h1>Five papers, reproduced</h1>
+    """Return the whole page."""
+    top = Markup("""<h1>Five papers, reproduced</h1>
 <p>Every figure and table that the five papers print: what they publish, what Antiphon's own protocols give, and
 where the two differ. Nothing here is copied from a paper but what is marked as published. One command made this page,
-in {seconds:.0f} seconds: <code>{command}</code>{" (smaller runs)" if quick else ""}.</p>
-{_summary(chapters)}
-{_differences(chapters)}
-{"".join(_chapter(chapter, quick) for chapter in chapters)}"""
-    return page("Five papers, reproduced", body, style=_STYLE)
+in {:.0f} seconds: <code>{}</code>{}.</p>""").format(
+        sum(chapter.seconds for chapter in chapters),
+        _command("--all", quick),
+        " (smaller runs)" if quick else "",
+    )
+    parts = (top, _summary(chapters), _differences(chapters), *(_chapter(chapter, quick) for chapter in chapters))
+    return page("Five papers, reproduced", joined(parts, "\n"), style=asset("book.css"))
 
 
-def _summary(chapters: Sequence[Chapter]) -> str:
-    rows = []
-    for chapter in chapters:
-        paper, claims = chapter.paper, chapter.reproduction.claims
-        shown = sum(not exhibit.absent for exhibit in paper.exhibit)
-        rows.append(
-            [
-                f'<a href="#{paper.name}">{escape(paper.title)}</a>',
-                f"{len(claims) - len(chapter.differing)} of {len(claims)}",
-                f"{shown} of {len(paper.exhibit)}",
-                str(len(paper.erratum)),
-                f"{chapter.seconds:.0f}",
-            ]
-        )
-    head = ["paper", "claims that agree", "figures and tables shown", "errata", "seconds"]
-    return _html_table(head, rows, {1, 2, 3, 4})
+def _command(what: str, quick: bool) -> str:
+    return f"antiphon reproduce {what} --out DIR" + (" --quick" if quick else "")
 
 
-def _differences(chapters: Sequence[Chapter]) -> str:
+def _link(to: str, text: str) -> Markup:
+    return element("a", text, {"href": f"#{to}"})
+
+
+def _summary(chapters: Sequence[Chapter]) -> Markup:
     rows = [
-        [
-            f'<a href="#{chapter.paper.name}">{escape(chapter.paper.name)}</a>, {escape(claim.where)}',
-            escape(claim.claim),
-            escape(cell(claim.published)),
-            escape(cell(claim.ours)),
-        ]
+        (
+            _link(chapter.paper.name, chapter.paper.title),
+            f"{len(chapter.reproduction.claims) - len(chapter.differing)} of {len(chapter.reproduction.claims)}",
+            f"{sum(not one.absent for one in chapter.paper.exhibit)} of {len(chapter.paper.exhibit)}",
+            len(chapter.paper.erratum),
+            f"{chapter.seconds:.0f}",
+        )
+        for chapter in chapters
+    ]
+    return table(
+        ("paper", "claims that agree", "figures and tables shown", "errata", "seconds"), rows, numbers=range(1, 5)
+    )
+
+
+def _differences(chapters: Sequence[Chapter]) -> Markup:
+    rows = [
+        (
+            Markup("{}, {}").format(_link(chapter.paper.name, chapter.paper.name), claim.where),
+            claim.claim,
+            cell(claim.published),
+            cell(claim.ours),
+        )
         for chapter in chapters
         for claim in chapter.differing
     ]
-    return f"""<h2 id="differences">What does not reproduce</h2>
-<p>{len(rows)} claims came out otherwise than published. Why is said where each one stands.</p>
-{_html_table(["where", "claim", "published", "ours"], rows, stacks=True)}"""
-
-
-def _chapter(chapter: Chapter, quick: bool) -> str:
-    paper = chapter.paper
-    command = f"antiphon reproduce {paper.name} --out DIR" + (" --quick" if quick else "")
-    links = " · ".join(f'<a href="#{_anchor(paper, exhibit)}">{escape(exhibit.item)}</a>' for exhibit in paper.exhibit)
-    figures, tables = chapter.beyond()
-    beyond = "".join(_figure(chapter, stem, command) for stem in figures) + "".join(map(_table, tables))
-    return f"""<section aria-labelledby="{paper.name}">
-<h2 id="{paper.name}">{escape(paper.title)}</h2>
-<p class="muted">{escape(paper.authors)}</p>
-<p>{escape(paper.gist)}</p>
-<p>{links} · <a href="#{paper.name}-errata">errata</a></p>
-{"".join(_exhibit(chapter, exhibit, command) for exhibit in paper.exhibit)}
-<h3>Claims in the text</h3>
-{_claims(chapter.other_claims())}
-{f"<h3>Beyond the paper</h3>{beyond}" if beyond else ""}
-<h3 id="{paper.name}-errata">Errata</h3>
-{"".join(map(_erratum, paper.erratum))}
-</section>
-"""
-
-
-def _exhibit(chapter: Chapter, exhibit: Exhibit, command: str) -> str:
-    tables = [table for table in chapter.reproduction.tables if table.name in exhibit.tables]
-    shown = (
-        f'<p><strong class="warn">Not drawn.</strong> {escape(exhibit.absent)}</p>'
-        if exhibit.absent
-        else _claims(chapter.claims_about(exhibit))
-        + "".join(_figure(chapter, stem, command) for stem in exhibit.figures)
-        + "".join(map(_table, tables))
+    return joined(
+        (
+            element("h2", "What does not reproduce", {"id": "differences"}),
+            paragraph(f"{len(rows)} claims came out otherwise than published. Why is said where each one stands."),
+            table(("where", "claim", "published", "ours"), rows, row_head=None, stacks=True),
+        ),
+        "\n",
     )
-    return f"""<h3 id="{_anchor(chapter.paper, exhibit)}">{escape(exhibit.item)}: {escape(exhibit.title)}</h3>
-<p><span class="muted">Published:</span> {escape(exhibit.published)}</p>
-{shown}
-"""
+
+
+def _chapter(chapter: Chapter, quick: bool) -> Markup:
+    paper, command = chapter.paper, _command(chapter.paper.name, quick)
+    figures, tables = chapter.beyond()
+    beyond = joined((*(_figure(chapter, stem, command) for stem in figures), *map(_table, tables)))
+    links = [_link(_anchor(paper, exhibit), exhibit.item) for exhibit in paper.exhibit]
+    inner = (
+        element("h2", paper.title, {"id": paper.name}),
+        paragraph(paper.authors, kind="muted"),
+        paragraph(paper.gist),
+        paragraph(joined((*links, _link(f"{paper.name}-errata", "errata")), " · ")),
+        *(_exhibit(chapter, exhibit, command) for exhibit in paper.exhibit),
+        element("h3", "Claims in the text"),
+        _claims(chapter.other_claims()),
+        element("h3", "Beyond the paper") + beyond if beyond else None,
+        element("h3", "Errata", {"id": f"{paper.name}-errata"}),
+        *map(_erratum, paper.erratum),
+    )
+    return element("section", joined(inner, "\n"), {"aria-labelledby": paper.name})
+
+
+def _exhibit(chapter: Chapter, exhibit: Exhibit, command: str) -> Markup:
+    head = (
+        element("h3", f"{exhibit.item}: {exhibit.title}", {"id": _anchor(chapter.paper, exhibit)}),
+        paragraph(element("span", "Published:", {"class": "muted"}), exhibit.published),
+    )
+    if exhibit.absent:
+        shown = [paragraph(element("strong", "Not drawn.", {"class": "warn"}), exhibit.absent)]
+    else:
+        tables = [one for one in chapter.reproduction.tables if one.name in exhibit.tables]
+        figures = [_figure(chapter, stem, command) for stem in exhibit.figures]
+        shown = [_claims(chapter.claims_about(exhibit)), *figures, *map(_table, tables)]
+    return joined((*head, *shown), "\n")
 
 
 def _anchor(paper: Paper, exhibit: Exhibit) -> str:
     return f"{paper.name}-{exhibit.item.lower().replace(' ', '-')}"
 
 
-def _claims(claims: Sequence[Claim]) -> str:
+def _claims(claims: Sequence[Claim]) -> Markup:
     if not claims:
-        return ""
+        return Markup()
     rows = [
-        [
-            '<span class="good verdict">✓ agrees</span>'
+        (
+            element("span", "✓ agrees", {"class": "good verdict"})
             if claim.agrees
-            else '<span class="bad verdict">✗ differs</span>',
-            f"{escape(claim.claim)} <span class='muted'>({escape(claim.where)})</span>",
-            escape(cell(claim.published)),
-            escape(cell(claim.ours)),
-            escape(claim.why),
-        ]
+            else element("span", "✗ differs", {"class": "bad verdict"}),
+            Markup('{} <span class="muted">({})</span>').format(claim.claim, claim.where),
+            cell(claim.published),
+            cell(claim.ours),
+            claim.why,
+        )
         for claim in claims
     ]
-    return _html_table(["", "claim", "published", "ours", "why"], rows, stacks=True)
+    return table(("", "claim", "published", "ours", "why"), rows, row_head=None, stacks=True)
 
 
-def _table(table: Table) -> str:
+def _table(published: Table) -> Markup:
     right = {
         place
-        for place in range(len(table.columns))
-        if table.rows and not any(isinstance(row[place], str) for row in table.rows)
+        for place in range(len(published.columns))
+        if published.rows and not any(isinstance(row[place], str) for row in published.rows)
     }
-    rows = [[escape(cell(value)) for value in row] for row in table.rows]
-    html = _html_table([escape(name) for name in table.columns], rows, right, escape(table.title))
+    rows = [[cell(value) for value in row] for row in published.rows]
+    whole = table(published.columns, rows, numbers=right, caption=published.title)
     if len(rows) <= LONG_TABLE_ROWS:
-        return html
-    return f"<details><summary>{escape(table.title)}: {len(rows)} rows</summary>{html}</details>"
+        return whole
+    return element("details", element("summary", f"{published.title}: {len(rows)} rows") + whole)
 
 
-def _html_table(
-    head: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    right: Iterable[int] = (),
-    caption: str = "",
-    *,
-    stacks: bool = False,
-) -> str:
-    """Put cells of HTML into a table; `right` are columns of numbers.
-
-    On a narrow screen it scrolls by itself or, if it `stacks`, shows its cells one below the other.
-    """
-    numeric = set(right)
-
-    def cells(tag: str, row: Sequence[str]) -> str:
-        found = ""
-        for place, text in enumerate(row):
-            number = " class=number" if place in numeric else ""
-            label = f' data-label="{head[place]}"' if stacks and tag == "td" and head[place] else ""
-            found += f"<{tag}{number}{label}>{text}</{tag}>"
-        return found
-
-    inside = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
-    title = f"<caption>{caption}</caption>" if caption else ""
-    table = f"<table>{title}<thead><tr>{cells('th', head)}</tr></thead><tbody>{inside}</tbody></table>"
-    return f'<div class="scroll{" stacks" if stacks else ""}" tabindex="0">{table}</div>\n'
-
-
-def _figure(chapter: Chapter, stem: str, command: str) -> str:
+def _figure(chapter: Chapter, stem: str, command: str) -> Markup:
     (path,) = (path for path in chapter.reproduction.figures if path.stem == stem and path.suffix == ".svg")
-    svg = themed(path.read_text(encoding="utf-8"), f"{chapter.paper.name}-{stem}")
-    return f"""<figure><div class="scroll" tabindex="0">{svg}</div>
-<figcaption><code>{path.name}</code>, made by <code>{command}</code></figcaption></figure>
-"""
+    svg = Markup(themed(path.read_text(encoding="utf-8"), f"{chapter.paper.name}-{stem}"))
+    caption = Markup("<code>{}</code>, made by <code>{}</code>").format(path.name, command)
+    scrolling = element("div", svg, {"class": "scroll", "tabindex": "0"})
+    return element("figure", scrolling + "\n" + element("figcaption", caption))
 
 
-def _erratum(erratum: Erratum) -> str:
+def _erratum(erratum: Erratum) -> Markup:
     parts = (
         ("The paper says", erratum.printed),
         ("Why it fails", erratum.fails),
         ("Smallest case", erratum.counterexample),
         ("Here", erratum.here),
+        ("Shown by", joined((element("code", test) for test in erratum.tests), "<br>")),
     )
-    entries = "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in parts)
-    tests = "<br>".join(f"<code>{escape(test)}</code>" for test in erratum.tests)
-    return f"""<article class="erratum">
-<h4>{escape(erratum.title)} <span class="kind">{KINDS[erratum.kind]}</span></h4>
-<p class="muted">{escape(erratum.where)}</p>
-<dl>{entries}<dt>Shown by</dt><dd>{tests}</dd></dl>
-</article>
-"""
+    kind = element("span", KINDS[erratum.kind], {"class": "kind"})
+    inner = (
+        element("h4", Markup("{} {}").format(erratum.title, kind)),
+        paragraph(erratum.where, kind="muted"),
+        element("dl", joined(element("dt", name) + element("dd", text) for name, text in parts)),
+    )
+    return element("article", joined(inner, "\n"), {"class": "erratum"})
 
 
 def write(chapters: Sequence[Chapter], out: Path, *, quick: bool) -> Path:
     """Write the page and, beside it, everything as JSON."""
-    (out / "book.json").write_bytes(msgspec.json.format(msgspec.json.encode(as_data(chapters)), indent=2) + b"\n")
-    book = out / "book.html"
-    book.write_text(render(chapters, quick=quick), encoding="utf-8")
-    return book
-
-
-_STYLE = """
-figure svg { display: block; }
-figure svg text { fill: var(--ink); }
-.verdict { white-space: nowrap; }
-.erratum { border-left: 3px solid var(--line); padding-left: 1rem; margin: 1.4rem 0; max-width: 56rem; }
-.erratum h4 { margin: 0; }
-.erratum p { margin: .1rem 0 .4rem; }
-.erratum dl { display: grid; grid-template-columns: 8.5rem 1fr; gap: .25rem .8rem; margin: 0; max-width: none; }
-.erratum dt { color: var(--muted); }
-.erratum dd { margin: 0; overflow-wrap: anywhere; }
-.kind { font-weight: 400; font-size: .85rem; border: 1px solid var(--line); border-radius: 1rem; padding: 0 .6rem; }
-code, a, p { overflow-wrap: anywhere; }
-@media (max-width: 40rem) {
-  .erratum dl { grid-template-columns: 1fr; }
-  .erratum dd { margin-bottom: .4rem; }
-  figure svg { min-width: 34rem; }
-  .stacks thead { display: none; }
-  .stacks table, .stacks tbody, .stacks tr, .stacks td { display: block; }
-  .stacks td { border: 0; padding: .1rem 0; }
-  .stacks td[data-label]::before { content: attr(data-label) ": "; color: var(--muted); }
-  .stacks tr { border-bottom: 1px solid var(--line); padding: .5rem 0; }
-}
-@media print { .erratum { break-inside: avoid; } }
-"""
+    atomic_write(out / "book.json", msgspec.json.format(msgspec.json.encode(as_data(chapters)), indent=2) + b"\n")
+    atomic_write(out / "book.html", render(chapters, quick=quick))
+    return out / "book.html"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import shutil
 import textwrap
 from collections.abc import Callable, Sequence
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from antiphon.atomic_write import atomic_write
 from antiphon.console import table_text
 
 Value = int | float | str
@@ -53,13 +55,11 @@ def as_json(reproduction: Reproduction) -> bytes:
 
 def write(reproduction: Reproduction, out: Path) -> None:
     """Write the claims as JSON and every table as CSV into a folder."""
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "claims.json").write_bytes(msgspec.json.format(as_json(reproduction), indent=2) + b"\n")
+    atomic_write(out / "claims.json", msgspec.json.format(as_json(reproduction), indent=2) + b"\n")
     for table in reproduction.tables:
-        with (out / f"{table.name}.csv").open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(table.columns)
-            writer.writerows(table.rows)
+        text = io.StringIO(newline="")
+        csv.writer(text, lineterminator="\n").writerows([table.columns, *table.rows])
+        atomic_write(out / f"{table.name}.csv", text.getvalue())
 
 
 def render(reproduction: Reproduction) -> str:

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 from aiohttp import web
+from markupsafe import Markup
 
 from antiphon.errors import UsageError
 from antiphon.live.addresses import parse
@@ -317,7 +318,7 @@ def application(board: Board, hosts: frozenset[str]) -> web.Application:
     """The pages: the dashboard itself, its events, and the same as JSON for a script."""
     document = page(
         "Antiphon: a live group",
-        asset("dashboard.html"),
+        Markup(asset("dashboard.html")),
         script=asset("dashboard.js"),
         style=asset("dashboard.css"),
     )

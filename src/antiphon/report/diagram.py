@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
+
+from markupsafe import Markup
 
 from antiphon.report.diagram_layout import Layout, lay_out
 from antiphon.report.diagram_story import story
 from antiphon.report.diagram_svg import draw, legend_entries
-from antiphon.report.page import asset, escape, page
+from antiphon.report.elements import element, joined, paragraph
+from antiphon.report.page import asset, page
 from antiphon.trace.event import Event
 
 DIAGRAM_STYLE: Final = asset("diagram.css") + asset("diagram-frame.css")
@@ -19,59 +22,64 @@ _BUTTONS: Final = (("out", "−", "Zoom out"), ("in", "+", "Zoom in"), ("whole",
 
 
 def witness_diagram(
-    events: Sequence[Mapping[str, object]],
+    events: Sequence[Event],
     marked: Sequence[tuple[int, int]],
     title: str,
     *,
     clocks_agree: bool = False,
-) -> str:
-    """An interactive `<figure>` of some rows of one run, those at the marked (member, step) ringed.
+) -> Markup:
+    """Return an interactive `<figure>` of some rows of one run, those at the marked (member, step) ringed.
 
     The page must have DIAGRAM_STYLE and DIAGRAM_SCRIPT once. `clocks_agree`: the run has one global clock.
     """
-    rows = [_event(row) for row in events]
-    return figure(lay_out(rows, clocks_agree=clocks_agree, marked=marked), title)
+    return figure(lay_out(events, clocks_agree=clocks_agree, marked=marked), title)
 
 
-def figure(layout: Layout, title: str, *, before: bool = True, after: bool = True) -> str:
-    """An interactive `<figure>`; `before` and `after` say whether the trace goes on outside of the window."""
-    buttons = "".join(
-        f'<button type="button" data-zoom="{name}" title="{tip}" aria-label="{tip}">{text}</button>'
+def figure(layout: Layout, title: str, *, before: bool = True, after: bool = True) -> Markup:
+    """Return an interactive `<figure>`; `before` and `after` say whether the trace goes on outside of the window."""
+    buttons = joined(
+        element("button", text, {"type": "button", "data-zoom": name, "title": tip, "aria-label": tip})
         for name, text, tip in _BUTTONS
     )
-    keys = "".join(
-        f'<span><svg class="space-time" viewBox="-17 -10 40 20" aria-hidden="true">{drawing}</svg>'
-        f" {escape(meaning)}</span>"
+    keys = joined(
+        Markup('<span><svg class="space-time" viewBox="-17 -10 40 20" aria-hidden="true">{}</svg> {}</span>').format(
+            Markup(drawing), meaning
+        )
         for drawing, meaning in legend_entries(layout)
     )
-    return f"""<figure class="diagram" data-before="{int(before)}" data-after="{int(after)}">
-<figcaption>{escape(title)}</figcaption>
+    return _FIGURE.format(
+        before=int(before),
+        after=int(after),
+        title=title,
+        buttons=buttons,
+        drawing=Markup(draw(layout, title)),
+        hint=HINT,
+        keys=keys,
+    )
+
+
+_FIGURE: Final = Markup("""<figure class="diagram" data-before="{before}" data-after="{after}">
+<figcaption>{title}</figcaption>
 <div class="tools" hidden>{buttons}<button type="button" data-zoom="clear" disabled>Show all messages</button>
 <span class="hint">Zoom: Ctrl and wheel, + and −. Pan: drag, scroll, arrow keys. Enter: from event to event.</span>
 </div>
-<div class="pan">{draw(layout, title)}</div>
-<p class="told" aria-live="polite">{HINT}</p>
+<div class="pan">{drawing}</div>
+<p class="told" aria-live="polite">{hint}</p>
 <div class="legend">{keys}</div>
-</figure>"""
+</figure>""")
 
 
 def standalone(layout: Layout, title: str) -> str:
-    """A whole SVG file, for a document: light and dark by the reader's setting, light in print."""
+    """Return a whole SVG file, for a document: light and dark by the reader's setting, light in print."""
     style = asset("diagram-theme.css") + asset("diagram.css")
     return draw(layout, title, style=style) + "\n"
 
 
 def page_of(layout: Layout, title: str, notes: Sequence[str], *, before: bool, after: bool) -> str:
-    """A whole HTML file with one diagram, as wide as the window, and its message's story in words."""
+    """Return a whole HTML file with one diagram, as wide as the window, and its message's story in words."""
     caption = f"{len(layout.marks)} events at {len(layout.members)} members"
     drawn = figure(layout, caption, before=before, after=after)
-    told = "".join(f"<li>{escape(line)}</li>" for line in story(layout))
-    noted = "".join(f"<p>{escape(note)}</p>" for note in notes)
-    words = f"<h2>In words</h2>\n<ul>{told}</ul>" if told else ""
-    body = f"<h1>{escape(title)}</h1>\n{drawn}\n{noted}\n{words}"
+    told = joined(element("li", line) for line in story(layout))
+    words = (element("h2", "In words"), element("ul", told)) if told else ()
+    body = joined((element("h1", title), drawn, *map(paragraph, notes), *words), "\n")
     return page(title, body, script=DIAGRAM_SCRIPT, style=DIAGRAM_STYLE + "main, .bar { max-width: none; }")
-
-
-def _event(row: Mapping[str, object]) -> Event:
-    known: dict[str, object] = {name: row[name] for name in Event.__struct_fields__ if row.get(name) is not None}
-    return Event(**{"run": "", **known})  # type: ignore[arg-type]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from html import escape
 from math import hypot
 from typing import Final
+
+from markupsafe import escape
 
 from antiphon.report.diagram_layout import ARROW_USUAL, FONT, LEFT, Layout, Mark, tell_members, tell_time
 from antiphon.report.diagram_links import Link, Message, repair_targets
@@ -98,8 +99,8 @@ def tell(event: Event) -> str:
 
 
 def quoted(text: str) -> str:
-    """Text for an attribute or an element: escaped, and without what XML does not allow."""
-    return escape("".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text))
+    """Escape text for an attribute or an element, and replace what XML does not allow."""
+    return str(escape("".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)))
 
 
 def _name(message: Message) -> str:

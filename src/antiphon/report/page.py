@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from html import escape
 from importlib import resources
 
-__all__ = ["asset", "escape", "page"]
+from markupsafe import Markup, escape
 
 
 def asset(name: str) -> str:
-    """A style sheet or script that lies beside this module."""
+    """Return a style sheet or script that lies beside this module."""
     return resources.files("antiphon.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def page(title: str, body: str, *, script: str = "", style: str = "") -> str:
-    """A whole document: `body` (it brings its own h1) between a skip link, a light/dark switch, and nothing loaded.
+def page(title: str, body: Markup, *, script: str = "", style: str = "") -> str:
+    """Return a whole document around `body`, which brings its own h1; it loads nothing.
 
     `style` and `script` come after the page's own; the script runs once the body is there. What comes from a trace
-    must have gone through `escape` before it gets here; only the title is escaped here.
+    must be markup already (`antiphon.report.elements`); only the title is escaped here.
     """
     return f"""<!doctype html>
 <html lang="en">

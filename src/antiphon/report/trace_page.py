@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
+from markupsafe import Markup
+
+from antiphon.pipeline.results import CheckResult
+from antiphon.report import elements
 from antiphon.report.diagram import DIAGRAM_SCRIPT, DIAGRAM_STYLE, witness_diagram
-from antiphon.report.measures import measures
-from antiphon.report.page import asset, escape, page
-from antiphon.report.parts import (
-    GUARANTEES,
-    Html,
-    html,
-    notice,
-    paragraph,
-    section,
-    table,
-    tiles,
-    verdict,
-)
-from antiphon.report.sources import Facts, deciding
-from antiphon.report.windows import Window
+from antiphon.report.elements import GUARANTEES, element, joined, notice, paragraph, section, table, tiles, verdict
+from antiphon.report.facts import Facts
+from antiphon.report.measured_sections import measured_sections
+from antiphon.report.page import asset, page
+from antiphon.report.run_settings import RunSettings
+from antiphon.report.witness_rows import NamedWitness, WitnessRows
 from antiphon.wording import count, duration, listed
 
 _WORST_FIRST: Final = ("violated", "unknown", "holds")
@@ -28,17 +23,16 @@ OPEN_MAX: Final = 2  # witnesses of one guarantee that are shown at once; the ot
 
 
 def trace_page(facts: Facts) -> str:
-    """The whole document."""
-    body = "\n".join(
-        html(part)
-        for part in (
+    """Return the whole document."""
+    body = joined(
+        (
             _head(facts),
             _verdicts(facts),
             _violations(facts),
-            *measures(facts),
-            _origin(facts),
-        )
-        if part
+            *measured_sections(facts),
+            elements.origin(facts.settings.versions.antiphon),
+        ),
+        "\n",
     )
     drawn = bool(facts.drawn)
     return page(
@@ -58,42 +52,34 @@ def headline(facts: Facts) -> str:
         return "The trace is empty."
     if facts.checked is None:
         return "Not checked."
-    found, names = facts.checked["guarantees"], deciding(facts.checked)
-    kind = _kind_of(facts, names)
-    broken = [GUARANTEES[name].name for name in names if found[name]["verdict"] == "violated"]
-    open_ = [GUARANTEES[name].name for name in names if found[name]["verdict"] == "unknown"]
+    found, names = facts.checked.guarantees, facts.checked.deciding()
+    broken = [GUARANTEES[name].name for name in names if found[name].verdict == "violated"]
+    open_ = [GUARANTEES[name].name for name in names if found[name].verdict == "unknown"]
     if broken:
         return f"{listed(broken)} {'is' if len(broken) == 1 else 'are'} broken."
     if open_ or not names:
         return f"{listed(open_)} cannot be decided." if open_ else "Nothing could be examined."
     if len(names) == 1:
         return f"{GUARANTEES[names[0]].name} holds."
-    return f"All {len(names)} {kind} guarantees hold."
+    return f"All {len(names)} {_kind_of(facts.checked, names)} guarantees hold."
 
 
-def _kind_of(facts: Facts, names: Sequence[str]) -> str:
-    assert facts.checked is not None
-    found = facts.checked["guarantees"]
-    if len(found) < len(GUARANTEES):
+def _kind_of(checked: CheckResult, names: Sequence[str]) -> str:
+    if len(checked.guarantees) < len(GUARANTEES):
         return "requested"
-    return "promised" if any(found[name]["promised"] for name in names) else "examined"
+    return "promised" if any(checked.guarantees[name].promised for name in names) else "examined"
 
 
 def _mood(facts: Facts) -> str:
     if facts.checked is None or not facts.events:
         return "warn"
-    words = {facts.checked["guarantees"][name]["verdict"] for name in deciding(facts.checked)}
+    words = {facts.checked.guarantees[name].verdict for name in facts.checked.deciding()}
     return "bad" if "violated" in words else "warn" if "unknown" in words or not words else "good"
 
 
-def _head(facts: Facts) -> Html:
-    mood = _mood(facts)
-    sign = {"good": "✓", "bad": "✗", "warn": "?"}[mood]
-    return Html(
-        f'<p class="muted kicker">Report on <span class="mono">{escape(facts.trace)}</span></p>'
-        f'<h1 class="headline {mood}"><span aria-hidden="true">{sign}</span> {escape(headline(facts))}</h1>'
-        f"{paragraph(_story(facts), kind='story')}{_notices(facts)}{_tiles(facts)}"
-    )
+def _head(facts: Facts) -> Markup:
+    top = elements.headline("Report on", facts.trace, _mood(facts), headline(facts))
+    return joined((top, paragraph(_story(facts), kind="story"), *_notices(facts), _tiles(facts)))
 
 
 def _story(facts: Facts) -> str:
@@ -102,38 +88,35 @@ def _story(facts: Facts) -> str:
         return "It has no events, so there is nothing to check and nothing to measure."
     who = f"In {count(facts.runs, 'run')} of up to {count(facts.members, 'member')}, " if facts.runs > 1 else ""
     members = "they" if who else count(facts.members, "member")
-    rows = (facts.measured or {}).get("rows")
-    if rows is None:
+    if facts.measured is None:
         return f"{who}{members} left {count(facts.events, 'event')}."
-    said = f"{who}{members} sent {count(rows['send'], 'message')} and delivered {rows['deliver']:,} times"
+    rows = facts.measured.rows
+    said = f"{who}{members} sent {count(rows.get('send', 0), 'message')} and delivered {rows.get('deliver', 0):,} times"
     span = _span_ns(facts)
     said += f" in {duration(span)}" if span and facts.runs == 1 else ""
-    return f"{said}{_setting(facts.about)}."
+    return f"{said}{_setting(facts.settings)}."
 
 
 def _span_ns(facts: Facts) -> int:
-    run = facts.run or {}
-    return 0 if run.get("first_ns") is None else run["last_ns"] - run["first_ns"]
+    run = facts.run
+    return 0 if run is None or run.first_ns is None or run.last_ns is None else run.last_ns - run.first_ns
 
 
-def _setting(about: Mapping[str, Any]) -> str:
-    """The protocols, and the network if it was a simulated one."""
+def _setting(settings: RunSettings) -> str:
+    """Say which protocols ran, and what the network did if it was a simulated one."""
     said = []
-    if isinstance(about.get("ordering"), str):
-        stability = about.get("stability")
-        said.append(f"ordering {about['ordering']}")
-        if isinstance(stability, str) and stability != about["ordering"]:
-            said.append(f"stability by {stability}")
-    parameters = about.get("parameters")
-    network = parameters.get("network") if isinstance(parameters, dict) else None
-    if isinstance(network, dict):
-        for key, words in (("loss", "lost"), ("duplicate", "doubled"), ("reorder", "held back")):
-            if isinstance(network.get(key), (int, float)) and network[key]:
-                said.append(f"{100 * network[key]:g}% of the datagrams {words}")
+    if settings.ordering is not None:
+        said.append(f"ordering {settings.ordering}")
+        if settings.stability not in (None, settings.ordering):
+            said.append(f"stability by {settings.stability}")
+    if settings.parameters is not None:
+        network = settings.parameters.network
+        shares = ((network.loss, "lost"), (network.duplicate, "doubled"), (network.reorder, "held back"))
+        said += [f"{100 * share:g}% of the datagrams {words}" for share, words in shares if share]
     return f"; {', '.join(said)}" if said else ""
 
 
-def _notices(facts: Facts) -> str:
+def _notices(facts: Facts) -> list[Markup]:
     said = []
     if facts.events and facts.checked is None:
         text = "It was only measured: whether its guarantees held is not known. antiphon check says."
@@ -141,7 +124,7 @@ def _notices(facts: Facts) -> str:
     if facts.quarantined:
         which = ""
         if facts.checked is not None:
-            lost = [name for name, one in facts.checked["guarantees"].items() if one["verdict"] == "unknown"]
+            lost = [name for name, one in facts.checked.guarantees.items() if one.verdict == "unknown"]
             names = listed([GUARANTEES[name].name for name in lost]) if lost else ""
             which = f" Unknown, because of them or for lack of evidence: {names}." if names else ""
         text = f"They were put aside and are part of nothing below.{which}"
@@ -149,141 +132,132 @@ def _notices(facts: Facts) -> str:
     if facts.lost is not None:
         text = f"{facts.lost} is not there any more, so nothing below could be measured or drawn from it."
         said.append(notice("warn", "The trace is gone.", text))
-    if facts.measured is not None and facts.measured["clock"] != "global" and facts.events:
+    if facts.measured is not None and facts.measured.clock != "global" and facts.events:
         text = "Times between different members are off by as much as their clocks are, and some measures are unknown."
         said.append(notice("warn", "The members have no common clock.", text))
-    if facts.about.get("finished") is False:
+    if facts.settings.finished is False:
         text = "The simulation reached its limit of time before everything was delivered and stable."
         said.append(notice("warn", "The run did not finish.", text))
     if facts.runs > 1 and facts.run is not None:
-        text = f"What is drawn over time is the run {facts.run['run']}; --run NAME draws another."
+        text = f"What is drawn over time is the run {facts.run.run}; --run NAME draws another."
         said.append(notice("info", f"{facts.runs:,} runs.", text))
-    return "".join(said)
+    return said
 
 
-def _tiles(facts: Facts) -> Html | str:
-    if not facts.events or facts.measured is None:
-        return ""
-    measured, latency = facts.measured, facts.measured["latency"]
+def _tiles(facts: Facts) -> Markup | None:
+    measured = facts.measured
+    if not facts.events or measured is None:
+        return None
     shown: list[tuple[str, object]] = [("members", f"{facts.members:,}"), ("events", f"{facts.events:,}")]
     for name, key in (("median delivery", "delivery"), ("median until stable", "stable")):
-        if latency.get(key):
-            shown.append((name, duration(latency[key]["p50_ns"])))
-    if measured["buffer"] is not None:
-        shown.append(("most messages held", f"{measured['buffer']['peak']:,}"))
-    if measured["retransmissions"] is not None:
-        shown.append(("sent again", f"{measured['retransmissions']:,}"))
-    if measured["overhead"] is not None:
-        shown.append(("extra bytes per byte sent", f"{measured['overhead']:.2f}"))
+        found = measured.latency.get(key)
+        if found is not None:
+            shown.append((name, duration(found.p50_ns)))
+    if measured.buffer is not None:
+        shown.append(("most messages held", f"{measured.buffer.peak:,}"))
+    if measured.retransmissions is not None:
+        shown.append(("sent again", f"{measured.retransmissions:,}"))
+    if measured.overhead is not None:
+        shown.append(("extra bytes per byte sent", f"{measured.overhead:.2f}"))
     return tiles(shown)
 
 
 # --- the verdicts -----------------------------------------------------------------------------------------------------
 
 
-def _verdicts(facts: Facts) -> Html | None:
+def _verdicts(facts: Facts) -> Markup | None:
     if facts.checked is None:
         return None
-    found, names = facts.checked["guarantees"], deciding(facts.checked)
-    kind = _kind_of(facts, names)
-    worst_first = sorted(names, key=lambda name: _WORST_FIRST.index(found[name]["verdict"]))
+    found, names = facts.checked.guarantees, facts.checked.deciding()
+    kind = _kind_of(facts.checked, names)
+    worst_first = sorted(names, key=lambda name: _WORST_FIRST.index(found[name].verdict))
     ordered = [*worst_first, *(name for name in found if name not in names)]
-    rows = []
-    for name in ordered:
-        one, words = found[name], GUARANTEES[name]
-        wanted = kind if name in names else "not promised" if kind == "promised" else "not decided"
-        rows.append(
-            f'<tr data-guarantee="{name}" data-verdict="{one["verdict"]}" data-violations="{one["violations"]}">'
-            f"<td>{verdict(one['verdict'], decides=name in names)}</td>"
-            f'<th scope="row">{escape(words.name)} <span class="muted mono">{name}</span>'
-            f'<span class="meaning">{escape(words.meaning)}</span></th>'
-            f"<td>{wanted}</td>"
-            f'<td class="number">{one["examined"]:,}</td><td class="number">{one["violations"]:,}</td></tr>\n'
+    wanted = "not promised" if kind == "promised" else "not decided"
+    rows = [
+        (
+            verdict(found[name].verdict, decides=name in names),
+            _guarantee(name),
+            kind if name in names else wanted,
+            f"{found[name].examined:,}",
+            f"{found[name].violations:,}",
         )
-    heads = "".join(
-        f'<th scope="col"{" class=number" if right else ""}>{head}</th>'
-        for head, right in (("Verdict", 0), ("Guarantee", 0), ("Asked for", 0), ("Examined", 1), ("Violations", 1))
+        for name in ordered
+    ]
+    whole = table(
+        ("Verdict", "Guarantee", "Asked for", "Examined", "Violations"),
+        rows,
+        numbers=(3, 4),
+        kind="verdicts",
+        row_head=1,
+        data=[
+            {"guarantee": name, "verdict": found[name].verdict, "violations": found[name].violations}
+            for name in ordered
+        ],
     )
-    whole = f'<table class="verdicts"><thead><tr>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
-    spare = [name for name in found if name not in names and found[name]["violations"]]
+    spare = [name for name in found if name not in names and found[name].violations]
     note = ""
     if spare and kind == "promised":
         said = listed([GUARANTEES[name].name for name in spare])
         note = f"{said} {'was' if len(spare) == 1 else 'were'} not kept, and not promised: that is no fault."
-    return section(
-        "verdicts",
-        "What was promised, what was kept" if kind == "promised" else "Which guarantees were kept",
-        Html(f'<div class="scroll" tabindex="0">{whole}</div>'),
-        paragraph(note, kind="muted") if note else "",
-    )  # fmt: skip
+    title = "What was promised, what was kept" if kind == "promised" else "Which guarantees were kept"
+    return section("verdicts", title, whole, paragraph(note, kind="muted") if note else None)
+
+
+def _guarantee(name: str) -> Markup:
+    return Markup('{} <span class="muted mono">{}</span><span class="meaning">{}</span>').format(
+        GUARANTEES[name].name, name, GUARANTEES[name].meaning
+    )
 
 
 # --- the violations ---------------------------------------------------------------------------------------------------
 
 
-def _violations(facts: Facts) -> Html | None:
+def _violations(facts: Facts) -> Markup | None:
     if facts.checked is None:
         return None
-    found = facts.checked["guarantees"]
-    parts: list[object] = []
-    for name in deciding(facts.checked):
-        one = found[name]
-        if not one["violations"]:
+    parts: list[Markup] = []
+    for name in facts.checked.deciding():
+        found, words = facts.checked.guarantees[name], GUARANTEES[name]
+        if not found.violations:
             continue
-        drawn = [(witness, window) for guarantee, witness, window in facts.drawn if guarantee == name]
-        words = GUARANTEES[name]
-        shown = f", {len(one['witnesses']):,} of them here" if len(one["witnesses"]) < one["violations"] else ""
-        parts.append(
-            Html(
-                f"<h3>{escape(words.name)}: {count(one['violations'], 'violation')}{shown}</h3>"
-                f"{paragraph(f'{words.name} means that {words.meaning}.', kind='muted')}"
-            )
-        )
-        for place, witness in enumerate(one["witnesses"]):
-            window = next((window for other, window in drawn if other == witness), None)
-            parts.append(_witness(facts, name, witness, window, folded=place >= OPEN_MAX))
-    if not parts:
-        return None
-    return section("violations", "Where it went wrong", *parts)
+        shown = f", {len(found.witnesses):,} of them here" if len(found.witnesses) < found.violations else ""
+        parts.append(element("h3", f"{words.name}: {count(found.violations, 'violation')}{shown}"))
+        parts.append(paragraph(f"{words.name} means that {words.meaning}.", kind="muted"))
+        for place, witness in enumerate(found.witnesses):
+            named = NamedWitness(name, witness)
+            around = next((one.rows for one in facts.drawn if one.named == named), None)
+            parts.append(_witness(facts, named, around, folded=place >= OPEN_MAX))
+    return section("violations", "Where it went wrong", *parts) if parts else None
 
 
-def _witness(facts: Facts, name: str, witness: Mapping[str, Any], window: Window | None, *, folded: bool) -> Html:
-    run = f" (run {witness['run']})" if facts.runs > 1 else ""
-    why = escape(witness["why"][0].upper() + witness["why"][1:] + run + ".")
+def _witness(facts: Facts, named: NamedWitness, around: WitnessRows | None, *, folded: bool) -> Markup:
+    witness = named.witness
+    run = f" (run {witness.run})" if facts.runs > 1 else ""
+    why = f"{witness.why[0].upper()}{witness.why[1:]}{run}."
     rows = [
         (
-            f"{event.get('member', witness['member'])}",
-            f"{event['step']:,}",
-            event["event"],
-            f"message {event['seq']} of {event['sender']}" if event["seq"] is not None else "",
+            f"{witness.member if event.member is None else event.member}",
+            f"{event.step:,}",
+            event.event,
+            f"message {event.seq} of {event.sender}" if event.seq is not None else "",
         )
-        for event in witness["events"]
+        for event in witness.events
     ]
     events = table(("Member", "Step", "Does", "What"), rows, numbers=(1,))
-    diagram = _diagram(facts, window) if window is not None and window.events else ""
-    inner = (
-        f"{diagram}<details{'' if diagram else ' open'}><summary>The events that show it</summary>{events}</details>"
+    diagram = _diagram(facts, around) if around is not None and around.events else ""
+    inner = Markup("{}<details{}><summary>The events that show it</summary>{}</details>").format(
+        diagram, "" if diagram else Markup(" open"), events
     )
     if folded:
-        inner = f'<details class="folded" open><summary>{why}</summary>{inner}</details>'
+        inner = Markup('<details class="folded" open><summary>{}</summary>{}</details>').format(why, inner)
     else:
-        inner = f"<h4>{why}</h4>{inner}"
-    return Html(f'<article class="witness" data-guarantee="{name}">{inner}</article>')
+        inner = element("h4", why) + inner
+    return element("article", inner, {"class": "witness", "data-guarantee": named.guarantee})
 
 
-def _diagram(facts: Facts, window: Window) -> str:
+def _diagram(facts: Facts, around: WitnessRows) -> Markup:
     title = "What happened around it; the rings mark the events that show it"
-    if window.drawn < window.members:
-        title += f" ({window.drawn} of {window.members:,} members are drawn)"
-    agree = (facts.measured or {}).get("clock") == "global"
-    return witness_diagram(window.events, window.marked, title, clocks_agree=agree)
-
-
-def _origin(facts: Facts) -> Html:
-    from antiphon import __version__
-
-    versions = facts.about.get("versions")
-    recorded = versions.get("antiphon") if isinstance(versions, dict) else None
-    by = f"recorded by antiphon {recorded}, " if recorded else ""
-    said = f"{by}reported by antiphon {__version__}. This file needs nothing but itself."
-    return paragraph(said[0].upper() + said[1:], kind="muted origin")
+    if around.drawn < around.members:
+        title += f" ({around.drawn} of {around.members:,} members are drawn)"
+    agree = facts.measured is not None and facts.measured.clock == "global"
+    return witness_diagram(around.events, around.marked, title, clocks_agree=agree)

@@ -3,66 +3,73 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final, NamedTuple
 
+import msgspec
+from markupsafe import Markup
+
+from antiphon.pipeline.results import HeldBack, MeasureResult, Traffic, WaitingRow
 from antiphon.report import charts
-from antiphon.report.parts import Html, bar, figure, paragraph, section, table
-from antiphon.report.sources import Bound, Facts, buffer_bound
+from antiphon.report.elements import bar, element, figure, paragraph, section, table
+from antiphon.report.facts import Facts
+from antiphon.report.run_settings import BufferBound, buffer_bound
 from antiphon.wording import count, duration, size
 
 KINDS_MAX: Final = 12  # of messages on the wire, in the table of traffic
 TABLE_ROWS: Final = 20  # behind a figure over time
 
-_DURATIONS: Final = {  # measure -> (what is shown, what it is)
-    "delivery": ("From send to delivery, at each member", "a member delivered a message"),
-    "everywhere": ("From send until every member holds it", "the last member held it"),
-    "stable": ("From send until a member knows that all hold it (stable)", "a member knew it to be stable"),
+
+class DurationWords(NamedTuple):
+    """One measure of time: what its figure shows, and with what it ends."""
+
+    title: str
+    end: str
+
+
+_DURATIONS: Final = {
+    "delivery": DurationWords("From send to delivery, at each member", "a member delivered a message"),
+    "everywhere": DurationWords("From send until every member holds it", "the last member held it"),
+    "stable": DurationWords(
+        "From send until a member knows that all hold it (stable)", "a member knew it to be stable"
+    ),
 }
-_SHARES: Final = {"half": "p50_ns", "90%": "p90_ns", "99%": "p99_ns", "99.9%": "p999_ns", "all": "max_ns"}
 
 
-def measures(facts: Facts) -> Iterator[Html | None]:
-    """All sections; none of a trace that has no events or was not measured."""
+def measured_sections(facts: Facts) -> Iterator[Markup | None]:
+    """Return all sections; none of a trace that has no events or was not measured."""
     if facts.measured is not None and facts.events:
         for one in (_times, _buffers, _held_back, _traffic, _repairs):
-            yield one(facts)
+            yield one(facts, facts.measured)
 
 
-def _unknown(facts: Facts, key: str) -> Html:
-    reason = (facts.measured or {}).get("unknown", {}).get(key, "the trace does not say")
-    return paragraph(f"Unknown: {reason}.", kind="muted")
+def _unknown(measured: MeasureResult, key: str) -> Markup:
+    return paragraph(f"Unknown: {measured.unknown.get(key, 'the trace does not say')}.", kind="muted")
 
 
-def _times(facts: Facts) -> Html | None:
-    assert facts.measured is not None
-    latency = facts.measured["latency"]
-    shown = {name: words for name, words in _DURATIONS.items() if latency.get(name)}
+def _times(facts: Facts, measured: MeasureResult) -> Markup | None:
+    shown = {name: found for name in _DURATIONS if (found := measured.latency.get(name)) is not None}
     title = "How long it took"
     if not shown:
-        return section("times", title, _unknown(facts, "delivery"))
+        return section("times", title, _unknown(measured, "delivery"))
     said = "; ".join(
-        f"{what} after {duration(latency[name]['p50_ns'])}, 99 times of 100 within {duration(latency[name]['p99_ns'])}"
-        for name, (_, what) in shown.items()
+        f"{_DURATIONS[name].end} after {duration(found.p50_ns)}, 99 times of 100 within {duration(found.p99_ns)}"
+        for name, found in shown.items()
     )
     said = f"Typically (median), {said}."
     rows = [
         charts.Durations(
-            words[0],
-            [(row["low_ns"], row["high_ns"], row["count"]) for row in facts.histogram if row["measure"] == name],
-            latency[name]["p50_ns"],
-            latency[name]["p99_ns"],
+            _DURATIONS[name].title,
+            [(row.low_ns, row.high_ns, row.count) for row in facts.histogram if row.measure == name],
+            found.p50_ns,
+            found.p99_ns,
         )
-        for name, words in shown.items()
+        for name, found in shown.items()
     ]
     behind = table(
-        ("From the send until", "Counted", *_SHARES),
+        ("From the send until", "Counted", "half", "90%", "99%", "99.9%", "all"),
         [
-            (
-                _DURATIONS[name][1],
-                f"{latency[name]['count']:,}",
-                *(duration(latency[name][k]) for k in _SHARES.values()),
-            )
-            for name in shown
+            (_DURATIONS[name].end, f"{found.count:,}", *map(duration, msgspec.structs.astuple(found)[1:]))
+            for name, found in shown.items()
         ],
         numbers=range(1, 7),
         caption="how long it took at most for this share of the messages",
@@ -72,21 +79,20 @@ def _times(facts: Facts) -> Html | None:
     return section("times", title, paragraph(said), figure(drawing, caption, behind) if drawing else behind)
 
 
-def _buffers(facts: Facts) -> Html | None:
-    assert facts.measured is not None
+def _buffers(facts: Facts, measured: MeasureResult) -> Markup | None:
     title = "How full the buffers were"
-    peak = facts.measured["buffer"]
+    peak = measured.buffer
     if peak is None:
-        return section("buffers", title, _unknown(facts, "buffer"))
-    bound = buffer_bound(facts.about, (facts.run or {}).get("members", facts.members))
-    most, who = peak["peak"], f"Member {peak['member']} held the most at once: {peak['peak']:,}."
+        return section("buffers", title, _unknown(measured, "buffer"))
+    bound = buffer_bound(facts.settings, facts.members if facts.run is None else facts.run.members)
+    most, who = peak.peak, f"Member {peak.member} held the most at once: {peak.peak:,}."
     if facts.runs > 1 and facts.occupancy and facts.run is not None:  # the bound is that of the run that is drawn
-        most = max(row["peak"] for row in facts.occupancy)
-        who = f"In the run {facts.run['run']} one held at most {most:,} at once."
+        most = max(row.peak for row in facts.occupancy)
+        who = f"In the run {facts.run.run} one held at most {most:,} at once."
     said = f"A member keeps a copy of each message until all are known to hold it. {who} {_bound_words(bound, most)}"
     if not facts.occupancy:
         return section("buffers", title, paragraph(said))
-    levels = [charts.Level(row["start_ns"], row["end_ns"], row["mean"], row["peak"]) for row in facts.occupancy]
+    levels = [charts.Level(row.start_ns, row.end_ns, row.mean, row.peak) for row in facts.occupancy]
     drawing = charts.occupancy(levels, bound.messages if bound else None, f"Messages held over time. {said}")
     first = levels[0].start_ns
     step = max(1, -(-len(levels) // TABLE_ROWS))
@@ -104,7 +110,7 @@ def _buffers(facts: Facts) -> Html | None:
     return section("buffers", title, paragraph(said), figure(drawing, caption, behind))
 
 
-def _bound_words(bound: Bound | None, peak: int) -> str:
+def _bound_words(bound: BufferBound | None, peak: int) -> str:
     if bound is None:
         return "How much room there was, the trace does not say."
     if peak > bound.messages:
@@ -113,28 +119,27 @@ def _bound_words(bound: Bound | None, peak: int) -> str:
     return f"That is {share:.{0 if share >= 1 else 2}f}% of the bound of {bound.messages:,} ({bound.why})."
 
 
-def _held_back(facts: Facts) -> Html | None:
-    assert facts.measured is not None
+def _held_back(facts: Facts, measured: MeasureResult) -> Markup | None:
     title = "Who held stability back"
-    worst = facts.measured["held_back"]
+    worst = measured.held_back
     if not worst:
-        return section("held-back", title, _unknown(facts, "held_back"))
+        return section("held-back", title, _unknown(measured, "held_back"))
     first = worst[0]
-    where = f" of run {first['run']}" if facts.runs > 1 else ""
-    said = f"A message can become stable when its last member holds it. Member {first['member']}{where} was waited for "
-    said += f"most: it was the last to hold {count(first['last'], 'message')}"
-    said += f" and never held {first['lacked']:,} that nobody could call stable" if first["lacked"] else ""
-    said += f"; the others waited {duration(first['waited_ns'])} in all for it alone, at most "
-    said += f"{duration(first['longest_ns'])} for one message."
+    where = f" of run {first.run}" if facts.runs > 1 else ""
+    said = f"A message can become stable when its last member holds it. Member {first.member}{where} was waited for "
+    said += f"most: it was the last to hold {count(first.last, 'message')}"
+    said += f" and never held {first.lacked:,} that nobody could call stable" if first.lacked else ""
+    said += f"; the others waited {duration(first.waited_ns)} in all for it alone, at most "
+    said += f"{duration(first.longest_ns)} for one message."
     behind = table(
         ("Member", "Last to hold", "Never held", "Waited for alone, in all", "At most"),
         [
             (
-                f"{row['member']}" + (f" ({row['run']})" if facts.runs > 1 else ""),
-                f"{row['last']:,}",
-                f"{row['lacked']:,}",
-                duration(row["waited_ns"]),
-                duration(row["longest_ns"]),
+                f"{row.member}" + (f" ({row.run})" if facts.runs > 1 else ""),
+                f"{row.last:,}",
+                f"{row.lacked:,}",
+                duration(row.waited_ns),
+                duration(row.longest_ns),
             )
             for row in worst
         ],
@@ -143,22 +148,22 @@ def _held_back(facts: Facts) -> Html | None:
     )
     if not facts.waiting:
         return section("held-back", title, paragraph(said, _spread_words(worst)), behind)
-    by_member: dict[int | None, list[dict[str, Any]]] = {}
+    by_member: dict[int | None, list[WaitingRow]] = {}
     for row in facts.waiting:
-        by_member.setdefault(row["member"], []).append(row)
+        by_member.setdefault(row.member, []).append(row)
     one = next(iter(by_member.values()))
-    edges = [one[0]["start_ns"], *(row["end_ns"] for row in one)]
-    values = [[row["messages"] for row in rows] for rows in by_member.values()]
-    others = (facts.run or {}).get("members", 0) - len(by_member) + 1
+    edges = [one[0].start_ns, *(row.end_ns for row in one)]
+    values = [[row.messages for row in rows] for rows in by_member.values()]
+    others = (0 if facts.run is None else facts.run.members) - len(by_member) + 1
     names = [f"the other {others:,}" if member is None else f"member {member}" for member in by_member]
     drawing = charts.heat_map(names, edges, values, f"Members by time, darker where more messages waited. {said}")
     caption = "Each row is a member. The stronger the colour, the more messages everyone else held and it did not yet."
     return section("held-back", title, paragraph(said, _spread_words(worst)), figure(drawing, caption, behind))
 
 
-def _spread_words(worst: Sequence[Mapping[str, Any]]) -> str:
+def _spread_words(worst: Sequence[HeldBack]) -> str:
     """Whether the first stands out from the next."""
-    waits = [row["waited_ns"] for row in worst]
+    waits = [row.waited_ns for row in worst]
     if len(waits) > 1 and waits[0] >= 3 * max(waits[1], 1):
         return "Nobody else comes near it."
     if len(waits) > 1 and waits[0] < 1.5 * waits[1]:
@@ -166,48 +171,48 @@ def _spread_words(worst: Sequence[Mapping[str, Any]]) -> str:
     return ""
 
 
-def _traffic(facts: Facts) -> Html | None:
-    assert facts.measured is not None
-    measured = facts.measured
-    kinds = {name: found for name, found in measured["traffic"].items() if name != "receive"}
+def _traffic(facts: Facts, measured: MeasureResult) -> Markup | None:
+    kinds = {name: found for name, found in measured.traffic.items() if name != "receive"}
     if not kinds:
         return None
-    known = any(found["bytes"] is not None for found in kinds.values())
-    weigh = "bytes" if known else "count"
-    ordered = sorted(kinds.items(), key=lambda item: -(item[1][weigh] or 0))
+    known = any(found.bytes is not None for found in kinds.values())
+
+    def weight(found: Traffic) -> int:
+        return (found.bytes or 0) if known else found.count
+
+    ordered = sorted(kinds.items(), key=lambda item: -weight(item[1]))
     if len(ordered) > KINDS_MAX:
         rest = [found for _, found in ordered[KINDS_MAX - 1 :]]
-        added = {key: sum(found[key] or 0 for found in rest) for key in ("count", "bytes")}
+        added = Traffic(sum(found.count for found in rest), sum(found.bytes or 0 for found in rest))
         ordered = [*ordered[: KINDS_MAX - 1], (f"{len(rest)} other kinds", added)]
-    total = sum(found[weigh] or 0 for _, found in ordered) or 1
+    total = sum(weight(found) for _, found in ordered) or 1
     names = {"send": "messages themselves (send)", "repair": "messages sent again (repair)"}
     rows = [
         (
             names.get(kind, kind),
-            f"{found['count']:,}",
-            size(found["bytes"]),
-            f"{100 * (found[weigh] or 0) / total:.1f}%",
-            bar((found[weigh] or 0) / total),
+            f"{found.count:,}",
+            size(found.bytes),
+            f"{weight(found) / total:.1%}",
+            bar(weight(found) / total),
         )
         for kind, found in ordered
     ]
-    overhead = measured["overhead"]
+    overhead = measured.overhead
     said = (
         f"For each byte of the messages themselves, {overhead:.2f} bytes of control messages and repairs were sent."
         if overhead is not None
         else "How many bytes control messages took, the trace does not say."
     )
-    what = f"Share of the {weigh if known else 'number'}"
+    what = f"Share of the {'bytes' if known else 'number'}"
     whole = table(("Kind", "How many", "Bytes", what, ""), rows, numbers=(1, 2, 3))
     return section("traffic", "What went over the wire", paragraph(said), whole)
 
 
-def _repairs(facts: Facts) -> Html | None:
-    assert facts.measured is not None
+def _repairs(facts: Facts, measured: MeasureResult) -> Markup | None:
     title = "What was lost and repaired"
-    again, double = facts.measured["retransmissions"], facts.measured["duplicates"]
+    again, double = measured.retransmissions, measured.duplicates
     if again is None:
-        return section("repairs", title, _unknown(facts, "retransmissions"))
+        return section("repairs", title, _unknown(measured, "retransmissions"))
     if not again:
         return section("repairs", title, paragraph("Nothing had to be sent again."))
     said = f"{count(again, 'message')} had to be sent again."
@@ -217,7 +222,7 @@ def _repairs(facts: Facts) -> Html | None:
         return section("repairs", title, paragraph(said))
     cells: dict[tuple[str, str], int] = {}
     for row in facts.repair_matrix:
-        cells[row["repairer"], row["target"]] = row["count"]
+        cells[row.repairer, row.target] = row.count
     repairers, targets = (
         sorted(
             {pair[side] for pair in cells}, key=lambda who: (not _is_number(who), int(who) if _is_number(who) else 0)
@@ -238,14 +243,14 @@ def _repairs(facts: Facts) -> Html | None:
     ]
     if len(repairers) > 1:
         rows.append(("together", *(f"{by_target[target]:,}" for target in targets), f"{sum(by_target.values()):,}"))
-    where = f", in run {facts.run['run']}" if facts.runs > 1 and facts.run else ""
+    where = f", in run {facts.run.run}" if facts.runs > 1 and facts.run else ""
     whole = table(
         ("Repaired by", *targets, "together"),
         rows,
         numbers=range(1, len(targets) + 2),
         caption=f"rows: who sent again; columns: the member that had lost it{where}",
     )
-    return section("repairs", title, paragraph(said), Html(f'<div class="matrix">{whole}</div>'))
+    return section("repairs", title, paragraph(said), element("div", whole, {"class": "matrix"}))
 
 
 def _is_number(who: str) -> bool:
@@ -256,11 +261,11 @@ def _name(who: str) -> str:
     return f"member {who}" if _is_number(who) else who
 
 
-def _cell(cells: Mapping[tuple[str, str], int], repairer: str, target: str, top: int) -> Html | str:
-    """A number on a ground whose strength says how large it is beside the largest; sums over others have none."""
+def _cell(cells: Mapping[tuple[str, str], int], repairer: str, target: str, top: int) -> Markup | str:
+    """Return a number on a ground as strong as it is large beside the largest; sums over others have no ground."""
     number = cells.get((repairer, target), 0)
     if not number:
-        return Html('<span class="muted">·</span>')
+        return element("span", "·", {"class": "muted"})
     if "others" in (repairer, target):
         return f"{number:,}"
-    return Html(f'<span class="heat" style="--heat:{number / top:.2f}">{number:,}</span>')
+    return element("span", f"{number:,}", {"class": "heat", "style": f"--heat:{number / top:.2f}"})

@@ -30,7 +30,9 @@ from antiphon.pipeline.layout import (
     open_parquet,
 )
 from antiphon.pipeline.session import Session
+from antiphon.trace.event import Event
 from antiphon.trace.schema import COLUMNS
+from antiphon.trace.verdict import Witness
 
 ROWS_MAX: Final = 400  # of a window
 MEMBERS_MAX: Final = 10  # lines of its diagram
@@ -41,7 +43,14 @@ _ABOUT_LACK: Final = _ABOUT_VIEWS | {"validity"}
 _OWN, _ABOUT, _BESIDE, _ELSEWHERE = range(4)  # which rows stay if there are too many
 
 
-class Subject(msgspec.Struct, frozen=True):
+class NamedWitness(msgspec.Struct, frozen=True):
+    """A witness, and the guarantee that it shows to be broken."""
+
+    guarantee: str
+    witness: Witness
+
+
+class WitnessSubject(msgspec.Struct, frozen=True):
     """What one witness's window is to show."""
 
     guarantee: str
@@ -52,56 +61,58 @@ class Subject(msgspec.Struct, frozen=True):
     drawn: list[int]  # the concerned members and some others
 
 
-class Window(msgspec.Struct):
-    """The rows of one witness, in order of (member, step), and of how many members the run has."""
+class WitnessRows(msgspec.Struct):
+    """The rows around one witness, in order of (member, step), and of how many members the run has."""
 
-    events: list[dict[str, Any]]
+    events: list[Event]
     marked: list[tuple[int, int]]
     drawn: int
     members: int
 
 
-class Found(msgspec.Struct, array_like=True):
+class RankedRow(msgspec.Struct, array_like=True):
     """A row for the window of a number, and how much it matters."""
 
     window: int
     rank: int
-    row: dict[str, Any]
+    event: Event
 
 
-def find_windows(session: Session, folder: Path, witnesses: Sequence[tuple[str, dict[str, Any]]]) -> list[Window]:
-    """The windows of some witnesses (guarantee, witness as check.json has it) of an ingested trace."""
+def find_witness_rows(session: Session, folder: Path, witnesses: Sequence[NamedWitness]) -> list[WitnessRows]:
+    """Find the rows around some witnesses in an ingested trace."""
     layout = open_layout(str(folder))
-    subjects = [_subject(layout, guarantee, witness) for guarantee, witness in witnesses]
+    subjects = [_subject(layout, named.guarantee, named.witness) for named in witnesses]
     units = sorted({unit for subject in subjects for unit in _units(layout, subject)})
     tasks = min(len(units), max(1, session.parallelism))
     work = functools.partial(_search, str(folder), subjects, [units[task::tasks] for task in range(tasks)])
-    decode = msgspec.msgpack.Decoder(list[Found]).decode
-    by_window: list[list[Found]] = [[] for _ in subjects]
+    decode = msgspec.msgpack.Decoder(list[RankedRow]).decode
+    by_window: list[list[RankedRow]] = [[] for _ in subjects]
     for result in session.each(tasks, work, "windows"):
         for found in decode(result):
             by_window[found.window].append(found)
     return [
-        Window(_kept(found), subject.marked, len(subject.drawn), len(_members(layout, subject.run)))
+        WitnessRows(_kept(found), subject.marked, len(subject.drawn), len(_members(layout, subject.run)))
         for subject, found in zip(subjects, by_window, strict=True)
     ]
 
 
-def _kept(found: list[Found]) -> list[dict[str, Any]]:
-    first = sorted(found, key=lambda one: (one.rank, one.row["member"], one.row["step"]))[:ROWS_MAX]
-    return sorted((one.row for one in first), key=lambda row: (row["member"], row["step"]))
+def _kept(found: list[RankedRow]) -> list[Event]:
+    first = sorted(found, key=lambda one: (one.rank, one.event.member, one.event.step))[:ROWS_MAX]
+    return sorted((one.event for one in first), key=lambda event: (event.member, event.step))
 
 
-def _subject(layout: Layout, guarantee: str, witness: dict[str, Any]) -> Subject:
-    run, events = witness["run"], witness["events"]
-    marked = [(event.get("member", witness["member"]), event["step"]) for event in events]
-    messages = sorted({(event["sender"], event["seq"]) for event in events if event["seq"] is not None})
+def _subject(layout: Layout, guarantee: str, witness: Witness) -> WitnessSubject:
+    run, events = witness.run, witness.events
+    marked = [(witness.member if event.member is None else event.member, event.step) for event in events]
+    messages = sorted(
+        {(event.sender, event.seq) for event in events if event.sender is not None and event.seq is not None}
+    )
     present = _members(layout, run)
-    wanted = [witness["member"], *(member for member, _ in marked), *(sender for sender, _ in messages)]
+    wanted = [witness.member, *(member for member, _ in marked), *(sender for sender, _ in messages)]
     concerned = [member for member in dict.fromkeys(wanted) if member in present]
     others = [member for member in present if member not in concerned]
     drawn = [*concerned, *others[: max(0, MEMBERS_MAX - len(concerned))]]
-    return Subject(guarantee, run, marked, messages, concerned, drawn)
+    return WitnessSubject(guarantee, run, marked, messages, concerned, drawn)
 
 
 def _run_units(layout: Layout, run: str) -> range:
@@ -113,15 +124,15 @@ def _members(layout: Layout, run: str) -> list[int]:
     return [int(layout.unit_member[unit]) for unit in _run_units(layout, run)]
 
 
-def _units(layout: Layout, subject: Subject) -> Iterator[int]:
+def _units(layout: Layout, subject: WitnessSubject) -> Iterator[int]:
     drawn = set(subject.drawn)
     return (unit for unit in _run_units(layout, subject.run) if int(layout.unit_member[unit]) in drawn)
 
 
-def _search(folder: str, subjects: list[Subject], shares: list[list[int]], task: int) -> bytes:
+def _search(folder: str, subjects: list[WitnessSubject], shares: list[list[int]], task: int) -> bytes:
     """Read some members' logs once each, and take from them what any of the windows wants."""
     layout = open_layout(folder)
-    found: list[Found] = []
+    found: list[RankedRow] = []
     for unit in shares[task]:
         run, member = layout.runs[int(layout.unit_run[unit])], int(layout.unit_member[unit])
         wanted = [n for n, subject in enumerate(subjects) if subject.run == run and member in subject.drawn]
@@ -130,14 +141,14 @@ def _search(folder: str, subjects: list[Subject], shares: list[list[int]], task:
             ranks = _ranked(subjects[number], member, column)
             chosen = sorted(ranks, key=lambda row: (ranks[row], row))[:_ROWS_PER_MEMBER_MAX]
             found += [
-                Found(number, ranks[row], content)
-                for row, content in _contents(layout, unit, chosen)
-                if content["event"] != "control" or (content["detail"] or "").startswith("repair")
+                RankedRow(number, ranks[row], event)
+                for row, event in _events(layout, unit, chosen)
+                if event.event != "control" or (event.detail or "").startswith("repair")
             ]
     return msgspec.msgpack.encode(found)
 
 
-def _ranked(subject: Subject, member: int, column: dict[str, Array]) -> dict[int, int]:
+def _ranked(subject: WitnessSubject, member: int, column: dict[str, Array]) -> dict[int, int]:
     """The rows of one member's log that belong into a window, with their ranks."""
     event, sender, seq, step = (column[name] for name in ("event", "sender", "seq", "step"))
     own = [int(row) for who, at in subject.marked if who == member for row in np.flatnonzero(step == at)]
@@ -168,8 +179,8 @@ def _ranked(subject: Subject, member: int, column: dict[str, Array]) -> dict[int
     return ranks
 
 
-def _contents(layout: Layout, unit: int, rows: list[int]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Rows of a member's log with all the columns of the contract."""
+def _events(layout: Layout, unit: int, rows: list[int]) -> Iterator[tuple[int, Event]]:
+    """Read rows of a member's log."""
     wanted, start = np.sort(np.array(rows, np.int64)), 0
     for segment in range(int(layout.bounds[unit]), int(layout.bounds[unit + 1])):
         size = int(layout.column["rows"][segment])
@@ -179,7 +190,6 @@ def _contents(layout: Layout, unit: int, rows: list[int]) -> Iterator[tuple[int,
             names = [name for name in COLUMNS if name in source.schema_arrow.names]
             group = source.read_row_group(int(layout.column["row_group"][segment]), columns=names, use_threads=False)
             taken = group.take(pa.array(here - start + int(layout.column["offset"][segment])))
-            blank = dict.fromkeys(COLUMNS)
             for row, content in zip(here.tolist(), taken.to_pylist(), strict=True):
-                yield row, {**blank, **content}
+                yield row, Event(**{name: value for name, value in content.items() if value is not None})
         start += size

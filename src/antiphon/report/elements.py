@@ -1,0 +1,154 @@
+"""The elements that pages are made of: tables, verdicts, tiles, notices, and figures with their numbers behind them.
+
+Markup is `markupsafe.Markup`, and whatever is formatted into it is escaped unless it is markup already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from markupsafe import Markup, escape
+
+from antiphon.trace.verdict import VerdictName
+
+
+class GuaranteeWords(NamedTuple):
+    """A guarantee as one would say it: its name, and what it means to have it."""
+
+    name: str
+    meaning: str
+
+
+GUARANTEES: Final[dict[str, GuaranteeWords]] = {
+    "integrity": GuaranteeWords("Integrity", "nothing is delivered twice, or out of nowhere"),
+    "validity": GuaranteeWords("Validity", "whoever sends a message delivers it too"),
+    "agreement": GuaranteeWords("Agreement", "what one member delivers, all who go on with it deliver"),
+    "fifo": GuaranteeWords("Sender order", "each sender's messages are delivered in the order it sent them"),
+    "causal": GuaranteeWords("Causal order", "no answer is delivered before what it answers"),
+    "total": GuaranteeWords("Total order", "all members deliver in one and the same order"),
+    "stability": GuaranteeWords("Stability", "what is called stable is really held by every member"),
+    "view-synchrony": GuaranteeWords(
+        "View synchrony", "members that move on together have delivered the same messages"
+    ),
+}
+
+KINDS: Final[dict[str, str]] = {"holds": "good", "violated": "bad", "unknown": "warn"}  # verdict -> colour
+SIGNS: Final[dict[str, str]] = {"good": "✓", "bad": "✗", "warn": "?"}
+
+
+def joined(parts: Iterable[object], between: str = "") -> Markup:
+    """Put parts one after the other; text is escaped, and what is None or empty is left out."""
+    return Markup(between).join(escape(part) for part in parts if part)
+
+
+def verdict(word: VerdictName, *, decides: bool = True, where: str = "") -> Markup:
+    """Return a verdict as sign and word; that of a guarantee nobody asked for is held back in colour."""
+    kind = KINDS[word]
+    return Markup('<span class="verdict {}"><span aria-hidden="true">{}</span> {}{}</span>').format(
+        kind if decides else "muted", SIGNS[kind], word, where
+    )
+
+
+def headline(kicker: str, about: str, mood: str, text: str) -> Markup:
+    """Return the top of a page: what it is about, and what happened in one sentence; `mood` is good, bad or warn."""
+    return Markup(
+        '<p class="muted kicker">{} <span class="mono">{}</span></p>'
+        '<h1 class="headline {}"><span aria-hidden="true">{}</span> {}</h1>'
+    ).format(kicker, about, mood, SIGNS[mood], text)
+
+
+def notice(kind: str, title: str, text: str) -> Markup:
+    """Return something that must not be overlooked; `kind` is good, bad, warn or info."""
+    return Markup('<div class="notice {}" role="note"><strong>{}</strong> {}</div>').format(kind, title, text)
+
+
+def tiles(facts: Iterable[tuple[str, object]]) -> Markup:
+    """Return a row of figures, each with what it is."""
+    cells = joined(Markup("<div><dt>{}</dt><dd>{}</dd></div>").format(name, value) for name, value in facts)
+    return Markup('<dl class="tiles">{}</dl>').format(cells)
+
+
+def table(
+    heads: Sequence[object],
+    rows: Iterable[Sequence[object]],
+    *,
+    caption: str = "",
+    numbers: Iterable[int] = (),
+    kind: str = "",
+    row_head: int | None = 0,
+    data: Sequence[Mapping[str, object]] = (),
+    stacks: bool = False,
+) -> Markup:
+    """Return a table that scrolls by itself on a narrow screen or, if it `stacks`, shows its cells one below the other.
+
+    The column `row_head` heads the rows, the columns `numbers` are flush right; `kind` is a class of the table, `data`
+    has for each row the data-* attributes that scripts and tests find it by.
+    """
+    right = set(numbers)
+
+    def cell(column: int, content: object) -> Markup:
+        attributes = {"class": "number" if column in right else ""}
+        attributes |= {"data-label": str(heads[column])} if stacks else {}
+        name = "th" if column == row_head else "td"
+        attributes |= {"scope": "row"} if column == row_head else {}
+        return element(name, "" if content is None else content, attributes)
+
+    head = joined(
+        element("th", name, {"scope": "col", "class": "number" if column in right else ""})
+        for column, name in enumerate(heads)
+    )
+    body = joined(
+        element(
+            "tr",
+            joined(cell(column, content) for column, content in enumerate(row)),
+            {f"data-{name}": str(value) for name, value in (data[place] if data else {}).items()},
+        )
+        + "\n"
+        for place, row in enumerate(rows)
+    )
+    title = element("caption", caption) if caption else ""
+    inner = Markup("{}<thead><tr>{}</tr></thead>\n<tbody>{}</tbody>").format(title, head, body)
+    scroll = {"class": "scroll stacks" if stacks else "scroll", "tabindex": "0"}
+    return element("div", element("table", inner, {"class": kind}), scroll)
+
+
+def element(name: str, content: object, attributes: Mapping[str, str] | None = None) -> Markup:
+    """Return one element; an attribute that is empty is left out."""
+    given = joined(Markup(' {}="{}"').format(key, value) for key, value in (attributes or {}).items() if value)
+    return Markup("<{0}{1}>{2}</{0}>").format(name, given, content)
+
+
+def figure(drawing: str, caption: str, behind: Markup | None = None) -> Markup:
+    """Return a chart (SVG), what to see in it, and its numbers for those who want or need them."""
+    numbers = Markup("<details><summary>The numbers behind it</summary>{}</details>").format(behind) if behind else ""
+    return Markup(
+        '<figure class="chart"><div class="scroll" tabindex="0">{}</div><figcaption>{}</figcaption>{}</figure>'
+    ).format(Markup(drawing), caption, numbers)
+
+
+def section(name: str, title: str, *content: object) -> Markup:
+    """Return a part of the page under a heading that can be linked to."""
+    return Markup('<section id="{0}" aria-labelledby="{0}-title"><h2 id="{0}-title">{1}</h2>\n{2}</section>').format(
+        name, title, joined(content, "\n")
+    )
+
+
+def paragraph(*content: object, kind: str = "") -> Markup:
+    """Return some sentences."""
+    return element("p", joined(content, " "), {"class": kind})
+
+
+def bar(share: float) -> Markup:
+    """Return a bar inside of a table's cell; the number beside it says the same."""
+    width = f"{max(0.0, min(1.0, share)):.2%}"
+    return Markup('<span class="share" aria-hidden="true"><i style="width:{}"></i></span>').format(width)
+
+
+def origin(recorded_by: str | None = None) -> Markup:
+    """Return the foot of a page: which versions made the trace and the page."""
+    from antiphon import __version__
+
+    by = f"recorded by antiphon {recorded_by}, " if recorded_by else ""
+    said = f"{by}reported by antiphon {__version__}. This file needs nothing but itself."
+    return paragraph(said[0].upper() + said[1:], kind="muted origin")

@@ -1,0 +1,165 @@
+"""All that a trace's page says: read what was given, check and measure what was not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from antiphon.errors import UsageError
+from antiphon.pipeline.check import Options, check_layout
+from antiphon.pipeline.ingest import ingest
+from antiphon.pipeline.measure import measure_layout
+from antiphon.pipeline.reading import Mapping, find_files
+from antiphon.pipeline.results import (
+    CheckResult,
+    HistogramRow,
+    MeasureResult,
+    OccupancyRow,
+    RepairMatrixRow,
+    RunRow,
+    TraceResult,
+    WaitingRow,
+    read_check,
+    read_measure,
+    read_measured,
+)
+from antiphon.pipeline.session import Session
+from antiphon.report.run_settings import RunSettings, run_settings
+from antiphon.report.sources import Given
+from antiphon.report.witness_rows import NamedWitness, WitnessRows, find_witness_rows
+
+DRAWN_MAX: Final = 10  # witnesses that are drawn
+
+Start = Callable[[], AbstractContextManager[Session]]
+
+
+class DrawnWitness(msgspec.Struct, frozen=True):
+    """A witness with the rows around it."""
+
+    named: NamedWitness
+    rows: WitnessRows
+
+
+class Facts(msgspec.Struct, kw_only=True):
+    """All that a trace's page says."""
+
+    trace: str
+    runs: int
+    members: int
+    events: int
+    quarantined: int
+    checked: CheckResult | None = None
+    measured: MeasureResult | None = None
+    lost: str | None = None  # where the trace was when it was checked, if it is not there any more
+    run: RunRow | None = None  # the run that is drawn
+    settings: RunSettings = RunSettings()  # of that run
+    histogram: list[HistogramRow] = []
+    occupancy: list[OccupancyRow] = []
+    waiting: list[WaitingRow] = []
+    repair_matrix: list[RepairMatrixRow] = []
+    drawn: list[DrawnWitness] = []
+
+
+def gather(
+    given: Given,
+    folder: Path,
+    start: Start,
+    *,
+    check: bool = True,
+    run: str | None = None,
+    mapping: Mapping | None = None,
+) -> Facts:
+    """Bring together what the page says; `start` gives a session, and is called only if there is work for it."""
+    checked = read_check(given.check) if given.check is not None and check else None
+    measured = read_measure(given.measure) if given.measure is not None else None
+    known: TraceResult | None = checked or measured
+    check_here = check and checked is None and measured is None
+    witnesses = to_draw(checked) if checked is not None else []
+    tables, drawn = given.measure, []
+    if given.trace is not None and (check_here or measured is None or witnesses):
+        with ExitStack() as stack:
+            here = _Trace(given.trace, folder, start, stack, mapping)
+            if known is not None and known.events != here.totals.events:
+                said = f"it has {here.totals.events:,} events and had {known.events:,} when it was looked at"
+                raise UsageError(f"{given.trace}: the trace has changed, {said}; check and measure it again")
+            if check_here:
+                checked = here.check()
+                witnesses = to_draw(checked)
+            if measured is None:
+                measured, tables = here.measure()
+            rows = find_witness_rows(here.session, here.layout, witnesses) if witnesses else []
+            drawn = [DrawnWitness(*one) for one in zip(witnesses, rows, strict=True)]
+            known = known or checked or measured
+    assert known is not None, "what was given is a trace or about one"
+    facts = Facts(
+        trace=known.trace,
+        runs=known.runs,
+        members=known.members,
+        events=known.events,
+        quarantined=known.quarantined,
+        checked=checked,
+        measured=measured,
+        lost=known.trace if given.trace is None and (measured is None or witnesses) else None,
+        drawn=drawn,
+    )
+    if tables is not None:
+        _read_tables(facts, tables, run, witnesses)
+    if facts.run is not None:
+        facts.settings = run_settings(given.trace, facts.run.run)
+    return facts
+
+
+def to_draw(checked: CheckResult) -> list[NamedWitness]:
+    """Choose the witnesses to draw: of each broken guarantee that decides the first, then the second, and so on."""
+    queues = [[NamedWitness(name, one) for one in checked.guarantees[name].witnesses] for name in checked.deciding()]
+    turns = [queue[turn] for turn in range(DRAWN_MAX) for queue in queues if turn < len(queue)]
+    return turns[:DRAWN_MAX]
+
+
+def _read_tables(facts: Facts, tables: Path, wanted: str | None, witnesses: list[NamedWitness]) -> None:
+    """Read the small tables that `measure` leaves, of the run that is shown."""
+    facts.run = _choose_run(read_measured(tables, RunRow), wanted, witnesses)
+    facts.histogram = read_measured(tables, HistogramRow)
+    if facts.run is not None:
+        facts.occupancy = read_measured(tables, OccupancyRow, facts.run.run)
+        facts.waiting = read_measured(tables, WaitingRow, facts.run.run)
+        facts.repair_matrix = read_measured(tables, RepairMatrixRow, facts.run.run)
+
+
+def _choose_run(runs: list[RunRow], wanted: str | None, witnesses: list[NamedWitness]) -> RunRow | None:
+    """Choose the run that figures over time show: the one asked for, else the first witness's, else the largest."""
+    by_name = {row.run: row for row in runs}
+    if wanted is not None:
+        if wanted not in by_name:
+            few = ", ".join(sorted(by_name)[:5]) or "none"
+            raise UsageError(f"--run {wanted}: no such run in this trace; it has {few}{', ...' * (len(by_name) > 5)}")
+        return by_name[wanted]
+    for named in witnesses:
+        if named.witness.run in by_name:
+            return by_name[named.witness.run]
+    return max(runs, key=lambda row: row.rows, default=None)
+
+
+class _Trace:
+    """A trace, ingested once, then checked and measured as needed."""
+
+    def __init__(self, trace: str, folder: Path, start: Start, stack: ExitStack, mapping: Mapping | None) -> None:
+        find_files(trace)  # say what is wrong with the path before Spark starts
+        self.folder, self.layout, self.mapping = folder, folder / "layout", mapping
+        self.session = stack.enter_context(start())
+        self.totals = ingest(self.session, trace, self.layout, mapping)
+
+    def check(self) -> CheckResult:
+        """Check all guarantees."""
+        implied = self.mapping is not None and self.mapping.own_deliveries == "implied"
+        options = Options(implied_own_deliveries=implied)
+        return check_layout(self.session, self.layout, self.totals, self.folder / "scratch", options)
+
+    def measure(self) -> tuple[MeasureResult, Path]:
+        """Measure; return what was found, and the folder of the tables."""
+        tables = self.folder / "tables"
+        return measure_layout(self.session, self.layout, self.totals, tables, self.folder / "work"), tables

@@ -1,0 +1,106 @@
+"""What the `run.json` beside a trace says of a run, as far as a page uses it; a foreign one may say anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from antiphon.errors import UsageError
+
+
+class NetworkSettings(msgspec.Struct, frozen=True):
+    """What a simulated network did to datagrams, as shares of them."""
+
+    loss: float = 0.0
+    duplicate: float = 0.0
+    reorder: float = 0.0
+
+
+class RunParameters(msgspec.Struct, frozen=True):
+    """The scenario of a simulated run."""
+
+    members: int | None = None
+    window: int | None = None
+    buffer: int = 0
+    ordering_options: dict[str, Any] = {}
+    network: NetworkSettings = NetworkSettings()
+
+
+class RunVersions(msgspec.Struct, frozen=True):
+    """What recorded the trace."""
+
+    antiphon: str | None = None
+
+
+class RunSettings(msgspec.Struct, frozen=True):
+    """A run.json; everything is None where it does not say."""
+
+    run: str | None = None
+    ordering: str | None = None
+    stability: str | None = None
+    finished: bool | None = None
+    seed: int | None = None
+    versions: RunVersions = RunVersions()
+    parameters: RunParameters | None = None
+
+
+def run_settings(trace: str | None, run: str) -> RunSettings:
+    """Read the run.json of a run: the one that names it, else the one at the top of the trace."""
+    if trace is None:
+        return RunSettings()
+    root = Path(trace) if Path(trace).is_dir() else Path(trace).parent
+    top = RunSettings()
+    for file in [root / "run.json", *(sorted(root.glob("*/run.json")) if Path(trace).is_dir() else ())]:
+        if file.is_file():
+            settings = read_settings(file.read_bytes())
+            if settings.run == run:
+                return settings
+            if file.parent == root:
+                top = settings
+    return top
+
+
+def read_settings(content: bytes) -> RunSettings:
+    """Decode a run.json; another system's may have our names for other things, and then says nothing to us."""
+    try:
+        return msgspec.json.decode(content, type=RunSettings)
+    except msgspec.DecodeError:
+        return RunSettings()
+
+
+class BufferBound(msgspec.Struct, frozen=True):
+    """How many messages a member can have to hold, and why."""
+
+    messages: int
+    why: str
+
+
+def buffer_bound(settings: RunSettings, members: int) -> BufferBound | None:
+    """Say what the run's own parameters allow its buffers; None where run.json does not say, or is not ours."""
+    from antiphon.protocol.options import GroupOptions, ordering_type
+
+    parameters = settings.parameters
+    if parameters is None or parameters.window is None or settings.ordering is None:
+        return None
+    try:
+        config = GroupOptions(
+            ordering=settings.ordering,
+            ordering_options=parameters.ordering_options,
+            window=parameters.window,
+            buffer=parameters.buffer,
+        )
+        ordering, options = ordering_type(config.ordering), config.ordering_settings()
+    except UsageError:
+        return None
+    group = parameters.members or members
+    was_set = "the buffer that was set"
+    if ordering.NEEDS_RECOVERY:
+        why = was_set if config.buffer else f"four windows of {config.window} for each of {group} members"
+        return BufferBound(config.buffer_size(group), why)
+    each = f"a window of {options.window}"
+    if hasattr(options, "places"):
+        each += f" times a headroom of {options.headroom}"
+        return BufferBound(options.places(group), was_set if options.buffer else f"{each} for each of {group} members")
+    return BufferBound(options.window * group, f"{each} for each of {group} members")
