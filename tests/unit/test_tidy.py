@@ -55,7 +55,6 @@ TODAY: Final[dict[str, set[str]]] = {
     },
     "renames": {
         "commands/check.py",
-        "commands/report.py",
         "live/host.py",
         "pipeline/check/arena.py",
         "pipeline/ingest.py",
