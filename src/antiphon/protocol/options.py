@@ -94,8 +94,10 @@ class GroupOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     def promises(self) -> list[str]:
         """Name the guarantees that a group of this composition gives."""
+        ordering = ordering_type(self.ordering)
+        stability = ("stability",) if ordering.NEEDS_RECOVERY else ()  # others say themselves whether they find it
         views = ("view-synchrony",) if self.views else ()
-        return list(dict.fromkeys((*promises_of(ordering_type(self.ordering)), "stability", *views)))
+        return list(dict.fromkeys((*promises_of(ordering), *stability, *views)))
 
     def ordering_settings(self) -> Any:
         """Return the ordering's options; one with its own flow control takes the window and the buffer from here."""
@@ -183,7 +185,7 @@ def profile_of(name: str) -> GroupOptions:
 
 
 def promises_of(ordering: type[Ordering]) -> tuple[str, ...]:
-    """Name the guarantees that an ordering gives on a correct network of fixed members, stability aside."""
+    """Name the guarantees that an ordering gives by itself, whatever it is composed with."""
     return ("integrity", "validity", "agreement", *ordering.PROMISES)
 
 

@@ -6,14 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from antiphon.errors import UsageError
+from antiphon.protocol.options import promises_of
+from antiphon.protocol.ordering import ALIASES, ORDERINGS
 from antiphon.trace.schema import GUARANTEES
-
-_EVERY_ORDERING = frozenset({"integrity", "validity", "agreement", "fifo"})
-_BY_ORDERING: dict[str, frozenset[str]] = {
-    "fifo": _EVERY_ORDERING,
-    **dict.fromkeys(("causal", "causal-blocks", "co"), _EVERY_ORDERING | {"causal"}),
-    **dict.fromkeys(("total", "abcast", "tomp", "sequencer"), _EVERY_ORDERING | {"total"}),
-}
 
 
 def promised(run_json: Mapping[str, Any]) -> frozenset[str]:
@@ -26,8 +21,8 @@ def promised(run_json: Mapping[str, Any]) -> frozenset[str]:
         return frozenset(explicit)
     promises: set[str] = set()
     ordering = _setting(run_json, "ordering")
-    if isinstance(ordering, str):  # another system's own name for its order promises nothing that we know
-        promises |= _BY_ORDERING.get(ordering, frozenset())
+    if isinstance(ordering, str) and ALIASES.get(ordering, ordering) in ORDERINGS:
+        promises |= {*promises_of(ORDERINGS[ALIASES.get(ordering, ordering)])}  # others' names promise nothing we know
     if _setting(run_json, "stability") not in (None, False, "none", ""):
         promises.add("stability")
     if _setting(run_json, "views") not in (None, False, "none", "", "fixed", 0):
@@ -42,7 +37,7 @@ def has_global_clock(run_json: Mapping[str, Any]) -> bool:
 
 def _setting(run_json: Mapping[str, Any], name: str) -> Any:
     """Find a setting at the top of run.json, or inside its `protocol` or `parameters`."""
-    for place in (run_json, run_json.get("protocol"), run_json.get("parameters")):
-        if isinstance(place, Mapping) and name in place:
-            return place[name]
+    for table in (run_json, run_json.get("protocol"), run_json.get("parameters")):
+        if isinstance(table, Mapping) and name in table:
+            return table[name]
     return None

@@ -40,7 +40,7 @@ class CausalBlocks(Ending):
 
     PDUS: ClassVar[tuple[type[Pdu], ...]] = (BlockMessage, NullMessage)
     NEEDS_RECOVERY: ClassVar[bool] = False
-    PROMISES: ClassVar[tuple[str, ...]] = ("fifo", "causal")
+    PROMISES: ClassVar[tuple[str, ...]] = ("fifo", "causal", "stability")
     Options: ClassVar[type[msgspec.Struct]] = CausalBlocksOptions
 
     knowledge_type: ClassVar[type[Knowledge]] = Knowledge
