@@ -67,9 +67,9 @@ from antiphon.protocol.ordering.two_phase import Claim, TimedData, TwoPhaseOptio
 from antiphon.protocol.parts import PartContext
 from antiphon.protocol.wire import Malformed, group_of, group_tag
 from antiphon.sim.cluster import Node
-from antiphon.sim.group import Group
 from antiphon.sim.network import NetworkOptions
 from antiphon.sim.scenario import Fault, Scenario, Workload, from_table, to_toml
+from antiphon.sim.view_cluster import ViewCluster
 from antiphon.sim.view_schedules import QUICK, flaw, flaw_of
 from antiphon.trace.log import MemberLog
 from antiphon.trace.writer import write_trace
@@ -313,7 +313,7 @@ def test_a_promise_holds_in_the_view_in_which_it_was_given() -> None:
 # Small groups
 
 
-class Watched(Group):
+class Watched(ViewCluster):
     """A group that keeps what its applications are told."""
 
     def __init__(

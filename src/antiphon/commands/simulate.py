@@ -120,8 +120,7 @@ def run(args: argparse.Namespace) -> int:
         _tell(summary)
     if not result.finished:
         print(
-            f"antiphon simulate: not finished within {scenario.limit} of simulated time: "
-            f"{result.stats['still_held']} messages are still held; a crashed or cut-off member holds the others back",
+            f"antiphon simulate: not finished within {scenario.limit} of simulated time: {result.why_not}",
             file=sys.stderr,
         )
     return 0 if result.finished else 3

@@ -16,7 +16,7 @@ import msgspec
 from antiphon.protocol.machine import MILLISECOND, Duration, Instant, earliest
 from antiphon.protocol.parts import Accepted, Duplicate, Out, PartContext, Step
 from antiphon.protocol.timers import Backoff, GrowingPause
-from antiphon.protocol.wire import Data, Malformed, Number, Pdu, Streamed
+from antiphon.protocol.wire import NUMBER_MAX, Data, Exhausted, Malformed, Number, Pdu, Streamed
 
 NACK_RANGES_MAX = 64
 
@@ -85,8 +85,10 @@ class Recovery:
 
     def broadcast(self, pdu: Streamed, now: Instant) -> Step:
         """Number a PDU, keep it, send it to all, and accept it as one's own."""
-        rank = self._rank
-        pdu.number = self._highest[rank] = self.received[rank] = self.sent + 1
+        rank, number = self._rank, self.sent + 1
+        if number > NUMBER_MAX:
+            raise Exhausted(number)
+        pdu.number = self._highest[rank] = self.received[rank] = number
         self._log[rank][pdu.number] = pdu
         self.held += 1
         self._silence.renew()

@@ -16,21 +16,31 @@ from zlib import crc32
 
 import msgspec
 
-from antiphon.errors import AntiphonError
+from antiphon.errors import AntiphonError, LocalProtocolError
 
 FORMAT: Final = 1  # part of the group's tag, so that two formats never meet
 DATAGRAM_BYTES_MAX: Final = 65_507
 PAYLOAD_BYTES_MAX: Final = 60_000
 PDUS_MAX: Final = 4_096
 VECTOR_ENTRIES_MAX: Final = 131_072  # members of the largest group
-_COUNTER_MAX: Final = 2**32 - 1
+NUMBER_MAX: Final = 2**32 - 1
 
-Counter: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=_COUNTER_MAX)]
-Number: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=_COUNTER_MAX)]  # sequence numbers start at 1
+Counter: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
+Number: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=NUMBER_MAX)]  # sequence numbers start at 1
 Rank: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=VECTOR_ENTRIES_MAX)]
 Timestamp: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Payload: TypeAlias = Annotated[bytes, msgspec.Meta(max_length=PAYLOAD_BYTES_MAX)]
 Vector: TypeAlias = Annotated[bytes, msgspec.Meta(max_length=4 * VECTOR_ENTRIES_MAX)]  # 4 bytes an entry, little-endian
+
+
+class Exhausted(LocalProtocolError):
+    """A number has grown beyond what a datagram can say."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(
+            f"a stream has reached number {number}, and {NUMBER_MAX} is the highest that a datagram can say: "
+            f"numbers start from 1 again in the next view, so let a member leave and join, or start the group anew"
+        )
 
 
 class Malformed(AntiphonError):
@@ -94,7 +104,10 @@ def _entries(count: int) -> struct.Struct:
 
 def pack_vector(vector: Sequence[int]) -> bytes:
     """Put a vector of counters on the wire, 4 bytes an entry."""
-    return _entries(len(vector)).pack(*vector)
+    try:
+        return _entries(len(vector)).pack(*vector)
+    except struct.error:
+        raise Exhausted(max(vector)) from None
 
 
 def unpack_vector(packed: bytes, count: int) -> list[int]:
@@ -128,7 +141,10 @@ class Codec:
     @staticmethod
     def frame(header: Header, pdus: Sequence[bytes]) -> bytes:
         """Put encoded PDUs behind a header."""
-        fields = _HEADER.pack(0, header.group, header.view, header.sender, header.sent, header.free)
+        try:
+            fields = _HEADER.pack(0, header.group, header.view, header.sender, header.sent, header.free)
+        except struct.error:
+            raise Exhausted(header.sent) from None
         rest = b"".join((fields[4:], _PDU_LIST.pack(0xDC, len(pdus)), *pdus))
         return crc32(rest).to_bytes(4, "little") + rest
 

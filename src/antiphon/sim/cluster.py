@@ -9,19 +9,33 @@ from typing import Any
 
 import msgspec
 
+from antiphon.errors import UsageError
 from antiphon.protocol.clock import SkewedClock
-from antiphon.protocol.machine import Deliver, Driven, Effect, Input, Instant, Receive, Send, Submit, Wake
+from antiphon.protocol.machine import (
+    MILLISECOND,
+    SECOND,
+    Deliver,
+    Driven,
+    Effect,
+    Input,
+    Instant,
+    Receive,
+    Send,
+    Submit,
+    Wake,
+)
 from antiphon.protocol.member import Member, View
 from antiphon.protocol.options import ordering_type
 from antiphon.sim.distributions import duration, sampler
 from antiphon.sim.kernel import Kernel
 from antiphon.sim.network import Network
 from antiphon.sim.scenario import Fault, Scenario
+from antiphon.sim.unfinished import Standstill, why_not_finished
 from antiphon.trace.event import Event
 from antiphon.trace.log import MemberLog
 
 _WAKE = Wake()
-_WAKES_AT_ONE_INSTANT_MAX = 10_000
+_WAKES_IN_A_MILLISECOND_MAX = 10_000  # a member that asks for more never lets time go on
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -31,6 +45,7 @@ class Run(msgspec.Struct, frozen=True):
     seed: int
     name: str
     finished: bool  # everything was sent, delivered and let go before the limit
+    why_not: str | None  # if it is not finished: what held it up
     ended_ns: Instant
     sent: int
     delivered: int
@@ -57,20 +72,44 @@ def simulate(
 ) -> Run:
     """Run a scenario to its end; `drop(source, target, datagram, now)` may lose datagrams of a test's choice."""
     if scenario.views:
-        from antiphon.sim.group import Group
+        from antiphon.sim.view_cluster import ViewCluster
 
-        return Group(scenario, seed, drop, progress).run()
+        return ViewCluster(scenario, seed, drop, progress).run()
     return Cluster(scenario, seed, drop, progress).run()
+
+
+def _overdue(machine: Driven, now: Instant) -> str:
+    """Name the class whose deadline has passed: a part of the member, or else the machine itself."""
+    member = getattr(machine, "member", machine)
+    for part in (getattr(member, name, None) for name in ("ordering", "stability", "recovery")):
+        deadline = getattr(part, "deadline", None)
+        if deadline is not None and deadline <= now:
+            return type(part).__qualname__
+    return type(machine).__qualname__
 
 
 class Node:
     """A member, its clock, its workload and its log."""
 
-    __slots__ = ("backlog", "clock", "crashed", "log", "member", "missed", "paused", "submitted", "wake_at")
+    __slots__ = (
+        "backlog",
+        "clock",
+        "crashed",
+        "log",
+        "member",
+        "missed",
+        "paused",
+        "submitted",
+        "wake_at",
+        "wakes",
+        "wakes_since",
+    )
 
     def __init__(self, member: Driven, clock: SkewedClock, log: MemberLog) -> None:
         self.member, self.clock, self.log = member, clock, log
         self.wake_at: Instant | None = None  # when the kernel will wake it
+        self.wakes = 0  # how often it was woken since
+        self.wakes_since: Instant = 0
         self.backlog = 0  # messages that the application has ready but the member has no room for
         self.submitted = 0
         self.crashed = self.paused = False
@@ -99,9 +138,11 @@ class Cluster:
         lifetime = scenario.workload.lifetime
         self._lifetime_ns = None if lifetime is None else duration(lifetime, "workload.lifetime")
         self.nodes = self._make_nodes(random.Random(f"{seed}/clocks"))
+        self.events_max: int | None = None  # a test may end the run after so many
         self._undrained: set[int] = set()
         self._to_submit = 0
         self._delivered = 0
+        self._delivered_at: Instant = 0
 
     def run(self) -> Run:
         """Run until everything is delivered and let go, or the limit is reached."""
@@ -115,7 +156,7 @@ class Cluster:
         if scenario.messages:
             for sender in senders:
                 self.kernel.at(self._interval(self._workload_rng), self._produce, sender)
-        self.kernel.run(until=duration(scenario.limit, "limit"))
+        self.kernel.run(until=duration(scenario.limit, "limit"), events_max=self.events_max)
         self._end_logs()
         return self._result()
 
@@ -158,9 +199,22 @@ class Cluster:
             return
         deadline = node.member.deadline
         if deadline is not None and deadline <= node.clock.read(self.kernel.now):
+            node.wakes += 1
+            if node.wakes == _WAKES_IN_A_MILLISECOND_MAX:
+                self._see_whether_time_goes_on(me, node)
             self._drive(me, node, _WAKE)
         else:
             self._set_alarm(me, node)
+
+    def _see_whether_time_goes_on(self, me: int, node: Node) -> None:
+        """Raise a `UsageError` that names the protocol if a member asks to be woken over and over at one instant."""
+        now = self.kernel.now
+        if now - node.wakes_since < MILLISECOND:
+            raise UsageError(
+                f"{_overdue(node.member, node.clock.read(now))}: member {me} asks to be woken at an instant that has "
+                f"passed, {node.wakes:,} times within a millisecond, at {now / SECOND:.9f} s of simulated time"
+            )
+        node.wakes, node.wakes_since = 0, now
 
     def _drive(self, me: int, node: Node, event: Input) -> None:
         """Give a member one input and carry out what follows."""
@@ -177,6 +231,7 @@ class Cluster:
             self.network.send(me, effect.to, effect.datagram)
         elif isinstance(effect, Deliver):
             self._delivered += 1
+            self._delivered_at = self.kernel.now
 
     def _see_whether_all_is_done(self, me: int, node: Node) -> None:
         if node.member.drained and not node.backlog:
@@ -268,8 +323,26 @@ class Cluster:
 
     # The result
 
-    def _members(self) -> list[Driven]:
-        return [node.member for node in self.nodes]
+    def _standstill(self) -> Standstill:
+        """Look at what might hold an unfinished run up."""
+        nodes = list(enumerate(self.nodes))
+        return Standstill(
+            now=self.kernel.now,
+            sent=sum(log.count("send") for log in self._logs()),
+            wanted=self.scenario.messages * len(self.scenario.senders),
+            held=sum(node.member.held for _, node in nodes if not node.crashed),
+            retransmissions=self._counts()["retransmissions"],
+            delivered_at=self._delivered_at,
+            crashed=[me for me, node in nodes if node.crashed],
+            paused=[me for me, node in nodes if node.paused and not node.crashed],
+            cut=self.network.cut_links(),
+            behind_ns=self.network.behind_ns(),
+            cut_short=self.kernel.events == self.events_max,
+        )
+
+    def _counts(self) -> Counter[str]:
+        """What the members counted."""
+        return sum((Counter(node.member.counts) for node in self.nodes), Counter())
 
     def _logs(self) -> list[MemberLog]:
         return [node.log for node in self.nodes]
@@ -278,9 +351,6 @@ class Cluster:
         return not self._undrained and not self._to_submit
 
     def _result(self) -> Run:
-        counts: Counter[str] = Counter()
-        for member in self._members():
-            counts.update(member.counts)
         logs = self._logs()
         ordering = self.scenario.ordering
         name = ordering if isinstance(ordering, str) else ordering.__name__
@@ -289,12 +359,13 @@ class Cluster:
             seed=self.seed,
             name=f"{self.scenario.name or name}-{self.seed}",
             finished=self._finished(),
+            why_not=None if self._finished() else why_not_finished(self._standstill()),
             ended_ns=self.kernel.now,
             sent=sum(log.count("send") for log in logs),
             delivered=self._delivered,
             logs=logs,
             stats={
-                "members": dict(sorted(counts.items())),
+                "members": dict(sorted(self._counts().items())),
                 "network": dict(sorted(self.network.counts.items())),
                 "kernel_events": self.kernel.events,
                 "still_held": sum(node.member.held for node in self.nodes if not node.crashed),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from antiphon.protocol.machine import Duration, Instant
+from antiphon.errors import UsageError
+from antiphon.protocol.machine import SECOND, Duration, Instant
 
 Action: TypeAlias = Callable[[Any], None]
+
+_LOOK: Final = 1 << 24  # events between two looks at the clock: more than 4,000 members can cause at one instant
 
 
 class Kernel:
@@ -36,16 +39,32 @@ class Kernel:
         """End the run after the action that is running."""
         self._stopped = True
 
-    def run(self, until: Instant | None = None) -> None:
-        """Run until nothing is left, `until` is reached, or an action stops the run."""
+    def run(self, until: Instant | None = None, events_max: int | None = None) -> None:
+        """Run until nothing is left, `until` or `events_max` is reached, or an action stops the run.
+
+        Where time stands still for ever, a `UsageError` says so.
+        """
         heap = self._heap
         self._stopped = False
-        events = 0
+        end = float("inf") if until is None else until
         while heap and not self._stopped:
-            if until is not None and heap[0][0] > until:
-                self.now = until
-                break
-            self.now, _, action, argument = heappop(heap)
-            events += 1
-            action(argument)
-        self.events += events
+            looked_at, stop_at = self.now, self.events + _LOOK
+            if events_max is not None:
+                stop_at = min(stop_at, events_max)
+            events = self.events
+            while heap and not self._stopped and events < stop_at:
+                if heap[0][0] > end:
+                    self._stopped = True
+                    self.now = end  # type: ignore[assignment]  # infinity is never reached
+                    break
+                self.now, _, action, argument = heappop(heap)
+                events += 1
+                action(argument)
+            self.events = events
+            if events == events_max:
+                return
+            if events == stop_at and self.now == looked_at:
+                raise UsageError(
+                    f"the simulated time stands still at {self.now / SECOND:.9f} s: {_LOOK:,} events and no end; "
+                    f"members that answer each other at once need a latency above 0"
+                )

@@ -123,6 +123,15 @@ class Network:
         for link in links:
             self._cut[link] = self._cut.get(link, 0) + by
 
+    def cut_links(self) -> list[tuple[int, int]]:
+        """List the links that carry nothing now."""
+        return sorted(link for link, faults in self._cut.items() if faults > 0)
+
+    def behind_ns(self) -> Duration:
+        """Return how much later than now what is sent now leaves the slowest link."""
+        latest = max((link.busy_until for links in self._links for link in links), default=0)
+        return max(0, latest - self._kernel.now)
+
     def send(self, source: int, targets: Sequence[int] | None, datagram: bytes) -> None:
         """Send a datagram to the given members, or to all others."""
         rng, links = self._rng, self._links[source]

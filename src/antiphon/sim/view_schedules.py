@@ -17,9 +17,9 @@ from antiphon.protocol.machine import MILLISECOND
 from antiphon.protocol.membership.process import MembershipOptions, Process
 from antiphon.protocol.options import ordering_type
 from antiphon.sim.cluster import Run
-from antiphon.sim.group import Group
 from antiphon.sim.network import NetworkOptions
 from antiphon.sim.scenario import Clocks, Fault, Scenario, Workload
+from antiphon.sim.view_cluster import ViewCluster
 from antiphon.trace.event import Event
 from antiphon.trace.naive import check
 
@@ -101,7 +101,7 @@ def _faults(rng: random.Random, members: int) -> Iterator[Fault]:
 
 def flaw(scenario: Scenario, seed: int, process: type[Process] = Process) -> str | None:
     """Run a scenario and say what is wrong with it, if anything is."""
-    group = Group(scenario, seed)
+    group = ViewCluster(scenario, seed)
     group.process = process
     try:
         run = group.run()

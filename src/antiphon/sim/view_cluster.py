@@ -11,10 +11,11 @@ import random
 from collections import Counter
 from collections.abc import Callable
 
+import msgspec
+
 from antiphon.protocol.machine import (
     MILLISECOND,
     Capture,
-    Driven,
     Effect,
     Input,
     Instant,
@@ -29,6 +30,7 @@ from antiphon.protocol.membership.views import ViewId
 from antiphon.sim.cluster import Cluster, Node
 from antiphon.sim.distributions import duration
 from antiphon.sim.scenario import Fault
+from antiphon.sim.unfinished import Standstill
 from antiphon.trace.log import MemberLog
 
 _CHECK_NS = 20 * MILLISECOND
@@ -50,7 +52,7 @@ class _Down:
         return []
 
 
-class Group(Cluster):
+class ViewCluster(Cluster):
     """The driver of a group with views."""
 
     process: type[Process] = Process  # a test may put another in its place
@@ -225,8 +227,23 @@ class Group(Cluster):
             node = self.nodes[name]
             node.log.record(node.clock.read(self.kernel.now), "end", None, None, None, None)
 
-    def _members(self) -> list[Driven]:
-        return list(self._processes)
+    def _standstill(self) -> Standstill:
+        """Look at what might hold an unfinished run up; nobody waits for the dead, but for one view of the living."""
+        views = {process.id: process.view.number for process in self.running().values() if process.active}
+        apart = ""
+        if len(views) < len(self.running()) or len(set(views.values())) > 1:
+            shown = ", ".join(f"{one} in view {view}" for one, view in sorted(views.items())) or "nobody in any"
+            apart = f"those that run are not in one view: {shown}"
+        return msgspec.structs.replace(super()._standstill(), crashed=[], apart=apart)
+
+    def _counts(self) -> Counter[str]:
+        """What the processes counted of views, and what their members sent in each of them, by the logs."""
+        counts = sum((Counter(process.counts) for process in self._processes), Counter())
+        for log in self._every_log:
+            for event, detail in zip(log.events, log.details, strict=True):
+                if event == "control" and detail is not None:
+                    counts["retransmissions" if detail.startswith("repair to ") else detail] += 1
+        return counts
 
     def _logs(self) -> list[MemberLog]:
         return sorted(self._every_log, key=lambda log: log.member)

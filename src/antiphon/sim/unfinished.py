@@ -1,0 +1,67 @@
+"""Say why a simulated run did not finish, by what is to be seen at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from antiphon.protocol.machine import SECOND, Duration, Instant
+
+_MANY = 10  # retransmissions for each message: more is no repair any more
+_QUIET_SHARE = 0.5  # of the run without a delivery: then it stands still, and more time would not help
+
+
+class Standstill(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be seen at the end of a run that did not finish."""
+
+    now: Instant
+    sent: int
+    wanted: int  # messages that were to be sent
+    held: int  # copies that members keep
+    retransmissions: int
+    delivered_at: Instant  # the last time that anything was delivered
+    crashed: Sequence[int]  # where membership is fixed: those whose acknowledgment is waited for in vain
+    paused: Sequence[int]
+    cut: Sequence[tuple[int, int]]  # links that carry nothing now
+    behind_ns: Duration  # how much later than now what is sent now leaves the slowest link
+    apart: str = ""  # with views: who is in which, if not all are in one
+    cut_short: bool = False  # the run was ended before its limit
+
+
+def why_not_finished(seen: Standstill) -> str:
+    """Return the reasons that can be seen, most telling first, as one sentence without a full stop."""
+    reasons = list(_faults(seen))
+    if seen.behind_ns > SECOND:
+        reasons.append(f"the slowest link is {seen.behind_ns / SECOND:.1f} s behind: it cannot carry what is sent")
+    if seen.retransmissions > _MANY * max(1, seen.sent):
+        reasons.append(f"{seen.retransmissions:,} retransmissions for {seen.sent:,} messages crowd out everything else")
+    if seen.apart:
+        reasons.append(seen.apart)
+    if not reasons:
+        quiet_ns = seen.now - seen.delivered_at
+        if seen.cut_short:
+            reasons.append("the run was cut short")
+        elif quiet_ns > _QUIET_SHARE * seen.now:
+            reasons.append(f"nothing was delivered after {seen.delivered_at / SECOND:.3f} s: the protocol stands still")
+        else:
+            reasons.append("messages were still being delivered: a longer limit, or shorter intervals, may do")
+    state = f"{seen.sent:,} of {seen.wanted:,} messages were sent and {seen.held:,} copies are still held"
+    return f"{state}; " + "; ".join(reasons)
+
+
+def _faults(seen: Standstill) -> list[str]:
+    reasons = []
+    if seen.crashed:
+        reasons.append(f"{_members(seen.crashed)} crashed, and with fixed membership all wait for it for ever")
+    if seen.paused:
+        reasons.append(f"{_members(seen.paused)} is still paused")
+    if seen.cut:
+        links = ", ".join(f"{source} to {target}" for source, target in seen.cut[:4])
+        more = f" and {len(seen.cut) - 4} more" if len(seen.cut) > 4 else ""
+        reasons.append(f"still cut: {links}{more}")
+    return reasons
+
+
+def _members(numbers: Sequence[int]) -> str:
+    return f"member {', '.join(map(str, numbers))}"
