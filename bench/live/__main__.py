@@ -47,6 +47,8 @@ def measure(
     """Run one group; give what its members say, summed up."""
     addresses = free_addresses(MEMBERS)
     key = os.urandom(16).hex() if about.pop("encrypted") else ""
+    source = about.pop("source", None)
+    environment = os.environ if source is None else {**os.environ, "PYTHONPATH": source}
     processes = [
         subprocess.Popen(
             [
@@ -58,6 +60,7 @@ def measure(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            env=environment,
         )
         for own in addresses
     ]
@@ -114,13 +117,15 @@ def main() -> None:
     parser.add_argument("--fixed", action="store_true", help="no views")
     parser.add_argument("--offload", action="store_true", help="let the kernel cut and gather packets")
     parser.add_argument("--only-flood", action="store_true")
+    parser.add_argument("--versions", default="", metavar="FOLDER,...", help="other versions' sources, in the same run")
+    parser.add_argument("--only-rate", action="store_true", help="no flood")
     parser.add_argument("--peers", default="", help=f"other systems beside it, or all: {','.join(PEERS)}")
     parser.add_argument(
         "--soak", type=float, metavar="MINUTES", help="instead: run so long, and see that memory is flat"
     )
     args = parser.parse_args()
     sizes = [int(size) for size in args.sizes.split(",")]
-    rates = (0,) if args.only_flood or not args.rate else (0, args.rate)
+    rates = (0,) if args.only_flood or not args.rate else (args.rate,) if args.only_rate else (0, args.rate)
     how = {"encrypted": not args.plaintext, "views": not args.fixed, "offload": None if args.offload else False}
     if args.soak:
         flat = True
@@ -134,8 +139,9 @@ def main() -> None:
         for row in measure_peers(measure, peers, size=size, rate=rate, seconds=args.seconds):
             print(json.dumps(row), flush=True)
     for ordering in args.orderings.split(","):
-        for size, rate in product(sizes, rates):
+        for size, rate, source in product(sizes, rates, [None, *filter(None, args.versions.split(","))]):
             result = measure(
+                source=source,
                 ordering=ordering,
                 size=size,
                 seconds=args.seconds,
@@ -145,6 +151,8 @@ def main() -> None:
                 **how,
             )
             about = {"ordering": ordering, "bytes": size, "rate": rate or "flood", "offload": args.offload}
+            if source is not None:
+                about["version"] = source
             print(json.dumps({**about, **result}), flush=True)
 
 

@@ -17,6 +17,7 @@ from antiphon.protocol.membership.process import Process
 from antiphon.protocol.wire import group_of
 
 if TYPE_CHECKING:
+    from antiphon.live.inbox import Inbox
     from antiphon.live.transport import Transport
 
 _WAKE = Wake()
@@ -38,18 +39,17 @@ class Driver:
 
     machine: Member | Process
     transport: Transport
+    inbox: Inbox  # while it is full, no data is taken in
+    data_tag: int  # of the datagrams that carry data
 
-    def __init__(
-        self, clock: Callable[[], Instant], *, failed: Callable[[Exception], None], full: Callable[[], bool]
-    ) -> None:
-        """`failed` hears of a broken invariant; `full` says that no data can be taken in now."""
-        self._clock, self._failed, self._full = clock, failed, full
+    def __init__(self, clock: Callable[[], Instant], *, failed: Callable[[Exception], None]) -> None:
+        """`failed` hears of a broken invariant."""
+        self._clock, self._failed = clock, failed
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: Instant = 0
         self.handlers: Mapping[type, Callable[[Any], None]] = {}  # take the effects that are not sent, by their type
-        self.turned: Callable[[], None] = lambda: None  # called when the effects of an input were taken
+        self.turned: Callable[[], None] | None = None  # called once an input's effects were taken, by who waits for it
         self.note: Callable[[Instant, Input | Snapshot], None] | None = None  # gets every input before the machine
-        self.data_tag = 0  # of the datagrams that wait where no data can be taken in
         self.set_aside = 0  # datagrams that came when no data could be taken in
         self.running = False
 
@@ -69,61 +69,56 @@ class Driver:
         if self._timer is not None:
             self._timer.cancel()
 
-    def drive(self, event: Input | Snapshot) -> None:
-        """Give the machine an input, and the network what follows."""
-        if self.running:
-            self._handle(event, self._clock())
-            self._end_turn()
-
     def received(self, datagrams: list[bytes]) -> None:
         """Take what one wake-up of the transport completed."""
-        if self._full():
+        if self.inbox.is_full:
             wanted = [datagram for datagram in datagrams if group_of(datagram) != self.data_tag]
             # data is as good as lost: its sender's window closes, and it comes again
             self.set_aside += len(datagrams) - len(wanted)
             datagrams = wanted
         if datagrams:
-            self._handle(ReceiveMany(datagrams), self._clock())
-        self._end_turn()
+            self.drive(ReceiveMany(datagrams))
 
-    def _handle(self, event: Input | Snapshot, now: Instant) -> None:
+    def drive(self, event: Input | Snapshot) -> None:
+        """Give the machine an input, carry out its effects, send what follows, and set the timer."""
         if not self.running:
             return
+        machine, transport, now = self.machine, self.transport, self._clock()
         if self.note is not None:
             self.note(now, event)
         try:
-            for effect in self.machine.handle(event, now):  # type: ignore[arg-type]  # snapshots only where captured
-                if isinstance(effect, Send):
-                    self.transport.queue(effect.to, effect.datagram)
+            for effect in machine.handle(event, now):  # type: ignore[arg-type]  # snapshots only where captured
+                if type(effect) is Send:
+                    transport.queue(effect.to, effect.datagram)
                 else:
                     self.handlers[type(effect)](effect)
-            self.turned()
+            if self.turned is not None:
+                self.turned()
         except Exception as error:
             if isinstance(event, Submit):
                 raise  # the caller asked for something impossible
             self._failed(error)
-
-    def _end_turn(self) -> None:
         if self.running:
-            self.transport.flush()
-            self._follow_deadline()
+            if transport.outbox:
+                transport.flush()
+            deadline = machine.deadline
+            if deadline is not None and (self._timer is None or deadline < self._timer_at):
+                self._set_timer(deadline, now)
 
-    def _follow_deadline(self) -> None:
-        """Keep the timer at the deadline or before it; an early one looks again."""
-        deadline = self.machine.deadline
-        if deadline is None or (self._timer is not None and self._timer_at <= deadline):
-            return
+    def _set_timer(self, deadline: Instant, now: Instant) -> None:
+        """Set the timer to the deadline or before it; an early one looks again."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = deadline
-        self._timer = self._loop.call_later(max(0, deadline - self._clock()) / 1e9, self._on_timer)
+        self._timer = self._loop.call_later(max(0, deadline - now) / 1e9, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
         now, deadline = self._clock(), self.machine.deadline
         if deadline is not None and deadline <= now:
-            self._handle(_WAKE, now)
-        self._end_turn()
+            self.drive(_WAKE)
+        elif deadline is not None and self.running:
+            self._set_timer(deadline, now)
 
     @property
     def retransmissions(self) -> int:

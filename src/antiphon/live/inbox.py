@@ -22,40 +22,51 @@ class Inbox:
     def __init__(self, bytes_max: int, *, listen: bool, at_state: Callable[[Capture | Restore], None]) -> None:
         """`listen` false: events are dropped; `at_state` is called where the state is to be given or replaced."""
         self._bytes_max, self._listen, self._at_state = bytes_max, listen, at_state
-        self._items: deque[Item] = deque()
-        self._news = asyncio.Event()
+        self._items: deque[tuple[Item, int]] = deque()  # each with its bytes
+        self._waiting: list[asyncio.Future[None]] = []  # iterators that have taken everything
         self._current: Iterator[Message] = iter(())  # what is left of the batch being handed out
         self._closed = False
         self._failure: Callable[[], BaseException] | None = None
         self.bytes = 0
+        self.is_full = False  # more waits here than may
 
-    @property
-    def is_full(self) -> bool:
-        """Whether more waits here than may."""
-        return self.bytes > self._bytes_max
+    def put_messages(self, sender: str, payloads: list[bytes], view: int) -> None:
+        """Append messages of one sender to the stream."""
+        if self._listen:
+            size = sum(map(len, payloads)) + _EACH_BYTES * len(payloads)
+            self.bytes += size
+            self.is_full = self.bytes > self._bytes_max
+            self._items.append((Batch(sender, payloads, view), size))
+            if self._waiting:
+                self._wake()
 
-    def put(self, item: Item) -> None:
-        """Append to the stream."""
+    def put(self, item: ViewChange | Notice | Capture | Restore) -> None:
+        """Append something else to the stream."""
         if self._listen or isinstance(item, Capture | Restore):
-            if isinstance(item, Batch):
-                self.bytes += _cost(item)
-            self._items.append(item)
-            self._news.set()
+            self._items.append((item, 0))
+            self._wake()
 
     def close(self, failure: Callable[[], BaseException] | None = None) -> None:
         """End the stream after what is in it, with an exception if the group failed."""
         self._closed = True
         self._failure = self._failure or failure
-        self._news.set()
+        self._wake()
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for one in waiting:
+            if not one.done():
+                one.set_result(None)
 
     async def events(self) -> AsyncIterator[Event]:
         """Yield one event after the other."""
         while True:
             for message in self._current:  # shared by all iterators, so that one that is given up loses nothing
                 yield message
-            item = await self._next()
-            if item is None:
-                return
+            while (item := self._take()) is None:
+                if self._closed:
+                    return
+                await self._news()
             if isinstance(item, Batch):
                 self._current = map(Message, repeat(item.sender), item.payloads, repeat(item.view))
             else:
@@ -67,28 +78,28 @@ class Inbox:
             begun = list(self._current)
             if begun:
                 yield Batch(begun[0].sender, [message.payload for message in begun], begun[0].view)
-            item = await self._next()
-            if item is None:
-                return
+            while (item := self._take()) is None:
+                if self._closed:
+                    return
+                await self._news()
             yield item
 
-    async def _next(self) -> Batch | ViewChange | Notice | None:
-        while True:
-            while not self._items:
-                if self._failure is not None:
-                    raise self._failure()
-                if self._closed:
-                    return None
-                self._news.clear()
-                await self._news.wait()
-            item = self._items.popleft()
+    def _news(self) -> asyncio.Future[None]:
+        """Return what is done when there may be something to take."""
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        return future
+
+    def _take(self) -> Batch | ViewChange | Notice | None:
+        """Return what comes next, or None if there is nothing; raise if the group failed before it."""
+        while self._items:
+            item, size = self._items.popleft()
             if isinstance(item, Capture | Restore):
                 self._at_state(item)
                 continue
-            if isinstance(item, Batch):
-                self.bytes -= _cost(item)
+            self.bytes -= size
+            self.is_full = self.bytes > self._bytes_max
             return item
-
-
-def _cost(batch: Batch) -> int:
-    return sum(map(len, batch.payloads)) + _EACH_BYTES * len(batch.payloads)
+        if self._failure is not None:
+            raise self._failure()
+        return None

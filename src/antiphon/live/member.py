@@ -66,7 +66,7 @@ class LiveMember:
         self._names: dict[int, str] = {}  # the members' addresses
         self._logger = MemberLogger(settings.group, settings.address or settings.bind)
         self.anomalies = Anomalies(self._logger)
-        self.driver = Driver(self._clock, failed=self._fail, full=lambda: self.upcalls.inbox.is_full)
+        self.driver = Driver(self._clock, failed=self._fail)
         self.upcalls = Upcalls(settings, self._names, self.driver.drive, self._logger, self.anomalies)
         self.sender = Sender(settings, self.driver, self.upcalls.receipts)
         self._joined: asyncio.Future[None] = self._loop.create_future()
@@ -172,9 +172,8 @@ class LiveMember:
         if settings.recording:
             self.recording = Recording(origin)
             self.driver.note = self.recording.note
-        self.driver.data_tag = group_tag(origin.options.group)
+        self.driver.inbox, self.driver.data_tag = self.upcalls.inbox, group_tag(origin.options.group)
         self.driver.handlers = {**self.upcalls.handlers(), protocol.Persist: lambda effect: file.write(effect.state)}
-        self.driver.turned = self.sender.room_again
         self._closers.callback(self.driver.stop)
         self.driver.start(machine, transport)
         if self.discovery is not None:
@@ -299,7 +298,6 @@ class LiveMember:
             **self.anomalies.counts,
             **transport.counts,
             "broken-bursts": upcalls.broken_bursts,
-            "broken-datagrams": transport.broken,
             "set-aside": self.driver.set_aside,
         }
         return Status(

@@ -25,8 +25,8 @@ ASK_NS: Final = 3 * MILLISECOND  # reordering mends itself
 ASK_NS_MAX: Final = 24 * MILLISECOND
 TRIES_MAX: Final = 8
 
-_ONE, _SEVERAL, _FRAGMENT, _AGAIN = range(4)  # the first byte of a body
-_ONE_MARK, _SEVERAL_MARK, _FRAGMENT_MARK = bytes([_ONE]), bytes([_SEVERAL]), bytes([_FRAGMENT])
+WHOLE, _SEVERAL, _FRAGMENT, _AGAIN = range(4)  # the first byte of a body
+_WHOLE_MARK, _SEVERAL_MARK, _FRAGMENT_MARK = bytes([WHOLE]), bytes([_SEVERAL]), bytes([_FRAGMENT])
 _SEVERAL_OVERHEAD: Final = 4  # kind, msgpack's array 16
 _EACH_OVERHEAD: Final = 3  # msgpack's bin 16
 _AGAIN_HEADER: Final = struct.Struct("<BI")  # kind, datagram; then two bytes for each index
@@ -61,7 +61,7 @@ class PacketCodec:
     def encode(self, datagrams: Sequence[bytes]) -> list[bytes]:
         """Return the bodies that carry these datagrams to the same receivers."""
         if len(datagrams) == 1 and len(datagrams[0]) < self._size:
-            return [_ONE_MARK + datagrams[0]]
+            return [_WHOLE_MARK + datagrams[0]]
         bodies: list[bytes] = []
         small: list[bytes] = []
         room = self._size - _SEVERAL_OVERHEAD
@@ -81,14 +81,14 @@ class PacketCodec:
 
     def _alone(self, datagram: bytes) -> list[bytes]:
         if len(datagram) < self._size:
-            return [_ONE_MARK + datagram]
+            return [_WHOLE_MARK + datagram]
         return [_FRAGMENT_MARK + fragment.encode() for fragment in self._fragmenter.cut(datagram, self._data_size)]
 
     def decode(self, sender: int, body: bytes, now: Instant) -> Sequence[bytes]:
         """Return the datagrams that are complete with this body; nonsense gives none."""
         try:
             kind = body[0]
-            if kind == _ONE:
+            if kind == WHOLE:
                 return (body[1:],)
             if kind == _SEVERAL:
                 return _decode_several(memoryview(body)[1:])
@@ -136,4 +136,4 @@ class PacketCodec:
 
 
 def _together(datagrams: list[bytes]) -> bytes:
-    return _ONE_MARK + datagrams[0] if len(datagrams) == 1 else _SEVERAL_MARK + _encode_several(datagrams)
+    return _WHOLE_MARK + datagrams[0] if len(datagrams) == 1 else _SEVERAL_MARK + _encode_several(datagrams)

@@ -82,6 +82,7 @@ class Sender:
         else:
             if self._room is None or self._room.done():
                 self._room = asyncio.get_running_loop().create_future()
+            self._driver.turned = self._room_again
             await asyncio.shield(self._room)
         if not self._driver.running:
             self._check_open()
@@ -99,6 +100,8 @@ class Sender:
             receipt, self._receipt = self._receipt, Receipt()
             self.messages += len(messages)
             self._submit(burst.whole(messages), receipt, self._kind)
+        elif self._pending:
+            self._driver.turned = self._room_again
 
     def _submit(self, payload: bytes, receipt: Receipt, kind: Kind) -> None:
         self._sizes.sent(self._driver.retransmissions)
@@ -108,13 +111,16 @@ class Sender:
     def _has_room(self) -> bool:
         return self._receipts.bytes < self._settings.window_bytes and self._driver.machine.room > 0
 
-    def room_again(self) -> None:
-        """Look whether there is room for what waits; called after every input of the machine."""
+    def _room_again(self) -> None:
+        """Look whether there is room for what waits; called after every input of the machine until there is."""
+        if not self._has_room():
+            return
         if self._pending:
-            if not self._flush_scheduled and self._has_room():
-                self._schedule_flush()
-        elif self._room is not None and not self._room.done() and self._has_room():
-            self._room.set_result(None)
+            self._schedule_flush()
+        else:
+            self._driver.turned = None
+            if self._room is not None and not self._room.done():
+                self._room.set_result(None)
 
     def _check_open(self) -> None:
         if self._gone is not None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -17,7 +16,7 @@ import msgspec
 
 from antiphon.live.addresses import Address
 from antiphon.live.anomalies import Anomalies
-from antiphon.live.packets import ASK_NS, PacketCodec
+from antiphon.live.packets import ASK_NS, WHOLE, PacketCodec
 from antiphon.live.session import ANSWER_S, QUESTIONS, NameProbe, PacketSession, PlainSession, Refused
 from antiphon.live.sockets import PACKET_BYTES, MakeSocket, Port, udp_socket
 
@@ -48,6 +47,7 @@ class Transport:
         self._addresses = dict(endpoint.addresses)
         self._names = {address: name for name, address in endpoint.addresses.items()}
         self._others = tuple(name for name in endpoint.addresses if name != endpoint.me)
+        self._known = set(self._others)  # whose packets are taken
         self.port = Port(
             endpoint.bind,
             endpoint.multicast,
@@ -58,10 +58,10 @@ class Transport:
             anomalies=endpoint.anomalies,
         )
         self._codec = PacketCodec(PACKET_BYTES - endpoint.session.overhead, random.Random(random.getrandbits(64)))
-        self._outbox: dict[tuple[int, ...], list[bytes]] = {}
+        self.outbox: dict[tuple[int, ...], list[bytes]] = {}
         self._probe = NameProbe(random.randbytes(8), endpoint.make_socket)
         self._asking: asyncio.TimerHandle | None = None
-        self._counts: Counter[str] = Counter()
+        self.packets_sent = self.packets_received = self._fragments_again = 0
         self.lose: Callable[[bytes], bool] | None = None
         self.hello: Callable[[bytes], None] | None = None  # takes packets of those who look for the group
 
@@ -81,29 +81,31 @@ class Transport:
         """Learn where a member is."""
         self._addresses[name] = address
         self._names[address] = name
+        if name != self._endpoint.me:
+            self._known.add(name)
 
     @property
-    def counts(self) -> Counter[str]:
-        """What was sent and received."""
-        return self._counts
-
-    @property
-    def broken(self) -> int:
-        """How many datagrams were begun and never became whole, or made no sense."""
-        return self._codec.broken
+    def counts(self) -> dict[str, int]:
+        """What was sent and received, and what became of datagrams that did not fit into a packet."""
+        return {
+            "packets-sent": self.packets_sent,
+            "packets-received": self.packets_received,
+            "fragments-again": self._fragments_again,
+            "broken-datagrams": self._codec.broken,
+        }
 
     # Out
 
     def queue(self, to: tuple[int, ...] | None, datagram: bytes) -> None:
         """Take a protocol datagram for the next flush."""
         receivers = self._others if to is None else to
-        self._outbox.setdefault(receivers, []).append(datagram)
+        self.outbox.setdefault(receivers, []).append(datagram)
 
     def flush(self) -> None:
         """Send all that was queued."""
-        if not self._outbox or not self.port.is_open:
+        if not self.outbox or not self.port.is_open:
             return
-        outbox, self._outbox = self._outbox, {}
+        outbox, self.outbox = self.outbox, {}
         multicast = self._endpoint.multicast
         if len(outbox) > 1 and multicast is None:
             outbox = share_packets(outbox, PACKET_BYTES // 2)
@@ -114,39 +116,49 @@ class Transport:
             else:
                 targets = [self._addresses[name] for name in to if name in self._addresses]
             self.port.send(packets, targets)
-            self._counts["packets-sent"] += len(packets) * len(targets)
+            self.packets_sent += len(packets) * len(targets)
 
     def _send_bodies(self, bodies: list[tuple[int, bytes]]) -> None:
         """Send fragments again, or ask for some."""
         for name, body in bodies:
             self.port.send([self._session.seal(body)], [self._addresses[name]])
-        self._counts["fragments-again"] += len(bodies)
+        self._fragments_again += len(bodies)
 
     # In
 
     def _arrived(self, packets: list[bytes], sources: list[Address] | None) -> None:
         """Open packets, and hand over the datagrams that are complete with them."""
+        if self.lose is not None:
+            packets, sources = _without(self.lose, packets, sources)
         complete: list[bytes] = []
-        now = time.monotonic_ns()
-        self._counts["packets-received"] += len(packets)
+        in_fragments = False
+        open_packet = self._session.open
         for index, packet in enumerate(packets):
-            if self.lose is not None and self.lose(packet):
-                self._counts["packets-received"] -= 1
-                continue
             try:
-                sender, body = self._session.open(packet)
-                self._check_sender(sender, body, None if sources is None else sources[index])
+                sender, body = open_packet(packet)
+                if sources is not None or sender not in self._known:
+                    self._check_sender(sender, body, None if sources is None else sources[index])
             except Refused as refused:
                 self._refuse(packet, refused)
+                continue
+            if body[0] == WHOLE:  # as nearly always
+                complete.append(body[1:])
             else:
-                complete += self._codec.decode(sender, body, now)
+                complete += self._codec.decode(sender, body, time.monotonic_ns())
+                in_fragments = True
+        self.packets_received += len(packets)
+        if in_fragments:
+            self._see_to_fragments()
+        if complete:
+            self._endpoint.receive(complete)
+
+    def _see_to_fragments(self) -> None:
+        """Send the fragments that were asked for, and ask for those that are missing if they do not come soon."""
         if self._codec.answers:
             answers, self._codec.answers = self._codec.answers, []
             self._send_bodies(answers)
         if self._asking is None and self._codec.waits:
             self._asking = self._loop.call_later(ASK_NS / 1e9, self._ask)
-        if complete:
-            self._endpoint.receive(complete)
 
     def _check_sender(self, sender: int, body: bytes, source: Address | None) -> None:
         if sender == self._endpoint.me:
@@ -161,7 +173,9 @@ class Transport:
         if self.hello is not None and packet[:1] == bytes([HELLO]):
             self.hello(packet)
         elif refused.reason == "own-name":
-            self._counts["refused-own-name"] += 1  # as a rule a multicast that comes back, so not worth a word
+            self._endpoint.anomalies.counts["refused-own-name"] += (
+                1  # as a rule a multicast that comes back, so not worth a word
+            )
         else:
             self._endpoint.anomalies.note("refused-" + refused.reason)
 
@@ -193,6 +207,14 @@ class Transport:
         answer = self._probe.hear(body, source)
         if answer is not None:
             self.port.send([self._session.seal(answer[1])], [answer[0]])
+
+
+def _without(
+    lose: Callable[[bytes], bool], packets: list[bytes], sources: list[Address] | None
+) -> tuple[list[bytes], list[Address] | None]:
+    """Leave out the packets that a test's network loses."""
+    kept = [index for index, packet in enumerate(packets) if not lose(packet)]
+    return [packets[index] for index in kept], None if sources is None else [sources[index] for index in kept]
 
 
 def share_packets(outbox: dict[tuple[int, ...], list[bytes]], size: int) -> dict[tuple[int, ...], list[bytes]]:

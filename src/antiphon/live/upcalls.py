@@ -10,14 +10,14 @@ import msgspec
 
 from antiphon.live import burst
 from antiphon.live.anomalies import Anomalies, MemberLogger
-from antiphon.live.events import Batch, Notice, ViewChange
+from antiphon.live.events import Notice, ViewChange
 from antiphon.live.inbox import Inbox
 from antiphon.live.receipts import Receipts
 from antiphon.live.settings import Settings
 from antiphon.protocol import machine as protocol
 from antiphon.protocol.fragment import Fragment
 from antiphon.protocol.machine import Capture, Deliver, Drop, Install, Restore, Snapshot, Stable
-from antiphon.protocol.membership.views import name_of
+from antiphon.protocol.membership.views import NAMES_MAX, name_of
 
 _State = tuple[bytes, list[tuple[int, Fragment]]]  # the application's, and what large messages have begun
 _decode_state = msgspec.msgpack.Decoder(_State).decode
@@ -65,12 +65,12 @@ class Upcalls:
         return self._reader.broken
 
     def _deliver(self, effect: Deliver) -> None:
-        name = name_of(effect.sender)
-        messages = self._reader.messages(effect.sender, effect.payload)
+        sender = effect.sender
+        messages = self._reader.messages(sender, effect.payload)
         if messages:
             self.messages += len(messages)
-            self.inbox.put(Batch(self._names[name], messages, self.view))
-        if name == self.me:
+            self.inbox.put_messages(self._names[sender % NAMES_MAX], messages, self.view)
+        if sender % NAMES_MAX == self.me:
             self.receipts.delivered(effect.seq)
 
     def _stable(self, effect: Stable) -> None:
