@@ -6,6 +6,7 @@ import pytest
 
 from antiphon.protocol.machine import Drop, Receive
 from antiphon.protocol.ordering import ORDERINGS
+from antiphon.protocol.wire import Codec
 from support.fuzz import busy_group, forged, garbage, snapshot
 
 GARBAGE = 100_000
@@ -31,7 +32,7 @@ def test_garbage_changes_no_state_and_raises_nothing(ordering: str) -> None:
 def test_absurd_contents_raise_nothing_and_do_not_fill_the_buffers(ordering: str) -> None:
     members, said = busy_group(ordering, seed=3)
     target = members[0]
-    said = [datagram for datagram in said if target._codec.decode(datagram)[0].sender != 0]
+    said = [datagram for datagram in said if Codec(target.handlers).decode(datagram)[0].sender != 0]
     for datagram in forged(target, said, seed=4, count=FORGED):
         target.handle(Receive(datagram), NOW)
     assert target.held <= 2 * target.config.places(len(members))

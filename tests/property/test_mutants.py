@@ -12,6 +12,7 @@ import pytest
 
 from antiphon.protocol.parts import Ordering
 from antiphon.protocol.recovery import Recovery
+from antiphon.protocol.view.member import Member
 from antiphon.sim.scenario import Scenario
 from antiphon.sim.torture import flaw, schedule
 from support import mutants_causal_blocks, mutants_co, mutants_recovery, mutants_sequencer, mutants_two_phase
@@ -56,7 +57,7 @@ def test_a_broken_ordering_is_noticed(name: str) -> None:
 def test_a_broken_recovery_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     mutant, breaks = mutants_recovery.MUTANTS[name]
     assert issubclass(mutant, Recovery)
-    monkeypatch.setattr("antiphon.protocol.member.Recovery", mutant)
+    monkeypatch.setattr(Member, "recovery_type", mutant)
     assert_noticed(schedules("fifo", "fifo"), breaks)
 
 

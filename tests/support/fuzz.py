@@ -10,9 +10,9 @@ from zlib import crc32
 import msgspec
 
 from antiphon.protocol.machine import Receive, Send, Submit, Wake
-from antiphon.protocol.member import Member, View
 from antiphon.protocol.options import GroupOptions
-from antiphon.protocol.wire import DATAGRAM_BYTES_MAX, HEADER_BYTES
+from antiphon.protocol.view.member import Member, View
+from antiphon.protocol.wire import DATAGRAM_BYTES_MAX, HEADER_BYTES, Codec
 
 
 def busy_group(ordering: str, seed: int, size: int = 3) -> tuple[list[Member], list[bytes]]:
@@ -28,7 +28,11 @@ def busy_group(ordering: str, seed: int, size: int = 3) -> tuple[list[Member], l
             if isinstance(effect, Send):
                 said.append(effect.datagram)
                 for other in members:
-                    if other.me != me and (effect.to is None or other.me in effect.to) and rng.random() < 0.8:
+                    if (
+                        other.output.me != me
+                        and (effect.to is None or other.output.me in effect.to)
+                        and rng.random() < 0.8
+                    ):
                         other.handle(Receive(effect.datagram), now)
     return members, said
 
@@ -62,15 +66,16 @@ def garbage(said: list[bytes], seed: int, count: int) -> Iterator[bytes]:
 def forged(member: Member, said: list[bytes], seed: int, count: int) -> Iterator[bytes]:
     """Make well-formed datagrams with absurd contents, as a faulty or hostile member could."""
     rng = random.Random(seed)
+    codec = Codec(member.handlers)
     for _ in range(count):
-        header, pdus = member._codec.decode(rng.choice(said))
+        header, pdus = codec.decode(rng.choice(said))
         for pdu in pdus:
             for field in pdu.__struct_fields__:
                 if rng.random() < 0.4:
                     setattr(pdu, field, _absurd(rng, getattr(pdu, field)))
         sent, free = (rng.choice((value, rng.getrandbits(32))) for value in (header.sent, header.free))
         header = type(header)(header.group, header.view, header.sender, sent, free)
-        yield member._codec.frame(header, [member._codec.encode_pdu(pdu) for pdu in pdus])
+        yield codec.frame(header, [codec.encode_pdu(pdu) for pdu in pdus])
 
 
 def _absurd(rng: random.Random, value: Any) -> Any:
@@ -103,7 +108,7 @@ def snapshot(thing: Any, seen: frozenset[int] = frozenset()) -> Any:
     if isinstance(thing, list | tuple | set | frozenset) or type(thing).__name__ == "deque":
         return [snapshot(item, seen) for item in thing]
     if hasattr(thing, "__dict__") and type(thing).__module__.startswith("antiphon"):
-        state = {k: v for k, v in vars(thing).items() if k not in ("counts", "_effects", "_bytes_each")}
+        state = {k: v for k, v in vars(thing).items() if k not in ("counts", "_counts", "effects", "size_each")}
         return (type(thing).__name__, snapshot(state, seen))
     if hasattr(thing, "__slots__") and type(thing).__module__.startswith("antiphon"):
         return [snapshot(getattr(thing, name), seen) for name in thing.__slots__]

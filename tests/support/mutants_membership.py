@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from antiphon.protocol.machine import Deliver, Effect, Instant, ReceiveMany
+from antiphon.protocol.machine import Effect, Instant, ReceiveMany
 from antiphon.protocol.membership.agreement import Agreement
-from antiphon.protocol.membership.flush import Flush, ViewMember
+from antiphon.protocol.membership.flush import Flush
 from antiphon.protocol.membership.messages import Acceptance, Message, State
 from antiphon.protocol.membership.process import Process, Saved
 from antiphon.protocol.membership.views import (
@@ -31,7 +31,10 @@ from antiphon.protocol.ordering.abcast import Abcast
 from antiphon.protocol.ordering.causal_blocks import CausalBlocks
 from antiphon.protocol.ordering.tomp import Tomp
 from antiphon.protocol.ordering.two_phase import Claim, TwoPhase
-from antiphon.protocol.wire import Data, Streamed
+from antiphon.protocol.parts import Decided
+from antiphon.protocol.rules import replaced
+from antiphon.protocol.view.delivery import Delivery, Held
+from antiphon.protocol.view.member import Member
 from antiphon.sim.network import NetworkOptions
 from antiphon.sim.scenario import Fault, Scenario
 from antiphon.sim.view_schedules import QUICK
@@ -97,21 +100,20 @@ class WithoutIncarnations(Process):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.id = self._peers.me = process(self.name, 1)
-        self._journal = self._open_journal(self.id)
 
     def _begin_next_life(self, now: Instant) -> None:
-        self._journal.record(now, "leave", None, None, None, "excluded")
+        self._trace("leave", "excluded")
 
 
 class WithoutDisk(Process):
     """Remembers after a restart only how often it has started."""
 
-    def __init__(self, name: int, names: Any, *args: Any) -> None:
+    def __init__(self, name: int, names: Any, *args: Any, **kwargs: Any) -> None:
         *others, saved = args
         if saved is not None:
             last = msgspec.msgpack.decode(saved, type=Saved)
             saved = msgspec.msgpack.encode(Saved(last.incarnation, before_the_first(names), NO_BALLOT, None, None))
-        super().__init__(name, names, *others, saved)
+        super().__init__(name, names, *others, saved, **kwargs)
 
 
 class MoreThanHalf(Agreement):
@@ -160,16 +162,16 @@ class WithoutFetching(Process):
     flush_type = NotFetching
 
 
-class OpenMember(ViewMember):
+class OpenMember(Member):
     """Can still send and deliver while its view ends."""
 
     def block(self) -> None:
         pass
 
-    def finish(self, cut: Cut, rest: Any, now: Instant) -> list[Effect]:
+    def finish(self, reach: Any, order: bytes, rest: Any, now: Instant) -> list[Effect]:
         self.blocked = True
         self.ordering.block()
-        return super().finish(cut, rest, now)
+        return super().finish(reach, order, rest, now)
 
 
 class WithoutBlocking(Process):
@@ -212,28 +214,15 @@ class WithoutJoinerLimit(Process):
     agreements: ClassVar[Mapping[str, type[Agreement]]] = {"majority": AllJoinersAtOnce}
 
 
-class BodiesOnly(ViewMember):
-    """Takes a message for safe when all hold its body, whether they know its place in the order or not."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self._bodies: dict[tuple[int, int], int] = {}
-
-    def _accept(self, source: int, pdu: Streamed, now: Instant) -> None:
-        if isinstance(pdu, Data):
-            self._bodies[source, pdu.seq] = pdu.number
-        super()._accept(source, pdu, now)
-
-    def _deliver(self, message: Deliver, now: Instant) -> None:
-        body = self._bodies[message.sender, message.seq]
-        self._places[message.sender, message.seq] = ((message.sender, body),)
-        super()._deliver(message, now)
+def body_alone(delivery: Delivery, decided: Decided) -> Held:
+    """Take a message for safe when all hold its body, whether they know its place in the order or not."""
+    return delivery.requirements[decided.sender, decided.seq]
 
 
 class SafeByBody(Process):
     """Takes a message for safe when all hold its body."""
 
-    member_type = BodiesOnly
+    member_type = replaced(Member, must_be_held=body_alone)
 
 
 class CutAtTheLeast(Agreement):

@@ -11,11 +11,11 @@ import pytest
 
 from antiphon.errors import UsageError
 from antiphon.protocol.machine import MILLISECOND, Deliver, Receive, Send, Submit
-from antiphon.protocol.member import Member, View
 from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.ordering.causal_blocks import BlockMessage, NullMessage
 from antiphon.protocol.ordering.causal_blocks.knowledge import Knowledge
 from antiphon.protocol.ordering.causal_blocks.repair import Repair
+from antiphon.protocol.view.member import Member, View
 from antiphon.protocol.wire import Malformed, Pdu, pack_vector
 from antiphon.sim.cluster import simulate
 from antiphon.sim.network import NetworkOptions

@@ -10,13 +10,13 @@ import pytest
 
 from antiphon.errors import UsageError
 from antiphon.protocol.machine import MILLISECOND, SECOND, Deliver, Submit
-from antiphon.protocol.member import Member, View
 from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.ordering import ORDERINGS
 from antiphon.protocol.ordering.co import Co, CoOptions, Levels
 from antiphon.protocol.ordering.co.minima import Minima
 from antiphon.protocol.ordering.co.pdus import CoConfirm, CoData, CoProbe, CoRet
 from antiphon.protocol.parts import Duplicate, Out, PartContext, Received
+from antiphon.protocol.view.member import Member, View
 from antiphon.protocol.wire import Malformed, Pdu, pack_vector, unpack_vector
 from antiphon.sim.cluster import Cluster, simulate
 from antiphon.sim.network import NetworkOptions

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from antiphon.protocol.machine import Deliver, Effect, Receive, ReceiveMany, Send, Submit
-from antiphon.protocol.member import Member, View
 from antiphon.protocol.options import GroupOptions
+from antiphon.protocol.view.member import Member, View
 
 IDS = (0, 1, 2)
 

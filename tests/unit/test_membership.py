@@ -29,7 +29,6 @@ from antiphon.protocol.machine import (
     Wake,
 )
 from antiphon.protocol.membership.agreement import Agreement
-from antiphon.protocol.membership.flush import ViewMember
 from antiphon.protocol.membership.messages import (
     Accept,
     Acceptance,
@@ -65,13 +64,13 @@ from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.ordering.abcast import Abcast
 from antiphon.protocol.ordering.two_phase import Claim, TimedData, TwoPhaseOptions, settle
 from antiphon.protocol.parts import PartContext
+from antiphon.protocol.view.member import Member
 from antiphon.protocol.wire import Malformed, group_of, group_tag
 from antiphon.sim.cluster import Node
 from antiphon.sim.network import NetworkOptions
 from antiphon.sim.scenario import Fault, Scenario, Workload, from_table, to_toml
 from antiphon.sim.view_cluster import ViewCluster
 from antiphon.sim.view_schedules import QUICK, flaw, flaw_of
-from antiphon.trace.log import MemberLog
 from antiphon.trace.writer import write_trace
 from support.mutants_membership import AcceptingAtOnce, SafeByBody, WithoutJoinerLimit, WithoutTheSendersStamp
 
@@ -199,7 +198,7 @@ def test_safe_messages_go_behind_all_that_is_known_but_before_their_senders_next
 
 
 def alone(name: int = 2, saved: bytes | None = None) -> Process:
-    return Process(name, range(3), GroupOptions(), QUICK, random.Random(1), lambda one: MemberLog(one, 0), 0, saved)
+    return Process(name, range(3), GroupOptions(), QUICK, random.Random(1), 0, saved)
 
 
 def hear(one: Process, sender: int, message: object, now: Instant = 1) -> list[Effect]:
@@ -271,7 +270,7 @@ def test_times_are_checked(key: str) -> None:
 def test_what_cannot_work_with_views_is_refused() -> None:
     skipping = GroupOptions(ordering="causal-blocks", ordering_options={"skip_after_ns": 5})
     with pytest.raises(UsageError, match="skip_after_ns"):
-        Process(0, range(3), skipping, QUICK, random.Random(1), lambda one: MemberLog(one, 0), 0)
+        Process(0, range(3), skipping, QUICK, random.Random(1), 0)
     with pytest.raises(UsageError, match="name"):
         alone(10_000)
 
@@ -448,7 +447,7 @@ def test_whatever_a_member_sends_is_a_sign_of_life() -> None:
     loaded = scenario(messages=60, workload=Workload(interval="fixed 20ms", payload=8), limit="1s")
 
     class ListeningToHeartbeatsOnly(Process):
-        def _receive_data(self, member: ViewMember, datagrams: list[bytes], now: Instant) -> None:
+        def _receive_data(self, member: Member, datagrams: list[bytes], now: Instant) -> None:
             if self.active:
                 self._drive(ReceiveMany(datagrams), now)
 
@@ -700,9 +699,7 @@ def test_who_lags_for_longer_than_there_is_room_is_dropped() -> None:
 def test_lagging_needs_lifetimes() -> None:
     options = msgspec.structs.replace(QUICK, slow="lag")
     with pytest.raises(UsageError, match="causal-blocks"):
-        Process(
-            0, range(3), GroupOptions(ordering="abcast"), options, random.Random(1), lambda one: MemberLog(one, 0), 0
-        )
+        Process(0, range(3), GroupOptions(ordering="abcast"), options, random.Random(1), 0)
 
 
 def with_states(group: Watched) -> dict[int, list[tuple[int, int]]]:

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.protocol.machine import Deliver, Submit
-from antiphon.protocol.member import Member, View
 from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.ordering.sequencer import SENDERS_MAX, Order, PlacedData, Sequencer, SequencerOptions
 from antiphon.protocol.parts import Decided, PartContext, Reliable, Step
+from antiphon.protocol.view.member import Member, View
 from antiphon.protocol.wire import Data, Malformed, Streamed
 from antiphon.sim.cluster import simulate
 from antiphon.sim.network import NetworkOptions

@@ -12,7 +12,6 @@ import pytest
 
 from antiphon.errors import UsageError
 from antiphon.protocol.machine import MILLISECOND
-from antiphon.protocol.member import Member, View
 from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.parts import Frontier, Out, PartContext, Step
 from antiphon.protocol.stability import STABILITIES
@@ -29,6 +28,7 @@ from antiphon.protocol.stability.tree_coordinator import TreeCoordinator
 from antiphon.protocol.stability.tree_train import TreeTrain
 from antiphon.protocol.stability.vector_ack import LeastOfColumns, Report, VectorAck
 from antiphon.protocol.stability.vectors import pack_whole
+from antiphon.protocol.view.member import Member, View
 from antiphon.protocol.wire import (
     DATAGRAM_BYTES_MAX,
     FRAME_OVERHEAD_BYTES,
@@ -377,7 +377,7 @@ def test_in_a_later_view_of_another_size_shapes_give_way(stability: str, options
     for size in (1, 3, 4, 6):
         view = View(7, tuple(range(10, 10 + size)))
         members = [Member(me, view, config, random.Random(me)) for me in view.members]
-        coordinating = [member.me for member in members if member.stability.coordinates]  # type: ignore[attr-defined]
+        coordinating = [member.output.me for member in members if member.stability.coordinates]  # type: ignore[attr-defined]
         assert coordinating == [13 if (size >= 4 and "parents" not in options) or size == 4 else 10]
     with pytest.raises(UsageError):
         Member(0, View(0, (0, 1, 2)), config, random.Random(0))
@@ -423,20 +423,18 @@ def test_riding_on_data_saves_datagrams_and_delta_saves_bytes() -> None:
 
 
 def test_positions_take_four_bytes() -> None:
-    scenario = Scenario.of("paper", members=6, messages=5, ordering="abcast", stability_options={"positions": True})
-    cluster = Cluster(scenario, 1)
     seen: list[int] = []
-    for node in cluster.nodes:
-        part = node.member.stability  # type: ignore[union-attr, attr-defined]
-        assert isinstance(part, VectorAck)
-        original = part.receive
 
-        def watch(source: int, pdu: Any, now: int, receive: Any = original) -> Step:
+    class Watched(VectorAck):
+        def receive(self, source: int, pdu: Any, now: int) -> Step:
             seen.append(len(pdu.held))
-            return receive(source, pdu, now)  # type: ignore[no-any-return]
+            return super().receive(source, pdu, now)
 
-        part.receive = watch  # type: ignore[method-assign]
-    assert cluster.run().finished
+    positions = {"positions": True}
+    scenario = Scenario.of(
+        "paper", members=6, messages=5, ordering="abcast", stability=Watched, stability_options=positions
+    )
+    assert Cluster(scenario, 1).run().finished
     assert set(seen) <= {0, 4}
     assert 4 in seen
 

@@ -11,10 +11,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from antiphon.protocol.machine import Input, Instant, ReceiveMany, Send, Snapshot, Submit, Wake
-from antiphon.protocol.member import Member
+from antiphon.protocol.machine import Input, Instant, ReceiveMany, Send, Snapshot, Submit, TraceRow, Wake
 from antiphon.protocol.membership.process import Process
+from antiphon.protocol.view.member import Member
 from antiphon.protocol.wire import group_of
+from antiphon.trace.log import IncarnationLogs
 
 if TYPE_CHECKING:
     from antiphon.live.inbox import Inbox
@@ -50,6 +51,7 @@ class Driver:
         self.handlers: Mapping[type, Callable[[Any], None]] = {}  # take the effects that are not sent, by their type
         self.turned: Callable[[], None] | None = None  # called once an input's effects were taken, by who waits for it
         self.note: Callable[[Instant, Input | Snapshot], None] | None = None  # gets every input before the machine
+        self.logs: IncarnationLogs | None = None  # where the trace of the machine goes, if it is traced
         self.set_aside = 0  # datagrams that came when no data could be taken in
         self.running = False
 
@@ -90,6 +92,9 @@ class Driver:
             for effect in machine.handle(event, now):  # type: ignore[arg-type]  # snapshots only where captured
                 if type(effect) is Send:
                     transport.queue(effect.to, effect.datagram)
+                elif type(effect) is TraceRow:
+                    assert self.logs is not None, "only a machine that is traced says what belongs in the trace"
+                    self.logs.write(now, effect)
                 else:
                     self.handlers[type(effect)](effect)
             if self.turned is not None:

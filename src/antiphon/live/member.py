@@ -17,7 +17,7 @@ from antiphon.live.driver import Driver
 from antiphon.live.events import GroupClosed, Status
 from antiphon.live.host import Host, host_of
 from antiphon.live.publish import Publisher
-from antiphon.live.recording import Origin, Recording, Silence, make
+from antiphon.live.recording import Origin, Recording, make
 from antiphon.live.sender import Sender
 from antiphon.live.session import PacketSession, SealedSession, open_session
 from antiphon.live.settings import PEERS, Settings
@@ -26,10 +26,11 @@ from antiphon.live.tracing import LiveTrace
 from antiphon.live.transport import Endpoint, Transport
 from antiphon.live.upcalls import Upcalls
 from antiphon.protocol import machine as protocol
-from antiphon.protocol.membership.process import Journal, Process, Saved
+from antiphon.protocol.membership.process import Process, Saved
 from antiphon.protocol.membership.views import NO_BALLOT, GroupView, incarnation_of, name_of
 from antiphon.protocol.options import ordering_type
 from antiphon.protocol.wire import group_tag
+from antiphon.trace.log import IncarnationLogs, Log
 
 if TYPE_CHECKING:
     from antiphon.live.group import Group
@@ -163,7 +164,9 @@ class LiveMember:
         self, group: Group, identity: Identity, origin: Origin, file: MemberFile, transport: Transport
     ) -> None:
         """Begin to drive the machine, and wait until it is in a view."""
-        settings, machine = self._settings, make(origin, self._journals(group, origin))
+        settings, begin = self._settings, self._journals(group, origin)
+        self.driver.logs = None if begin is None else IncarnationLogs(begin)
+        machine = make(origin, traced=begin is not None)
         if settings.views:
             self.upcalls.joined = lambda: None if self._joined.done() else self._joined.set_result(None)
         else:
@@ -175,6 +178,8 @@ class LiveMember:
         self.driver.inbox, self.driver.data_tag = self.upcalls.inbox, group_tag(origin.options.group)
         self.driver.handlers = {**self.upcalls.handlers(), protocol.Persist: lambda effect: file.write(effect.state)}
         self._closers.callback(self.driver.stop)
+        self.driver.machine = machine
+        self._begin_log()
         self.driver.start(machine, transport)
         if self.discovery is not None:
             self.discovery.go_on(self._learn, self._newest_view)
@@ -184,12 +189,12 @@ class LiveMember:
             self._closers.callback((await Publisher.start(settings.status_at, self.status)).close)
         await self._joined
 
-    def _journals(self, group: Group, origin: Origin) -> Callable[[int], Journal]:
+    def _journals(self, group: Group, origin: Origin) -> Callable[[int], Log] | None:
         settings = self._settings
         if (journals := self._host.journals(group, origin, self._names)) is not None:
             return journals
         if settings.trace is None:
-            return Silence
+            return None
         ordering, stability = settings.protocols()
         self._trace = LiveTrace(
             settings.trace,
@@ -203,6 +208,12 @@ class LiveMember:
             },
         )
         return self._trace.life
+
+    def _begin_log(self) -> None:
+        """Begin the log of the present incarnation, which may not have said anything yet."""
+        machine, logs = self.driver.machine, self.driver.logs
+        if logs is not None:
+            logs.begin(machine.id if isinstance(machine, Process) else self.upcalls.me)
 
     def _newest_view(self) -> GroupView | None:
         """Return the newest view for newcomers, once there is one."""
@@ -257,6 +268,7 @@ class LiveMember:
         self._closers.close()
         self._end(_LEFT, _LEFT_UNKNOWN)
         if self._trace is not None:
+            self._begin_log()
             trace, self._trace = self._trace, None
             last: Literal["end", "crash"] | None = "crash" if crashed else "end"
             await self._loop.run_in_executor(

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TypeAlias
 
 import msgspec
 
 from antiphon.protocol.machine import Effect, Input, Instant, Snapshot
-from antiphon.protocol.member import Member, View
-from antiphon.protocol.membership.process import Journal, Process
-from antiphon.protocol.membership.stay import Silence as Silence
+from antiphon.protocol.membership.process import Process
 from antiphon.protocol.options import GroupOptions
+from antiphon.protocol.view.member import Member, View
 
 AnyInput: TypeAlias = Input | Snapshot
 
@@ -41,25 +40,23 @@ class Recording:
 
     def replay(self) -> Iterator[list[Effect]]:
         """Run an equal member through the same inputs, and give the effects of each."""
-        machine = make(self.origin)
+        machine = make(self.origin)  # a trace is not an effect that counts
         for now, event in self.inputs:
             yield machine.handle(event, now)  # type: ignore[arg-type]  # snapshots only where captured
 
 
-def make(origin: Origin, journal: Callable[[int], Journal] = Silence) -> Member | Process:
+def make(origin: Origin, *, traced: bool = False) -> Member | Process:
     """Make the machine: a process with views, or a member of a group that never changes."""
     randomness = random.Random(origin.seed)
     if not origin.options.views:
-        log = journal(origin.name)
-        record = None if isinstance(log, Silence) else log.record
-        return Member(origin.name, View(0, origin.names), origin.options, randomness, record)
+        return Member(origin.name, View(0, origin.names), origin.options, randomness, traced=traced)
     return Process(
         origin.name,
         origin.names,
         origin.options,
         origin.options.membership,
         randomness,
-        journal,
         origin.started_at,
         origin.saved,
+        traced=traced,
     )

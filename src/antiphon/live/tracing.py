@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 from antiphon import __version__
 from antiphon.atomic_write import Replacement, atomic_write
 from antiphon.errors import UsageError
-from antiphon.protocol.machine import SECOND, Instant
+from antiphon.protocol.machine import SECOND, Instant, TraceRow
 from antiphon.trace.log import MemberLog
 
 EVENTS_PER_FILE: Final = 20_000
@@ -106,6 +106,13 @@ class LifeLog:
             self._began_at = now
         elif now - self._began_at > FLUSH_NS or len(self._log) >= EVENTS_PER_FILE:
             self.hand_over()
+
+    def write(self, now: Instant, row: TraceRow) -> None:
+        """Note what the machine said."""
+        if row.view is not None:
+            self.install(now, row.view, row.members or ())
+        else:
+            self.record(now, row.event, row.sender, row.seq, row.bytes, row.detail)
 
     def install(self, now: Instant, number: int, members: tuple[int, ...]) -> None:
         """Note that a view begins."""

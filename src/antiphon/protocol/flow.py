@@ -6,20 +6,25 @@ its sender has left; as all n members may send at once, one of them may count on
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
+
+from antiphon.errors import LocalProtocolError
+from antiphon.protocol.machine import Duration, Instant, Submit
+from antiphon.protocol.options import GroupOptions
+
 
 class Flow:
     """Decides whether one more message may be sent."""
 
     def __init__(self, size: int, window: int, buffer: int) -> None:
-        self.window = window
+        self.window, self.places = window, buffer
         self._size = size
         self._free = [buffer] * size  # a full buffer is assumed at first: assuming 0 would never start
-        self.sources: set[int] = set()  # who was heard, since someone last asked
 
     def heard(self, source: int, free: int) -> None:
         """Remember what a member says that it has left."""
         self._free[source] = free
-        self.sources.add(source)
 
     def credit(self) -> int:
         """Count the messages that may be outstanding now."""
@@ -32,3 +37,53 @@ class Flow:
     def open(self, outstanding: int) -> bool:
         """Say whether a message may be sent with so many of one's own not yet stable."""
         return outstanding < self.window and outstanding < self.credit()
+
+
+class Submissions:
+    """The application's messages that wait until they may be sent, in order."""
+
+    def __init__(self, flow: Flow, config: GroupOptions, jittered: Callable[[Duration], Duration]) -> None:
+        self.flow, self._config, self._jittered = flow, config, jittered
+        self.waiting: deque[Submit] = deque()
+        self.sent = 0  # how many were sent
+        self.ask_at: Instant | None = None  # when to ask for credit, if there is none
+
+    @property
+    def room(self) -> int:
+        """How many more may wait."""
+        return self._config.queue - len(self.waiting)
+
+    def add(self, message: Submit) -> None:
+        """Let a message wait for its turn."""
+        size, limit = len(message.payload), self._config.payload_bytes_max
+        if size > limit:
+            raise LocalProtocolError(f"a payload of {size} bytes is over the limit of {limit}")
+        if self.room < 1:
+            raise LocalProtocolError(f"{self._config.queue} submissions wait for the window already; wait for room")
+        self.waiting.append(message)
+
+    def next(self) -> Submit:
+        """Take the first one, to be sent now."""
+        self.sent += 1
+        return self.waiting.popleft()
+
+    def take_back(self) -> deque[Submit]:
+        """Give back all that were not sent."""
+        waiting, self.waiting = self.waiting, deque()
+        return waiting
+
+    # Credit
+
+    def ask_if(self, starved: bool, now: Instant) -> None:
+        """Ask for credit after a while if nothing else will bring it."""
+        if not starved:
+            self.ask_at = None
+        elif self.ask_at is None:
+            self.ask_at = now + self._config.recovery.heartbeat_ns
+
+    def to_ask(self, now: Instant) -> tuple[int, ...]:
+        """Give those to be asked for credit, if it is time."""
+        if self.ask_at is None or self.ask_at > now:
+            return ()
+        self.ask_at = now + self._jittered(self._config.recovery.heartbeat_ns)
+        return self.flow.poor()

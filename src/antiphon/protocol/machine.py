@@ -125,7 +125,24 @@ class Restore(msgspec.Struct, frozen=True):
     state: bytes
 
 
-Effect: TypeAlias = Send | Deliver | Stable | Install | Drop | Persist | Notice | Capture | Restore
+class TraceRow(msgspec.Struct, frozen=True, gc=False):
+    """Write a row of the trace; said only by a machine that was told to.
+
+    The row happens at the instant of the input that it follows from. `view` and `members` say, with the event `view`,
+    that a view begins, in which the rows after it happen.
+    """
+
+    member: int
+    event: str
+    sender: int | None = None
+    seq: int | None = None
+    bytes: int | None = None
+    detail: str | None = None
+    view: int | None = None
+    members: tuple[int, ...] | None = None
+
+
+Effect: TypeAlias = Send | Deliver | Stable | Install | Drop | Persist | Notice | Capture | Restore | TraceRow
 
 
 class Machine(Protocol):

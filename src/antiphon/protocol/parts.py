@@ -259,3 +259,23 @@ class Watcher(Protocol):
 
     def lag(self) -> dict[int, int | None]:
         """Say, as far as this member knows, who lacks how much of what it holds; None: not heard from."""
+
+
+class Capabilities(msgspec.Struct, frozen=True):
+    """What the parts of a member can do beside what every part can, found out once."""
+
+    gate: Gate | None
+    gatherer: Gatherer | None
+    rider: Rider | None
+    watcher: Watcher | None
+
+
+def capabilities(ordering: Ordering, stability: Stability | None) -> Capabilities:
+    """Find out what the parts of a member can do beside what every part can."""
+    knows_who_lags = ordering if stability is None else stability
+    return Capabilities(
+        ordering if isinstance(ordering, Gate) else None,
+        ordering if isinstance(ordering, Gatherer) else None,
+        stability if isinstance(stability, Rider) else None,
+        knows_who_lags if isinstance(knows_who_lags, Watcher) else None,
+    )

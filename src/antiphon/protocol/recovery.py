@@ -62,6 +62,7 @@ class Recovery:
         self._log: list[dict[int, Streamed]] = [{} for _ in range(context.size)]
         self._highest = [0] * context.size  # per sender, the highest number known to exist
         self._missing: dict[int, Backoff] = {}  # by sender, when to ask it for what is missing
+        self.arrived: set[int] = set()  # gated streams of which something may have come and not been taken
         self._spoke_at: Instant = 0
         self._silence = GrowingPause(context.jittered, options.heartbeat_ns, options.heartbeat_ns_max)
         self.held = 0
@@ -170,6 +171,8 @@ class Recovery:
             return Step([Duplicate(source, _seq(pdu))])
         log[number] = pdu
         self.held += 1
+        if self._gated:
+            self.arrived.add(source)
         self._highest[source] = max(self._highest[source], number)
         accepted: list[Accepted] = []
         while not self._gated and (following := log.get(self.received[source] + 1)) is not None:
@@ -189,6 +192,8 @@ class Recovery:
         following = self._log[source][self.received[source] + 1]
         self.received[source] += 1
         self._missing.pop(source, None)
+        if self.received[source] + 1 not in self._log[source]:
+            self.arrived.discard(source)
         self._expect(source, now)
         return Step([Accepted(source, following)])
 

@@ -22,10 +22,11 @@ from antiphon.protocol.machine import (
     Receive,
     Send,
     Submit,
+    TraceRow,
     Wake,
 )
-from antiphon.protocol.member import Member, View
 from antiphon.protocol.options import ordering_type
+from antiphon.protocol.view.member import Member, View
 from antiphon.sim.distributions import duration, sampler
 from antiphon.sim.kernel import Kernel
 from antiphon.sim.network import Network
@@ -173,7 +174,7 @@ class Cluster:
         for me in view.members:
             clock = self._make_clock(rng)
             log = MemberLog(me, view.number)
-            member = Member(me, view, scenario.options(), random.Random(f"{self.seed}/member/{me}"), log.record)
+            member = Member(me, view, scenario.options(), random.Random(f"{self.seed}/member/{me}"), traced=True)
             nodes.append(Node(member, clock, log))
         return nodes
 
@@ -218,13 +219,19 @@ class Cluster:
 
     def _drive(self, me: int, node: Node, event: Input) -> None:
         """Give a member one input and carry out what follows."""
-        member = node.member
-        for effect in member.handle(event, node.clock.read(self.kernel.now)):
-            self._carry_out(me, effect)
+        member, now = node.member, node.clock.read(self.kernel.now)
+        for effect in member.handle(event, now):
+            if isinstance(effect, TraceRow):
+                self._write(node, now, effect)
+            else:
+                self._carry_out(me, effect)
         if node.backlog and member.room:
             self._submit_backlog(me, node)
         self._set_alarm(me, node)
         self._see_whether_all_is_done(me, node)
+
+    def _write(self, node: Node, now: Instant, row: TraceRow) -> None:
+        node.log.write(now, row)
 
     def _carry_out(self, me: int, effect: Effect) -> None:
         if isinstance(effect, Send):

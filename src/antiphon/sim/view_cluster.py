@@ -23,6 +23,7 @@ from antiphon.protocol.machine import (
     Persist,
     Restore,
     Snapshot,
+    TraceRow,
     Wake,
 )
 from antiphon.protocol.membership.process import Process, ProcessInput
@@ -99,26 +100,31 @@ class ViewCluster(Cluster):
         if isinstance(node.member, Process):
             return
         life = len(self._processes)
-
-        def journal(process: int) -> MemberLog:
-            node.log = MemberLog(process, 0)
-            self._every_log.append(node.log)
-            return node.log
-
         node.member = self.process(
             name,
             range(self.scenario.founders or self.scenario.members),
             self.scenario.options(),
             self.scenario.membership,
             random.Random(f"{self.seed}/process/{name}/{life}"),
-            journal,
             node.clock.read(self.kernel.now),
             self._disk.get(name),
+            traced=True,
         )
+        self._begin_log(node, node.member.id)
         self._processes.append(node.member)
         node.crashed = node.paused = False
         node.missed = []
         self._drive(name, node, Wake())
+
+    def _begin_log(self, node: Node, process: int) -> None:
+        """Begin the log of an incarnation."""
+        node.log = MemberLog(process, 0)
+        self._every_log.append(node.log)
+
+    def _write(self, node: Node, now: Instant, row: TraceRow) -> None:
+        if row.member != node.log.member:
+            self._begin_log(node, row.member)
+        node.log.write(now, row)
 
     def _carry_out(self, me: int, effect: Effect) -> None:
         if isinstance(effect, Persist):
@@ -134,10 +140,13 @@ class ViewCluster(Cluster):
 
     def _give(self, me: int, event: ProcessInput) -> None:
         """Hand a process what only processes take."""
-        node = self.nodes[me]
+        node, now = self.nodes[me], self.nodes[me].clock.read(self.kernel.now)
         assert isinstance(node.member, Process)
-        for effect in node.member.handle(event, node.clock.read(self.kernel.now)):
-            self._carry_out(me, effect)
+        for effect in node.member.handle(event, now):
+            if isinstance(effect, TraceRow):
+                self._write(node, now, effect)
+            else:
+                self._carry_out(me, effect)
 
     # The application
 
@@ -174,7 +183,8 @@ class ViewCluster(Cluster):
         node = self.nodes[me]
         if isinstance(node.member, Process):
             if not node.member.left:
-                node.log.record(node.clock.read(self.kernel.now), "crash", None, None, None, None)
+                now = node.clock.read(self.kernel.now)
+                self._write(node, now, TraceRow(node.member.id, "crash"))
             node.member, node.crashed, node.backlog = _Down(), True, 0
 
     def _leave(self, me: int) -> None:
@@ -223,9 +233,9 @@ class ViewCluster(Cluster):
         )
 
     def _end_logs(self) -> None:
-        for name in self.running():
+        for name, process in self.running().items():
             node = self.nodes[name]
-            node.log.record(node.clock.read(self.kernel.now), "end", None, None, None, None)
+            self._write(node, node.clock.read(self.kernel.now), TraceRow(process.id, "end"))
 
     def _standstill(self) -> Standstill:
         """Look at what might hold an unfinished run up; nobody waits for the dead, but for one view of the living."""

@@ -14,7 +14,6 @@ from antiphon.live.group import Group
 from antiphon.live.recording import Origin
 from antiphon.protocol.clock import SkewedClock
 from antiphon.protocol.machine import Duration, Instant
-from antiphon.protocol.membership.process import Journal
 from antiphon.sim.kernel import Kernel
 from antiphon.sim.network import NetworkOptions
 from antiphon.testing.disk import SimulatedDisk
@@ -22,6 +21,7 @@ from antiphon.testing.network import SimulatedNetwork
 from antiphon.testing.process import Life, present_life
 from antiphon.testing.sockets import SimulatedSocket
 from antiphon.testing.trace import Traces
+from antiphon.trace.log import Log
 
 
 class Membership(msgspec.Struct, frozen=True, eq=False):
@@ -85,7 +85,7 @@ class SimulatedHost:
         """Write to the disk in memory."""
         self.disk.write(path, content)
 
-    def journals(self, group: Group, origin: Origin, addresses: Mapping[int, str]) -> Callable[[int], Journal]:
+    def journals(self, group: Group, origin: Origin, addresses: Mapping[int, str]) -> Callable[[int], Log]:
         """Keep the traces of a member's lives."""
         address = addresses[origin.name]
         one = self.network.known_as(address)

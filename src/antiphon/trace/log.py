@@ -2,14 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Protocol
 
-from antiphon.protocol.machine import Instant
+from antiphon.protocol.machine import Instant, TraceRow
 from antiphon.trace.event import Event
 
 
+class Log(Protocol):
+    """Where the rows of one incarnation of a member are written."""
+
+    def write(self, now: Instant, row: TraceRow) -> None:
+        """Write what a machine said."""
+
+
+class IncarnationLogs:
+    """Writes the rows of one member's machine, each to the log of its incarnation; `begin` makes such a log."""
+
+    def __init__(self, begin: Callable[[int], Log]) -> None:
+        self._make = begin
+        self._member: int | None = None
+
+    def begin(self, member: int) -> None:
+        """Begin the log of an incarnation, if it was not begun already."""
+        if member != self._member:
+            self._member, self._log = member, self._make(member)
+
+    def write(self, now: Instant, row: TraceRow) -> None:
+        """Write a row."""
+        if row.member != self._member:
+            self.begin(row.member)
+        self._log.write(now, row)
+
+
 class MemberLog:
-    """Collects the events of one member; `record` is what a `Member` calls, `install` what a process calls besides."""
+    """Collects the events of one member."""
 
     def __init__(self, member: int, view: int) -> None:
         self.member, self.view = member, view  # the view is the present one
@@ -34,6 +61,18 @@ class MemberLog:
         self.seqs.append(seq)
         self.bytes.append(size)
         self.details.append(detail)
+
+    def write(self, now: Instant, row: TraceRow) -> None:
+        """Append what a machine said."""
+        if row.view is not None:
+            self.install(now, row.view, row.members or ())
+        else:
+            self.times.append(now)
+            self.events.append(row.event)
+            self.senders.append(row.sender)
+            self.seqs.append(row.seq)
+            self.bytes.append(row.bytes)
+            self.details.append(row.detail)
 
     def install(self, now: Instant, number: int, members: tuple[int, ...]) -> None:
         """Append the beginning of a view, in which the events that follow happen."""

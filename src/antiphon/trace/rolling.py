@@ -1,7 +1,9 @@
 """Write a member's trace while it runs: a new small Parquet file every so many rows or seconds.
 
     with RollingWriter(Path("out/live"), run="r1", member=3) as log:
-        member = Member(3, view, config, rng, log.record)     # takes the place of a MemberLog
+        for effect in member.handle(event, now):     # of a machine that is traced
+            if isinstance(effect, TraceRow):
+                log.write(now, effect)
 
 Each file appears whole, by rename, so that whoever watches the folder never reads half of one. At most `rows_max` rows
 are in memory.
@@ -15,12 +17,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from antiphon.protocol.machine import Instant
+from antiphon.protocol.machine import Instant, TraceRow
 from antiphon.trace.schema import COLUMNS
 
 
 class RollingWriter:
-    """The log of one member as a row of files; `record` is what a `Member` calls."""
+    """The log of one member as a row of files."""
 
     def __init__(
         self,
@@ -53,6 +55,13 @@ class RollingWriter:
     ) -> None:
         """Append one event."""
         self._append(now, event, sender, seq, size, None, detail)
+
+    def write(self, now: Instant, row: TraceRow) -> None:
+        """Append what a machine said."""
+        if row.view is not None:
+            self.install(now, row.view, row.members or ())
+        else:
+            self.record(now, row.event, row.sender, row.seq, row.bytes, row.detail)
 
     def install(self, now: Instant, number: int, members: Sequence[int]) -> None:
         """Note that the member installs a view."""

@@ -92,7 +92,9 @@ class Agreement:
         """Tell what was accepted, and what a member holds of the view."""
         if flush is None:
             return State(ballot, self.view.id, standing, self.accepted, (), 0, b"")
-        return State(ballot, self.view.id, standing, self.accepted, flush.reach, flush.member.sent, flush.claim)
+        return State(
+            ballot, self.view.id, standing, self.accepted, flush.reach, flush.member.submissions.sent, flush.claim
+        )
 
     def refusal(self, ballot: Ballot) -> Refusal:
         """Say that a higher ballot was promised."""

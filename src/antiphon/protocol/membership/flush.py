@@ -1,4 +1,4 @@
-"""The end of a view: a member that can be stopped, what it holds, and how all deliver the same rest.
+"""The end of a view: what a stopped member holds, and how all deliver the same rest.
 
 Everyone's set of held messages is closed under their dependencies and is, per sender, a prefix. So the union of such
 sets, the greatest prefix per sender, is closed too: that is the cut. Whoever goes on fetches what it lacks of it.
@@ -6,103 +6,26 @@ sets, the greatest prefix per sender, is closed too: that is the cut. Whoever go
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from operator import le
-from typing import cast
 
-from antiphon.protocol.machine import Duration, Effect, Instant, Submit
-from antiphon.protocol.member import Member
+from antiphon.protocol.machine import Duration, Effect, Instant
 from antiphon.protocol.membership.messages import Fetch, Fill, State
 from antiphon.protocol.membership.views import Change, Cut, GroupView, name_of
 from antiphon.protocol.options import GroupOptions, ordering_type
-from antiphon.protocol.parts import Keeper, Out, Reliable, Watcher
+from antiphon.protocol.view.member import Member
 from antiphon.protocol.wire import Malformed
 
 FILL_BYTES_MAX = 32_000
 
 
-class ViewMember(Member):
-    """A member whose view can end."""
-
-    blocked = False
-
-    def heard(self) -> set[int]:
-        """Give those from whom anything came that could be decoded, since the last time."""
-        heard, self._flow.sources = self._flow.sources, set()
-        return {self._ids[rank] for rank in heard}
-
-    def recognize(self, datagram: bytes) -> None:
-        """Note who sent a datagram, and take nothing else from it."""
-        try:
-            header, _ = self._codec.decode(datagram)
-        except Malformed:
-            return
-        if header.view == self.view.number & 0xFFFFFFFF and header.sender < len(self._ids):
-            self._flow.sources.add(header.sender)
-
-    @property
-    def keeper(self) -> Keeper:
-        """The part that keeps what others may lack."""
-        return self.recovery if self.recovery is not None else cast(Keeper, self.ordering)
-
-    @property
-    def sent(self) -> int:
-        """How many messages this member has sent in its view."""
-        return self._seq
-
-    @property
-    def stuck(self) -> bool:
-        """Whether something waits to be sent and may not be."""
-        return bool(self._waiting) and not self._may_send()
-
-    def lag(self) -> dict[int, int | None]:
-        """Say who holds stability back, whichever part knows."""
-        if self.recovery is None and isinstance(self.ordering, Watcher):
-            return {self._ids[rank]: lacks for rank, lacks in self.ordering.lag().items()}
-        return super().lag()
-
-    def block(self) -> None:
-        """Send nothing and deliver nothing more, until the view is finished."""
-        self.blocked = True
-        self.ordering.block()
-
-    def unsent(self) -> deque[Submit]:
-        """Take back what was submitted and not sent."""
-        waiting, self._waiting = self._waiting, deque()
-        return waiting
-
-    def finish(self, cut: Cut, rest: Iterable[tuple[int, bytes]], now: Instant) -> list[Effect]:
-        """Adopt what had to be fetched and deliver all that remains of the view, in order."""
-        assert self.blocked, "what a member holds was told to others and must not change any more"
-        self._effects, self._bytes_each = [], None
-        for source, encoded in rest:
-            self._carry(self.keeper.adopt(source, self._codec.decode_pdu(encoded)), now)
-        self._carry(self.ordering.finish(cut.reach, cut.order), now)
-        while self._unsafe:
-            self._hand_up(self._unsafe.popleft()[0], now)
-        return self._effects
-
-    def encoded(self, source: int, above: int, upto: int) -> list[tuple[int, bytes]]:
-        """Give copies for others, with their numbers."""
-        return [(number, self._codec.encode_pdu(pdu)) for number, pdu in self.keeper.copies(source, above, upto)]
-
-    def _out(self, out: Out, now: Instant) -> None:
-        if not self.blocked:
-            super()._out(out, now)
-
-    def _stream(self, item: Reliable, now: Instant) -> None:
-        if not self.blocked:
-            super()._stream(item, now)
-
-
 class Flush:
     """What a stopped member still holds of its view, what it has fetched since, and what it still lacks of a cut."""
 
-    def __init__(self, view: GroupView, member: ViewMember, now: Instant) -> None:
+    def __init__(self, view: GroupView, member: Member, now: Instant) -> None:
         member.block()
         self.view, self.member, self.since = view, member, now
-        self.reach = tuple(member.keeper.reach())  # when it stopped
+        self.reach = member.reach()  # when it stopped
         self.claim = member.ordering.claim()
         self._fetched: list[list[tuple[int, bytes]]] = [[] for _ in view.members]
         self._upto = list(self.reach)
@@ -173,7 +96,7 @@ class Flush:
 
     def _copies(self, rank: int, above: int, upto: int) -> list[tuple[int, bytes]]:
         """Give what the member kept, then what it fetched."""
-        own = self.member.encoded(rank, above, min(upto, self.reach[rank]))
+        own = self.member.copies(rank, above, min(upto, self.reach[rank]))
         return own + [(number, pdu) for number, pdu in self._fetched[rank] if above < number <= upto]
 
     def finish(self, cut: Cut, now: Instant) -> list[Effect]:
@@ -185,7 +108,7 @@ class Flush:
             for number, encoded in fetched
             if number <= reach
         ]
-        return self.member.finish(cut, rest, now)
+        return self.member.finish(cut.reach, cut.order, rest, now)
 
 
 def cut_of(view: GroupView, config: GroupOptions, states: Mapping[int, State]) -> Cut:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import ClassVar, Literal, TypeAlias, assert_never
 
@@ -35,13 +35,13 @@ from antiphon.protocol.machine import (
     ReceiveMany,
     Send,
     Snapshot,
-    Stable,
     Submit,
+    TraceRow,
     Wake,
     earliest,
 )
 from antiphon.protocol.membership.agreement import Agreement
-from antiphon.protocol.membership.flush import Flush, ViewMember
+from antiphon.protocol.membership.flush import Flush
 from antiphon.protocol.membership.messages import (
     Accept,
     Acceptance,
@@ -64,7 +64,7 @@ from antiphon.protocol.membership.options import MembershipOptions
 from antiphon.protocol.membership.peers import Peers
 from antiphon.protocol.membership.sides import Sides
 from antiphon.protocol.membership.slowness import Slowness, fitted
-from antiphon.protocol.membership.stay import Journal, Stay
+from antiphon.protocol.membership.stay import Stay
 from antiphon.protocol.membership.transfer import Transfer
 from antiphon.protocol.membership.views import (
     NAMES_MAX,
@@ -79,9 +79,10 @@ from antiphon.protocol.membership.views import (
     process,
 )
 from antiphon.protocol.options import GroupOptions
+from antiphon.protocol.view.member import Member
 from antiphon.protocol.wire import Malformed, group_of, group_tag
 
-__all__ = ["Journal", "MembershipOptions", "Process", "ProcessInput", "Saved"]  # what a driver needs
+__all__ = ["MembershipOptions", "Process", "ProcessInput", "Saved"]  # what a driver needs
 
 ProcessInput: TypeAlias = Input | Snapshot
 
@@ -99,7 +100,7 @@ class Saved(msgspec.Struct, frozen=True, array_like=True):
 class Process:
     """One name's place in a group, through views and incarnations: a `Machine`."""
 
-    member_type: ClassVar[type[ViewMember]] = ViewMember  # a test may put others in their places
+    member_type: ClassVar[type[Member]] = Member  # a test may put others in their places
     flush_type: ClassVar[type[Flush]] = Flush
     agreements: ClassVar[Mapping[str, type[Agreement]]] = {"majority": Agreement, "each-side": Sides}
 
@@ -110,11 +111,15 @@ class Process:
         config: GroupOptions,
         options: MembershipOptions,
         randomness: random.Random,
-        journal: Callable[[int], Journal],
         now: Instant,
         saved: bytes | None = None,
+        *,
+        traced: bool = False,
     ) -> None:
-        """Start a name's next life; `names` are the founders, `saved` is what the last life persisted."""
+        """Start a name's next life; `names` are the founders, `saved` is what the last life persisted.
+
+        Where it is `traced`, what belongs in the trace is among the effects.
+        """
         options.check()
         if not 0 <= name < NAMES_MAX:
             raise UsageError(f"name: 0 to {NAMES_MAX - 1}, not {name}")
@@ -124,14 +129,13 @@ class Process:
         if config.ordering_options.get("skip_after_ns"):
             raise UsageError("ordering.skip_after_ns: with views, a gap lasts until the view ends; leave it out")
         self.name, self.config, self.options = name, config, options
-        self._random, self._open_journal = randomness, journal
+        self._random, self._traced = randomness, traced
         self._post = Post(config.group, options.piece_bytes)
         self._members_tag = group_tag(config.group)
         last = Saved(0, before_the_first(founders), NO_BALLOT, None, None)
         if saved is not None:
             last = msgspec.msgpack.decode(saved, type=Saved)
         self.id = process(name, last.incarnation + 1)
-        self._journal = journal(self.id)
         self._peers = Peers(self.id, (*founders, *last.view.names), options.suspect_ns, now)
         self._agreement = self.agreements[options.partition](last.view, last.promised, last.accepted, now)
         self._stay: Stay | None = None  # in the newest view, if this process is its member
@@ -160,7 +164,7 @@ class Process:
         return self._agreement.view
 
     @property
-    def member(self) -> ViewMember | None:
+    def member(self) -> Member | None:
         """The member of the newest view, if this process is in it."""
         return None if self._stay is None else self._stay.member
 
@@ -192,7 +196,7 @@ class Process:
             return 0
         if self.member is not None and self.active:
             return self.member.room
-        waiting = len(self._queue) + (len(self.member._waiting) if self.member is not None else 0)
+        waiting = len(self._queue) + (len(self.member.submissions.waiting) if self.member is not None else 0)
         return max(0, self.config.queue - waiting)
 
     @property
@@ -256,7 +260,7 @@ class Process:
         if self.member is None or self._is_alone(now):
             self._depart(now)
         else:
-            self.member.unsent()
+            self.member.submissions.take_back()
             self._beat_at = now
 
     def _is_alone(self, now: Instant) -> bool:
@@ -277,16 +281,15 @@ class Process:
                     self._read(datagram, now)
         return only_data
 
-    def _receive_data(self, member: ViewMember, datagrams: list[bytes], now: Instant) -> None:
+    def _receive_data(self, member: Member, datagrams: list[bytes], now: Instant) -> None:
         """Give the member what is its own, unless it has stopped; whatever comes is a sign of life."""
         if self.active:
             self._drive(ReceiveMany(datagrams), now)
         else:
             for datagram in datagrams:
-                member.recognize(datagram)
-        for other in member.heard():
-            if other != self.id:
-                self._peers.heard(other, now)
+                member.recognize(datagram, now)
+        for other, at in member.heard():
+            self._peers.heard(other, at)
 
     def _is_data(self, datagram: bytes) -> bool:
         return group_of(datagram) == self._members_tag
@@ -363,13 +366,14 @@ class Process:
 
     def _emit(self, effects: Iterable[Effect], now: Instant) -> None:
         assert self._stay is not None
-        for effect in self._stay.told(effects):
-            if isinstance(effect, Deliver):
-                self._show(effect)
-            else:
-                if isinstance(effect, Stable):
-                    self._slowness.stable_at = now
-                self._effects.append(effect)
+        if self._transfer.holds_back:
+            for effect in effects:
+                if isinstance(effect, Deliver):
+                    self._show(effect)
+                else:
+                    self._effects.append(effect)
+        else:
+            self._effects += effects
 
     def _show(self, *effects: Effect) -> None:
         """Pass on what has its place in the application's stream, after the snapshot if one is due."""
@@ -548,7 +552,7 @@ class Process:
                 self._fetch(flush, change, now)
             return
         self._emit(flush.finish(change.cut, now), now)
-        self._queue.extendleft(reversed(flush.member.unsent()))
+        self._queue.extendleft(reversed(flush.member.submissions.take_back()))
         self._past, self._past_flush = change, flush
         if change.new.lists(self.id):
             self._install(change.new, now)
@@ -606,9 +610,11 @@ class Process:
         self._stall(False)
         if not self.leaving:
             self._peers.standing = "member"
-        self._journal.install(now, view.number, view.members)
+        self._trace("view", view=view)
         randomness = random.Random(self._random.getrandbits(64))
-        self._stay = Stay(self.id, view, self._tag(view), self.config, self.member_type, randomness, self._journal)
+        self._stay = Stay(
+            self.id, view, self._tag(view), self.config, self.member_type, randomness, traced=self._traced
+        )
         self.counts["views"] += 1
         captures = self._transfer.begin(view, self.id, elder=was_member, now=now)
         self._show(Install(view.number, view.members, view.members[: view.elders]), *captures)
@@ -618,8 +624,8 @@ class Process:
     def _give_way(self, view: GroupView, how: Literal["excluded", "yielded"], now: Instant) -> None:
         """End this life, because the group goes on without it or another side stands, and come back in the next."""
         assert self._stay is not None
-        self._effects += self._stay.unknown()
-        self._queue.extendleft(reversed(self._stay.member.unsent()))
+        self._effects += self._stay.member.output.unknown()
+        self._queue.extendleft(reversed(self._stay.member.submissions.take_back()))
         self._transfer.forget()
         if self.leaving:
             self._adopt(view, now)
@@ -639,15 +645,14 @@ class Process:
         return [name for name in self.view.names if name != self.name]
 
     def _begin_next_life(self, now: Instant) -> None:
-        self._journal.record(now, "leave", None, None, None, "excluded")
+        self._trace("leave", "excluded")
         self.id = self._peers.me = process(self.name, incarnation_of(self.id) + 1)
-        self._journal = self._open_journal(self.id)
         self._offered = False
         self._beat_at = now
 
     def _depart(self, now: Instant) -> None:
         """Leave; stay within reach for those who do not know the new view yet."""
-        self._journal.record(now, "leave", None, None, None, None)
+        self._trace("leave")
         self.left, self.stalled = True, False
         self._say_to_names(self._peers.by_name, Alive(self.view.id, "leaver"))
         if self._past is not None:  # who is alone waits only for those who have just left together with it
@@ -780,6 +785,12 @@ class Process:
             self._linger_until = None
 
     # Saying and keeping
+
+    def _trace(self, event: str, detail: str | None = None, view: GroupView | None = None) -> None:
+        """Say what belongs in the trace of this life, if it is traced."""
+        if self._traced:
+            number, members = (None, None) if view is None else (view.number, view.members)
+            self._effects.append(TraceRow(self.id, event, None, None, None, detail, number, members))
 
     def _say(self, to: Iterable[int], message: Message) -> None:
         self._say_to_names(map(name_of, to), message)

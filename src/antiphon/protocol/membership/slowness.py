@@ -13,10 +13,10 @@ import msgspec
 
 from antiphon.errors import UsageError
 from antiphon.protocol.machine import Instant, Submit
-from antiphon.protocol.membership.flush import ViewMember
 from antiphon.protocol.membership.options import MembershipOptions
 from antiphon.protocol.membership.views import GroupView, name_of
 from antiphon.protocol.options import GroupOptions, ordering_type
+from antiphon.protocol.view.member import Member
 
 _LAGGING_WINDOWS = 3  # beside the one of what is alive: four in all, as many as a member has places for
 
@@ -55,9 +55,10 @@ class Slowness:
         lifetime_ns = min(message.lifetime_ns or self._options.lifetime_ns, self._options.lifetime_ns)
         return msgspec.structs.replace(message, lifetime_ns=lifetime_ns)
 
-    def watch(self, member: ViewMember, active: bool, view: GroupView, now: Instant) -> None:
+    def watch(self, member: Member, active: bool, view: GroupView, now: Instant) -> None:
         """Accuse who lacks most, if nothing has become stable for too long and the others decide for the view."""
         policy = self._options.slow
+        self.stable_at = max(self.stable_at, member.output.stable_at)
         if not active or member.held == 0 or (policy == "lag" and not member.stuck):
             self.stable_at = now
         elif policy != "block" and now - self.stable_at > self._options.slow_ns:

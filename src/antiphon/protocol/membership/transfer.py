@@ -29,6 +29,11 @@ class Transfer:
         self._snapshot: Snapshot | None = None
 
     @property
+    def holds_back(self) -> bool:
+        """Whether the application's stream waits for a snapshot."""
+        return self._awaited is not None
+
+    @property
     def idle(self) -> bool:
         """Whether nothing is held back here."""
         return not self._held_back

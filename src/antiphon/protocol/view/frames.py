@@ -1,0 +1,98 @@
+"""Datagrams of one view: what a member says in one turn leaves in as few of them as it takes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from antiphon.protocol.machine import Instant
+from antiphon.protocol.parts import Out
+from antiphon.protocol.view.output import Output, View
+from antiphon.protocol.wire import (
+    DATAGRAM_BYTES_MAX,
+    FRAME_OVERHEAD_BYTES,
+    Codec,
+    Header,
+    Malformed,
+    Pdu,
+    group_tag,
+)
+
+
+class Frames:
+    """Encodes and decodes a member's datagrams; those of other groups and views are refused."""
+
+    def __init__(
+        self, output: Output, kinds: Iterable[type[Pdu]], group: str, view: View, counts: Counter[str]
+    ) -> None:
+        self._output, self._counts = output, counts
+        self._codec = Codec(kinds)
+        self._group, self._view = group_tag(group), view.number & 0xFFFFFFFF
+        self._rank, self._size = output.rank, len(view.members)
+        self.heard_at: list[Instant | None] = [None] * len(view.members)  # per rank, when a datagram of it last came
+        self._outbox: dict[tuple[int, ...] | None, list[bytes]] = {}  # by targets, encoded
+
+    @property
+    def pending(self) -> bool:
+        """Whether anything waits for the next flush."""
+        return bool(self._outbox)
+
+    @property
+    def goes_to_all(self) -> bool:
+        """Whether a datagram to all leaves with the next flush."""
+        return None in self._outbox
+
+    def read(self, datagram: bytes, now: Instant) -> tuple[Header, list[Pdu]]:
+        """Decode a datagram of another member of this view, or raise `Malformed`."""
+        header, pdus = self._codec.decode(datagram)
+        if header.group != self._group:
+            raise Malformed("foreign-group")
+        if header.view != self._view:
+            raise Malformed("other-view")
+        if header.sender >= self._size or header.sender == self._rank:
+            raise Malformed("impossible-sender")
+        self.heard_at[header.sender] = now
+        return header, pdus
+
+    def put(self, out: Out) -> None:
+        """Encode a PDU for the next flush, and say so in the trace."""
+        encoded = self._codec.encode_pdu(out.pdu)
+        self._outbox.setdefault(out.to, []).append(encoded)
+        if out.repair:
+            self._counts["retransmissions"] += 1
+        elif out.seq is None:
+            self._counts[out.pdu.kind] += 1
+        output = self._output
+        if not output.traced:
+            return
+        size = len(encoded) + FRAME_OVERHEAD_BYTES
+        if out.repair:
+            target = "all" if out.to is None else ",".join(str(output.ids[rank]) for rank in out.to)
+            output.row("control", out.sender, out.seq, size, f"repair to {target}")
+        elif out.seq is not None:
+            output.row("send", out.sender, out.seq, size, None)
+        else:
+            output.row("control", None, None, size, out.pdu.kind)
+
+    def flush(self, sent: int, free: int) -> None:
+        """Send what was put in; every header says how far one's own stream goes, and how many places are left."""
+        ways, self._outbox = self._outbox, {}
+        header = Header(self._group, self._view, self._rank, sent, free)
+        for to, pdus in ways.items():
+            start, size = 0, FRAME_OVERHEAD_BYTES
+            for end, encoded in enumerate(pdus):
+                if size + len(encoded) > DATAGRAM_BYTES_MAX:
+                    self._output.send(to, Codec.frame(header, pdus[start:end]))
+                    start, size = end, FRAME_OVERHEAD_BYTES
+                size += len(encoded)
+            self._output.send(to, Codec.frame(header, pdus[start:]))
+
+    # Copies for those who lack them when the view ends
+
+    def encode(self, pdu: Pdu) -> bytes:
+        """Encode a PDU that travels by another way than in a frame."""
+        return self._codec.encode_pdu(pdu)
+
+    def decode(self, encoded: bytes) -> Pdu:
+        """Decode such a PDU, or raise `Malformed`."""
+        return self._codec.decode_pdu(encoded)
