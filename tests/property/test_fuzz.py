@@ -35,4 +35,4 @@ def test_absurd_contents_raise_nothing_and_do_not_fill_the_buffers(ordering: str
     said = [datagram for datagram in said if Codec(target.handlers).decode(datagram)[0].sender != 0]
     for datagram in forged(target, said, seed=4, count=FORGED):
         target.handle(Receive(datagram), NOW)
-    assert target.held <= 2 * target.config.places(len(members))
+    assert target.held <= 2 * target.config.buffer_size(len(members))

@@ -33,7 +33,7 @@ from antiphon.protocol.ordering.tomp import Tomp
 from antiphon.protocol.ordering.two_phase import Claim, TwoPhase
 from antiphon.protocol.parts import Decided
 from antiphon.protocol.rules import replaced
-from antiphon.protocol.view.delivery import Delivery, Held
+from antiphon.protocol.view.delivery import Held, StreamDelivery
 from antiphon.protocol.view.member import Member
 from antiphon.sim.network import NetworkOptions
 from antiphon.sim.scenario import Fault, Scenario
@@ -214,7 +214,7 @@ class WithoutJoinerLimit(Process):
     agreements: ClassVar[Mapping[str, type[Agreement]]] = {"majority": AllJoinersAtOnce}
 
 
-def body_alone(delivery: Delivery, decided: Decided) -> Held:
+def body_alone(delivery: StreamDelivery, decided: Decided) -> Held:
     """Take a message for safe when all hold its body, whether they know its place in the order or not."""
     return delivery.requirements[decided.sender, decided.seq]
 

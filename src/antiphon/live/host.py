@@ -18,7 +18,7 @@ from antiphon.live.recording import Origin
 from antiphon.live.sockets import udp_socket
 from antiphon.live.storage import Disk
 from antiphon.protocol.machine import Instant
-from antiphon.trace.log import Log
+from antiphon.trace.log import IncarnationLog
 
 if TYPE_CHECKING:
     from antiphon.live.group import Group
@@ -36,7 +36,9 @@ class Host(Disk, Protocol):
     def socket(self, family: int) -> socket.socket:
         """Make a UDP socket, or what has the methods of one and can be given to the loop's `add_reader`."""
 
-    def journals(self, group: Group, origin: Origin, addresses: Mapping[int, str]) -> Callable[[int], Log] | None:
+    def journals(
+        self, group: Group, origin: Origin, addresses: Mapping[int, str]
+    ) -> Callable[[int], IncarnationLog] | None:
         """Return what keeps the traces of a member's incarnations, if this host does so; addresses are by name."""
 
 

@@ -30,7 +30,7 @@ from antiphon.protocol.membership.process import Process, Saved
 from antiphon.protocol.membership.views import NO_BALLOT, GroupView, incarnation_of, name_of
 from antiphon.protocol.options import ordering_type
 from antiphon.protocol.wire import group_tag
-from antiphon.trace.log import IncarnationLogs, Log
+from antiphon.trace.log import IncarnationLog, IncarnationLogs
 
 if TYPE_CHECKING:
     from antiphon.live.group import Group
@@ -189,7 +189,7 @@ class LiveMember:
             self._closers.callback((await Publisher.start(settings.status_at, self.status)).close)
         await self._joined
 
-    def _journals(self, group: Group, origin: Origin) -> Callable[[int], Log] | None:
+    def _journals(self, group: Group, origin: Origin) -> Callable[[int], IncarnationLog] | None:
         settings = self._settings
         if (journals := self._host.journals(group, origin, self._names)) is not None:
             return journals

@@ -21,7 +21,7 @@ from antiphon.testing.network import SimulatedNetwork
 from antiphon.testing.process import Life, present_life
 from antiphon.testing.sockets import SimulatedSocket
 from antiphon.testing.trace import Traces
-from antiphon.trace.log import Log
+from antiphon.trace.log import IncarnationLog
 
 
 class Membership(msgspec.Struct, frozen=True, eq=False):
@@ -85,7 +85,7 @@ class SimulatedHost:
         """Write to the disk in memory."""
         self.disk.write(path, content)
 
-    def journals(self, group: Group, origin: Origin, addresses: Mapping[int, str]) -> Callable[[int], Log]:
+    def journals(self, group: Group, origin: Origin, addresses: Mapping[int, str]) -> Callable[[int], IncarnationLog]:
         """Keep the traces of a member's lives."""
         address = addresses[origin.name]
         one = self.network.known_as(address)

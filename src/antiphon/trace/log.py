@@ -9,7 +9,7 @@ from antiphon.protocol.machine import Instant, TraceRow
 from antiphon.trace.event import Event
 
 
-class Log(Protocol):
+class IncarnationLog(Protocol):
     """Where the rows of one incarnation of a member are written."""
 
     def write(self, now: Instant, row: TraceRow) -> None:
@@ -19,7 +19,7 @@ class Log(Protocol):
 class IncarnationLogs:
     """Writes the rows of one member's machine, each to the log of its incarnation; `begin` makes such a log."""
 
-    def __init__(self, begin: Callable[[int], Log]) -> None:
+    def __init__(self, begin: Callable[[int], IncarnationLog]) -> None:
         self._make = begin
         self._member: int | None = None
 

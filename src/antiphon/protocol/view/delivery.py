@@ -20,7 +20,7 @@ from antiphon.protocol.wire import Data, Streamed
 Held: TypeAlias = tuple[tuple[int, int], ...]  # (rank, number of its stream)
 
 
-class Delivery:
+class StreamDelivery:
     """Delivers the messages of an ordering that runs on recovery, and tells which of them are stable."""
 
     def __init__(self, output: Output, size: int, *, safe: bool, positions: bool) -> None:

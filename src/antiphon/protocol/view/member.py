@@ -54,7 +54,7 @@ from antiphon.protocol.parts import (
 )
 from antiphon.protocol.recovery import Heartbeat, Recovery
 from antiphon.protocol.rules import rule
-from antiphon.protocol.view.delivery import Delivery
+from antiphon.protocol.view.delivery import StreamDelivery
 from antiphon.protocol.view.frames import Frames
 from antiphon.protocol.view.output import Output, View
 from antiphon.protocol.wire import Data, Malformed, Pdu, Streamed
@@ -68,7 +68,7 @@ class Member:
     """One member of a group in one view: a `Machine`."""
 
     recovery_type: ClassVar[type[Recovery]] = Recovery
-    delivery_type: ClassVar[type[Delivery]] = Delivery
+    delivery_type: ClassVar[type[StreamDelivery]] = StreamDelivery
 
     def __init__(
         self, me: int, view: View, config: GroupOptions, randomness: random.Random, *, traced: bool = False
@@ -84,7 +84,7 @@ class Member:
         self.ordering = ordering(context, config.ordering_settings())
         self.recovery: Recovery | None = None
         self.stability: Stability | None = None
-        self._delivery: Delivery | None = None
+        self._delivery: StreamDelivery | None = None
         self.handlers: dict[type[Pdu], _Handler] = dict.fromkeys(ordering.PDUS, self.ordering.receive)
         if ordering.NEEDS_RECOVERY:
             stability = stability_type(config.stability)
