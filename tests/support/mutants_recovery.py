@@ -4,77 +4,42 @@ from __future__ import annotations
 
 from antiphon.protocol.machine import Instant
 from antiphon.protocol.parts import Accepted, Step
-from antiphon.protocol.recovery import Nack, Recovery
-from antiphon.protocol.wire import Streamed
+from antiphon.protocol.recovery import Recovery
+from antiphon.protocol.rules import replaced
+from antiphon.protocol.wire import Pdu, Streamed
 
 
-class NeverRepairs(Recovery):
-    """Requests are heard and forgotten."""
-
-    def _repair(self, source: int, nack: Nack) -> Step:
-        return Step()
-
-
-class NeverNoticesTheLast(Recovery):
-    """What a header says of its sender's stream is ignored."""
-
-    def noticed(self, source: int, sent: int, now: Instant) -> None:
-        return None
-
-
-class AsksOnce(Recovery):
+def ask_once(self: Recovery, source: int, tries: int) -> list[Pdu]:
     """A request that was lost is not repeated."""
-
-    def wake(self, now: Instant) -> Step:
-        step = super().wake(now)
-        for missing in self._missing.values():
-            if missing.tries:
-                missing.at = 10**18
-        return step
+    return Recovery.ask(self, source, tries) if tries == 1 else []
 
 
-class NoHeartbeat(Recovery):
-    """A silent sender stays silent."""
-
-    @property
-    def unstable(self) -> bool:
-        return False
-
-
-class AcceptsEarly(Recovery):
+def accept_early(self: Recovery, source: int, pdu: Streamed, now: Instant) -> Step:
     """What comes early is passed on at once."""
-
-    def _streamed(self, source: int, pdu: Streamed, now: Instant) -> Step:
-        step = super()._streamed(source, pdu, now)
-        if not step.up and pdu.number in self._log[source]:
-            return Step([Accepted(source, pdu)])
-        return step
+    step = Recovery.take_streamed(self, source, pdu, now)
+    return Step([Accepted(source, pdu)]) if not step.up and pdu.number in self.log[source] else step
 
 
-class AcceptsTwice(Recovery):
+def accept_twice(self: Recovery, source: int, pdu: Streamed, now: Instant) -> Step:
     """A copy is passed on like the first."""
-
-    def _streamed(self, source: int, pdu: Streamed, now: Instant) -> Step:
-        if 0 < pdu.number <= self.received[source]:
-            return Step([Accepted(source, pdu)])
-        return super()._streamed(source, pdu, now)
+    if 0 < pdu.number <= self.received[source]:
+        return Step([Accepted(source, pdu)])
+    return Recovery.take_streamed(self, source, pdu, now)
 
 
-class SkipsGaps(Recovery):
+def skip_gaps(self: Recovery, source: int, pdu: Streamed, now: Instant) -> Step:
     """A gap is jumped over instead of filled."""
-
-    def _streamed(self, source: int, pdu: Streamed, now: Instant) -> Step:
-        if pdu.number > self.received[source] + 1:
-            self.received[source] = pdu.number - 1
-        return super()._streamed(source, pdu, now)
+    if pdu.number > self.received[source] + 1:
+        self.received[source] = pdu.number - 1
+    return Recovery.take_streamed(self, source, pdu, now)
 
 
 MUTANTS: dict[str, tuple[type[Recovery], str]] = {
-    "never repairs": (NeverRepairs, "stuck"),
-    "never notices the last": (NeverNoticesTheLast, "stuck"),
-    "asks once": (AsksOnce, "stuck"),
-    "no heartbeat": (NoHeartbeat, "stuck"),
-    "accepts early": (AcceptsEarly, "integrity"),
-    "accepts twice": (AcceptsTwice, "integrity"),
-    "skips gaps": (SkipsGaps, "agreement"),
+    "never repairs": (replaced(Recovery, repair=lambda self, source, nack: Step()), "stuck"),
+    "never notices the last": (replaced(Recovery, noticed=lambda self, source, sent, now: None), "stuck"),
+    "asks once": (replaced(Recovery, ask=ask_once), "stuck"),
+    "no heartbeat": (replaced(Recovery, break_silence=lambda self: []), "stuck"),
+    "accepts early": (replaced(Recovery, take_streamed=accept_early), "integrity"),
+    "accepts twice": (replaced(Recovery, take_streamed=accept_twice), "integrity"),
+    "skips gaps": (replaced(Recovery, take_streamed=skip_gaps), "agreement"),
 }

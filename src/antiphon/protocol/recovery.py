@@ -15,6 +15,7 @@ import msgspec
 
 from antiphon.protocol.machine import MILLISECOND, Duration, Instant, earliest
 from antiphon.protocol.parts import Accepted, Duplicate, Out, PartContext, Step
+from antiphon.protocol.rules import rule
 from antiphon.protocol.timers import Backoff, GrowingPause
 from antiphon.protocol.wire import NUMBER_MAX, Data, Exhausted, Malformed, Number, Pdu, Streamed
 
@@ -59,7 +60,7 @@ class Recovery:
         self._reach = 4 * window  # how far beyond the released prefix a number may lie
         self.received = [0] * context.size  # per sender, the prefix of its stream that is held here
         self.released = [0] * context.size  # per sender, the prefix that was let go because everyone holds it
-        self._log: list[dict[int, Streamed]] = [{} for _ in range(context.size)]
+        self.log: list[dict[int, Streamed]] = [{} for _ in range(context.size)]
         self._highest = [0] * context.size  # per sender, the highest number known to exist
         self._missing: dict[int, Backoff] = {}  # by sender, when to ask it for what is missing
         self.arrived: set[int] = set()  # gated streams of which something may have come and not been taken
@@ -90,7 +91,7 @@ class Recovery:
         if number > NUMBER_MAX:
             raise Exhausted(number)
         pdu.number = self._highest[rank] = self.received[rank] = number
-        self._log[rank][pdu.number] = pdu
+        self.log[rank][pdu.number] = pdu
         self.held += 1
         self._silence.renew()
         return Step([Accepted(rank, pdu)], [Out(pdu, None, rank, _seq(pdu))])
@@ -99,6 +100,7 @@ class Recovery:
         """Hear that a datagram went to all: its header did what a heartbeat does."""
         self._spoke_at = now
 
+    @rule("docs/protocols/fifo.md, Rule")
     def noticed(self, source: int, sent: int, now: Instant) -> None:
         """Hear from a header how far its sender's stream goes."""
         if sent > self._highest[source]:
@@ -109,9 +111,9 @@ class Recovery:
         """Take a PDU from the network."""
         match pdu:
             case Streamed():
-                return self._streamed(source, pdu, now)
+                return self.take_streamed(source, pdu, now)
             case Nack():
-                return self._repair(source, pdu)
+                return self.repair(source, pdu)
             case Heartbeat():
                 return Step([], [Out(Heartbeat(), (source,))] if pdu.asking else [])
             case _:
@@ -119,22 +121,32 @@ class Recovery:
 
     def wake(self, now: Instant) -> Step:
         """Ask for what is missing and break the silence, where it is time."""
-        down = []
+        down: list[Out] = []
         for source, missing in self._missing.items():
             if missing.over(now):
-                gaps = self._gaps(source)
-                if gaps:  # else there is no room for what is missing, until more is released
-                    down.append(Out(Nack(gaps), (source,)))
+                down += [Out(pdu, (source,)) for pdu in self.ask(source, missing.tries)]
         if self.unstable and self._spoke_at + self._silence.ns <= now:
-            down.append(Out(Heartbeat()))
+            down += [Out(pdu) for pdu in self.break_silence()]
+            self.spoke(now)
             self._silence.grow()
-        return Step([], list(down))
+        return Step([], [*down])
+
+    @rule("docs/protocols/fifo.md, Rule")
+    def ask(self, source: int, tries: int) -> list[Pdu]:
+        """Ask a sender for what is missing of its stream, however often that was tried."""
+        gaps = self._gaps(source)
+        return [Nack(gaps)] if gaps else []  # if none, there is no room for what is missing until more is released
+
+    @rule("docs/protocols/fifo.md, Rule")
+    def break_silence(self) -> list[Pdu]:
+        """Say nothing but a header: how far one's own stream goes."""
+        return [Heartbeat()]
 
     def release(self, frontier: Sequence[int]) -> None:
         """Let go of what everyone holds."""
         for source, stable in enumerate(frontier):
             assert stable <= self.received[source], "stable means held here too"
-            log = self._log[source]
+            log = self.log[source]
             for number in range(self.released[source] + 1, stable + 1):
                 del log[number]
                 self.held -= 1
@@ -148,20 +160,22 @@ class Recovery:
 
     def copies(self, source: int, above: int, upto: int) -> list[tuple[int, Pdu]]:
         """Give a part of a stream; whatever was let go is held by everyone."""
-        log = self._log[source]
+        log = self.log[source]
         return [(number, log[number]) for number in range(above + 1, upto + 1) if number in log]
 
     def adopt(self, source: int, pdu: Pdu) -> Step:
         """Accept the next PDU of a stream, whether there is room for it or not."""
         if not isinstance(pdu, Streamed) or pdu.number != self.received[source] + 1:
             raise Malformed("impossible-number")
-        self.held += pdu.number not in self._log[source]
-        self._log[source][pdu.number] = pdu
+        self.held += pdu.number not in self.log[source]
+        self.log[source][pdu.number] = pdu
         self.received[source] += 1
         return Step([Accepted(source, pdu)])
 
-    def _streamed(self, source: int, pdu: Streamed, now: Instant) -> Step:
-        number, log = pdu.number, self._log[source]
+    @rule("docs/protocols/fifo.md, Rule")
+    def take_streamed(self, source: int, pdu: Streamed, now: Instant) -> Step:
+        """Keep a PDU of a stream, and pass on all that is complete and in order now."""
+        number, log = pdu.number, self.log[source]
         if source == self._rank or number == 0:
             raise Malformed("impossible-number")
         if number > self.released[source] + self._reach:
@@ -185,14 +199,14 @@ class Recovery:
 
     def following(self, source: int) -> Streamed | None:
         """Give the next PDU of a gated stream, if it has come."""
-        return self._log[source].get(self.received[source] + 1)
+        return self.log[source].get(self.received[source] + 1)
 
     def take(self, source: int, now: Instant) -> Step:
         """Pass on the next PDU of a gated stream."""
-        following = self._log[source][self.received[source] + 1]
+        following = self.log[source][self.received[source] + 1]
         self.received[source] += 1
         self._missing.pop(source, None)
-        if self.received[source] + 1 not in self._log[source]:
+        if self.received[source] + 1 not in self.log[source]:
             self.arrived.discard(source)
         self._expect(source, now)
         return Step([Accepted(source, following)])
@@ -207,7 +221,7 @@ class Recovery:
 
     def _gaps(self, source: int) -> list[tuple[int, int]]:
         """List what is missing of a stream, as far as it may be kept here."""
-        log = self._log[source]
+        log = self.log[source]
         gaps: list[tuple[int, int]] = []
         number = self.received[source] + 1
         last = min(self._highest[source], self.released[source] + self._reach)
@@ -221,10 +235,12 @@ class Recovery:
                 number += 1
         return gaps
 
-    def _repair(self, source: int, nack: Nack) -> Step:
+    @rule("docs/protocols/fifo.md, Rule")
+    def repair(self, source: int, nack: Nack) -> Step:
+        """Send what a member asks for again, to it alone, as far as it is kept."""
         if any(first > last for first, last in nack.ranges):
             raise Malformed("empty-range")
-        log = self._log[self._rank]
+        log = self.log[self._rank]
         down: list[Out] = []
         for first, last in nack.ranges:
             for number in range(max(first, self.released[self._rank] + 1), min(last, self.sent) + 1):
