@@ -68,10 +68,10 @@ def cpu_of(process: int) -> float:
 
 def run_antiphon(trace: Path, check: str) -> dict[str, Any]:
     """Our check on Spark; CPU seconds of the tasks, and of everything."""
-    from antiphon.pipeline.check import Options, check_layout
+    from antiphon.pipeline.check import CheckOptions, check_layout
     from antiphon.pipeline.ingest import ingest
-    from antiphon.pipeline.layout import Totals
     from antiphon.pipeline.session import Session, Work, open_session
+    from antiphon.pipeline.store.layout import Totals
     from antiphon.trace.schema import GUARANTEES
 
     class Measured(Session):
@@ -89,12 +89,12 @@ def run_antiphon(trace: Path, check: str) -> dict[str, Any]:
         small = Path(scratch) / "small"  # the first trace pays for workers, imports and loading compiled kernels
         generate(small, 300_000, 16, "total", interleave=False)
         ingest(session, str(small), small / "layout")
-        check_layout(session, small / "layout", Totals(), small / "s", Options(guarantees=guarantees))
+        check_layout(session, small / "layout", Totals(), small / "s", CheckOptions(guarantees=guarantees))
         session.cpu = 0.0
         before = time.monotonic()
         totals = ingest(session, str(trace), Path(scratch) / "layout")
         checked = check_layout(
-            session, Path(scratch) / "layout", totals, Path(scratch) / "s", Options(guarantees=guarantees)
+            session, Path(scratch) / "layout", totals, Path(scratch) / "s", CheckOptions(guarantees=guarantees)
         )
     wall = time.monotonic() - before
     session.stop()

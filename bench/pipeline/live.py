@@ -55,7 +55,7 @@ def main() -> None:
     from antiphon.pipeline.measure import measure_layout
     from antiphon.pipeline.results import WatchCommit
     from antiphon.pipeline.session import open_session
-    from antiphon.pipeline.watch import Watcher, wait
+    from antiphon.pipeline.watch import DirectoryWatch, wait
 
     # one member's log must fit into one row group, so that it can be cut
     assert args.events // args.members < 1 << 20, "fewer events or more members, please"
@@ -65,7 +65,7 @@ def main() -> None:
     told: list[tuple[WatchCommit, float]] = []
     for name in ("warm", "watch"):  # the first time the workers start and load what was compiled
         told.clear()
-        watcher = Watcher(
+        watcher = DirectoryWatch(
             session,
             str(args.out / "live"),
             str(args.out / name),

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
-from antiphon.pipeline.check import Options, check_layout, check_runs
+from antiphon.pipeline.check import CheckOptions, check_layout, check_runs
 from antiphon.pipeline.ingest import ingest
-from antiphon.pipeline.layout import Totals
-from antiphon.pipeline.reading import Mapping
+from antiphon.pipeline.inline import Inline
+from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.pipeline.session import Session, open_session
+from antiphon.pipeline.store.layout import Totals
 from antiphon.trace.verdict import Verdict
 
 
@@ -27,21 +28,6 @@ def spark_session() -> Iterator[Session]:
     opened = open_session("local[2]", name="antiphon tests")
     yield opened
     opened.stop()
-
-
-class Inline(Session):
-    """Runs the tasks one after the other in this process."""
-
-    def __init__(self) -> None:
-        self.jobs = 0
-
-    @property
-    def parallelism(self) -> int:
-        return 3
-
-    def each(self, tasks: int, work: Callable[[int], bytes], label: str) -> list[bytes]:
-        self.jobs += 1
-        return [work(number) for number in range(tasks)]
 
 
 class Checker:
@@ -59,14 +45,14 @@ class Checker:
     ) -> tuple[Totals, dict[str, Verdict]]:
         work = self._work()
         totals = ingest(self.session, str(trace), work / "layout", mapping)
-        chosen = Options(**options)  # type: ignore[arg-type]
+        chosen = CheckOptions(**options)  # type: ignore[arg-type]
         result = check_layout(self.session, work / "layout", totals, work / "scratch", chosen)
         return totals, {
             name: Verdict(found.verdict, found.examined, found.violations, found.witnesses)
             for name, found in result.guarantees.items()
         }
 
-    def check_each(self, trace: Path, *options: Options) -> list[dict[str, dict[str, Verdict]]]:
+    def check_each(self, trace: Path, *options: CheckOptions) -> list[dict[str, dict[str, Verdict]]]:
         """Check every run by itself, once for each set of options."""
         work = self._work()
         ingest(self.session, str(trace), work / "layout")
@@ -83,4 +69,4 @@ def on_spark(spark_session: Session, tmp_path: Path) -> Checker:
 
 @pytest.fixture
 def inline(tmp_path: Path) -> Checker:
-    return Checker(Inline(), tmp_path)
+    return Checker(Inline(3), tmp_path)

@@ -18,8 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from antiphon.pipeline import ingest as ingesting
-from antiphon.pipeline.check import Options
-from antiphon.pipeline.reading import Mapping, find_files, read_batches
+from antiphon.pipeline.check import CheckOptions
+from antiphon.pipeline.reading import read_batches
+from antiphon.pipeline.reading.mapping import Mapping
+from antiphon.pipeline.store.files import find_files
 from antiphon.sim.cluster import simulate
 from antiphon.sim.view_schedules import schedule
 from antiphon.trace import naive
@@ -31,7 +33,12 @@ from pipeline.conftest import Checker
 from pipeline.traces import SCHEMA, in_run, write
 
 SEEDS = [*range(100), 1326, 1420, 1892, 2980]  # the last: a log cut short before it has the view that names its member
-VARIANTS = [Options(), Options(uniform=True), Options(happened_before="receive"), Options(implied_own_deliveries=True)]
+VARIANTS = [
+    CheckOptions(),
+    CheckOptions(uniform=True),
+    CheckOptions(happened_before="receive"),
+    CheckOptions(implied_own_deliveries=True),
+]
 
 
 def test_two_checkers_and_the_definitions_agree(inline: Checker, tmp_path: Path) -> None:
@@ -47,7 +54,7 @@ def test_two_checkers_and_the_definitions_agree(inline: Checker, tmp_path: Path)
                 implied_own_deliveries=options.implied_own_deliveries,
             )
             assert found[run] == expected, (run, options)
-            if options == Options():
+            if options == CheckOptions():
                 by_definition(run, events, expected)
                 seen.update((name, verdict.verdict) for name, verdict in expected.items())
     for name in GUARANTEES:
@@ -77,7 +84,7 @@ def test_simulated_groups_with_views(
     }
     logs = {name: in_run(run.events, name) for name, run in runs.items()}
     trace = write([event for events in logs.values() for event in events], tmp_path / "t.parquet")
-    [found] = inline.check_each(trace, Options())
+    [found] = inline.check_each(trace, CheckOptions())
     one_number = 0
     for name, events in logs.items():
         assert found[name] == naive.check(events), name
@@ -182,7 +189,7 @@ def test_many_runs_in_files_of_all_kinds(inline: Checker, tmp_path: Path) -> Non
             WRITERS[name](rows_of(events[at::3]), folder / name, rng)
         (folder / "_bookkeeping.csv").write_text("no,trace\n")
         (folder / "notes.txt").write_text("no trace either")
-    [found] = inline.check_each(tmp_path / "trace", Options())
+    [found] = inline.check_each(tmp_path / "trace", CheckOptions())
     assert set(found) == {run for run, events in runs.items() if events}
     for run, verdicts in found.items():
         assert verdicts == naive.check(runs[run], global_clock=run in clocks), run
@@ -286,7 +293,7 @@ def test_a_large_text_is_read_in_parts(
     whole, expected = inline.check(path)
     batches = list(read_batches(str(path), None, Mapping()))
     for split_bytes in (1001, 199):
-        monkeypatch.setattr(ingesting, "SPLIT_BYTES", split_bytes)
+        monkeypatch.setattr(ingesting, "FILE_PART_BYTES", split_bytes)
         if split_bytes > 1000:
             assert inline.check(path) == (whole, expected)
         spans = ingesting._cut_texts(inline.session, [str(path)])[str(path)]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.pipeline.check import Options
+from antiphon.pipeline.check import CheckOptions
 from antiphon.trace import naive
 from antiphon.trace.event import Event
 from pipeline.conftest import Checker
@@ -17,7 +17,7 @@ from pipeline.traces import chaos, in_run, write
 from support.planting import PLANTS, sample
 
 EVERYTHING = [
-    Options(uniform=uniform, happened_before=before, implied_own_deliveries=implied, witnesses=witnesses)  # type: ignore[arg-type]
+    CheckOptions(uniform=uniform, happened_before=before, implied_own_deliveries=implied, witnesses=witnesses)  # type: ignore[arg-type]
     for uniform, before, implied, witnesses in [
         (False, "deliver", False, 10),
         (True, "receive", False, 2),
@@ -27,7 +27,9 @@ EVERYTHING = [
 ]
 
 
-def compare(checker: Checker, tmp_path: Path, runs: list[list[Event]], shuffled: bool, options: list[Options]) -> int:
+def compare(
+    checker: Checker, tmp_path: Path, runs: list[list[Event]], shuffled: bool, options: list[CheckOptions]
+) -> int:
     """Check all runs in one trace, those with an odd number under a global clock; return how many violations."""
     rng = random.Random(len(runs))
     by_clock: dict[bool, list[Event]] = defaultdict(list)
@@ -92,7 +94,7 @@ def test_clean_traces_raise_no_alarm(inline: Checker, tmp_path: Path) -> None:
     orders = ("fifo", "causal", "total")
     runs = [in_run(sample(seed, order).events, f"{order}-{seed}") for seed in range(100) for order in orders]
     write([event for events in runs for event in events], tmp_path / "trace" / "events.parquet")
-    [verdicts] = inline.check_each(tmp_path / "trace", Options())
+    [verdicts] = inline.check_each(tmp_path / "trace", CheckOptions())
     assert len(verdicts) == 300
     for run, found in verdicts.items():
         alarms = {name for name, verdict in found.items() if verdict.violations}

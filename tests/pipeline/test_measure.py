@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from antiphon.cli import main
-from antiphon.commands.simulate import about
 from antiphon.pipeline.ingest import ingest
 from antiphon.pipeline.inline import Inline
 from antiphon.pipeline.measure import measure_layout
@@ -24,6 +23,7 @@ from antiphon.pipeline.measure.job import TABLES
 from antiphon.pipeline.measure.quantiles import Sketch, exact
 from antiphon.pipeline.results import MeasureResult, read_measure
 from antiphon.pipeline.session import Session
+from antiphon.sim.about import about
 from antiphon.sim.cluster import Run, simulate
 from antiphon.sim.scenario import from_table
 from antiphon.trace.event import Event

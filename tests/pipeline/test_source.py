@@ -55,7 +55,7 @@ def test_filters_are_taken_over(spark_session: Session, tmp_path: Path) -> None:
 
 
 def test_row_groups_without_a_chance_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("antiphon.pipeline.source.SPLIT_BYTES", 0)
+    monkeypatch.setattr("antiphon.pipeline.source.FILE_PART_BYTES", 0)
     ordered = sorted(EVENTS, key=lambda event: event.member)
     path = write(ordered, tmp_path / "events.parquet", row_group_rows=20)
     reader = TraceReader({"path": str(path)})

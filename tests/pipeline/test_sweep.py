@@ -16,11 +16,12 @@ import pytest
 
 from antiphon.cli import main
 from antiphon.errors import UsageError
-from antiphon.pipeline import sweep as sweeping
 from antiphon.pipeline.inline import Inline
 from antiphon.pipeline.results import NOT_REPEATABLE, CellValues, SweepResult, read_sweep_table
 from antiphon.pipeline.session import Session, Work
-from antiphon.pipeline.sweep import load_sweep, prepare, run_sweep
+from antiphon.pipeline.sweep import ATTEMPTS_MAX, run_sweep
+from antiphon.pipeline.sweep import cell as cell_module
+from antiphon.pipeline.sweep.plan import CellPlan, load_sweep, prepare
 from pipeline.cluster import cluster
 
 SWEEP = """
@@ -109,15 +110,15 @@ def test_same_file_same_table(tmp_path: Path) -> None:
 def test_finished_cells_are_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path)
     begun = []
-    real = sweeping.run_cell
+    real = cell_module.run_cell
 
-    def counted(cell: sweeping.Cell) -> CellValues:
+    def counted(cell: CellPlan) -> CellValues:
         begun.append(cell.name)
         if len(begun) == 6:
             raise KeyboardInterrupt
         return real(cell)
 
-    monkeypatch.setattr(sweeping, "run_cell", counted)
+    monkeypatch.setattr(cell_module, "run_cell", counted)
     with pytest.raises(KeyboardInterrupt):
         run(path, tmp_path / "out")
     assert not (tmp_path / "out" / "results.parquet").exists()
@@ -137,7 +138,7 @@ def test_a_failing_cell_is_recorded_and_can_be_tried_again(tmp_path: Path, monke
     assert {row["set.ordering"] for row in failed} == {"nonsense"}
     assert run(path, tmp_path / "out").skipped == 14
     [mended] = [cell for cell in read_sweep_table(tmp_path / "out") if cell.values is not None][:1]
-    monkeypatch.setattr(sweeping, "run_cell", lambda cell: mended.values)
+    monkeypatch.setattr(cell_module, "run_cell", lambda cell: mended.values)
     assert run(path, tmp_path / "out", retry_failed=True).failed == 0
 
 
@@ -153,19 +154,19 @@ class Mortal(Inline):
 
 def test_a_cell_that_kills_its_worker_stops_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path)
-    real = sweeping.run_cell
+    real = cell_module.run_cell
     deaths = []
 
-    def deadly(cell: sweeping.Cell) -> CellValues:
+    def deadly(cell: CellPlan) -> CellValues:
         if cell.seed == 2 and cell.settings.get("ordering") == "co":
             deaths.append(cell.name)
             raise SystemExit(1)
         return real(cell)
 
-    monkeypatch.setattr(sweeping, "run_cell", deadly)
+    monkeypatch.setattr(cell_module, "run_cell", deadly)
     outcome = run(path, tmp_path / "out", Mortal())
     assert (outcome.done, outcome.failed) == (12, 2)
-    assert len(deaths) == 2 * sweeping.ATTEMPTS_MAX
+    assert len(deaths) == 2 * ATTEMPTS_MAX
     assert "its worker died" in (outcome.failures[0].error or "")
 
 

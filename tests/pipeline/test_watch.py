@@ -24,11 +24,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from antiphon.cli import main
-from antiphon.pipeline import watch as watching
 from antiphon.pipeline.inline import Inline
 from antiphon.pipeline.results import WatchCommit, read_alarms
 from antiphon.pipeline.session import Session
-from antiphon.pipeline.watch import Watcher
+from antiphon.pipeline.watch import DirectoryWatch, directory_watch
 from antiphon.pipeline.watch.state import GUARANTEES, load
 from antiphon.sim.cluster import simulate
 from antiphon.sim.scenario import from_table
@@ -57,9 +56,9 @@ def names(*files: Path) -> Any:
     return SimpleNamespace(collect=lambda: [SimpleNamespace(path=f"file:{file}") for file in files])
 
 
-def watcher(folder: Path, **options: Any) -> Watcher:
+def watcher(folder: Path, **options: Any) -> DirectoryWatch:
     (folder / "live").mkdir(parents=True, exist_ok=True)
-    return Watcher(Inline(2), str(folder / "live"), str(folder / "watch"), lambda *_: None, **options)
+    return DirectoryWatch(Inline(2), str(folder / "live"), str(folder / "watch"), lambda *_: None, **options)
 
 
 def watched(folder: Path, events: list[Event], rng: random.Random, batches: int) -> tuple[WatchCommit, int]:
@@ -238,13 +237,13 @@ def test_a_batch_done_twice_raises_its_alarms_once(tmp_path: Path, monkeypatch: 
     for number, file in enumerate(files):
         whole.batch(names(file), number)
     one = watcher(tmp_path / "broken")
-    real = watching._write_whole
+    real = directory_watch.atomic_write
     for number, file in enumerate(files):
         if number % 3 == 1:  # all is written but the commit
-            monkeypatch.setattr(watching, "_write_whole", lambda *_: (_ for _ in ()).throw(OSError("killed")))
+            monkeypatch.setattr(directory_watch, "atomic_write", lambda *_: (_ for _ in ()).throw(OSError("killed")))
             with pytest.raises(OSError, match="killed"):
                 one.batch(names(file), number)
-            monkeypatch.setattr(watching, "_write_whole", real)
+            monkeypatch.setattr(directory_watch, "atomic_write", real)
             one = watcher(tmp_path / "broken")
         one.batch(names(file), number)
         one.batch(names(file), number)  # and Spark did not hear of the commit
@@ -300,7 +299,7 @@ def test_members_still_writing(spark_session: Session, tmp_path: Path) -> None:
     live = tmp_path / "live"
     live.mkdir()
     told: list[WatchCommit] = []
-    one = Watcher(spark_session, str(live), str(tmp_path / "watch"), lambda now, *_: told.append(now))
+    one = DirectoryWatch(spark_session, str(live), str(tmp_path / "watch"), lambda now, *_: told.append(now))
     query = one.start(available_now=False)
 
     def play() -> None:
@@ -384,9 +383,9 @@ def test_a_send_that_was_lost_does_not_stop_the_watch(tmp_path: Path) -> None:
 
 
 def test_falling_behind_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    from antiphon.commands.watch import _Teller
+    from antiphon.commands.watch import _BatchReporter
 
-    tell = _Teller(SimpleNamespace(json=False, once=False))
+    tell = _BatchReporter(SimpleNamespace(json=False, once=False))
     for waiting in (0, 5, 9, 4, 6, 8):
         tell(WatchCommit(), [], 1.0, waiting)
         assert "falling behind" not in capsys.readouterr().err
@@ -407,3 +406,13 @@ def test_unusable_input(spark_session: Session, tmp_path: Path, capsys: pytest.C
 def test_an_empty_directory_decides_nothing(spark_session: Session, tmp_path: Path) -> None:
     (tmp_path / "live").mkdir()
     assert main(["watch", str(tmp_path / "live"), "--once", "--json"]) == 3
+
+
+def test_a_run_json_that_comes_later_is_seen(tmp_path: Path) -> None:
+    one = watcher(tmp_path)
+    files = swapped_files(tmp_path / "live")
+    one.batch(names(files[0]), 0)
+    assert one.sum.promises is None
+    (tmp_path / "live" / "run.json").write_text('{"promises": ["fifo"]}')
+    one.batch(names(files[1]), 1)
+    assert one.sum.promises == ["fifo"]

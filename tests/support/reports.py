@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import random
 import re
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from antiphon.commands.simulate import about
-from antiphon.pipeline.inline import inline_session
+from antiphon.pipeline.inline import Inline
 from antiphon.report.facts import Facts, gather
 from antiphon.report.sources import recognise
+from antiphon.sim.about import about
 from antiphon.sim.cluster import simulate
 from antiphon.sim.scenario import from_table
 from antiphon.trace.writer import write_trace
@@ -40,7 +41,7 @@ def planted_trace(folder: Path, plant: str, seed: int = 4, **shape: Any) -> tupl
 
 def facts_of(work: Path, *inputs: Path, **options: Any) -> Facts:
     """What a page on some inputs says."""
-    return gather(recognise([str(path) for path in inputs]), work, inline_session, **options)
+    return gather(recognise([str(path) for path in inputs]), work, lambda: nullcontext(Inline()), **options)
 
 
 def verdicts_in(page: str) -> dict[str, tuple[str, int]]:

@@ -293,7 +293,7 @@ def test_every_format_gives_the_same_window(trace: Path, tmp_path: Path) -> None
             writer.writerow(names.values())
             writer.writerows([getattr(row, name) for name in names] for row in rows)
     (tmp_path / "mapping.toml").write_text('[columns]\nmember = "who"\n')
-    from antiphon.pipeline.reading import load_mapping
+    from antiphon.pipeline.reading.mapping import load_mapping
 
     for kind, mapping in (("csv", None), ("jsonl", None), ("foreign", load_mapping(str(tmp_path / "mapping.toml")))):
         assert read_window(str(tmp_path / kind), Request(around=(1, 2)), mapping).events == wanted.events

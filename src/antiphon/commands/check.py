@@ -6,6 +6,7 @@ import argparse
 import shutil
 from typing import TYPE_CHECKING
 
+from antiphon.commands.spark_options import add_spark_options, spark_session
 from antiphon.console import show_table
 from antiphon.trace.schema import GUARANTEES
 
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    from antiphon.pipeline.session import add_spark_options
-
     parser.add_argument("trace", metavar="TRACE", help="a Parquet, CSV or JSON lines file, or a directory of them")
     parser.add_argument(
         "--guarantee",
@@ -52,17 +51,17 @@ def _count(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Check a trace, say what was found, and return the exit code."""
-    from antiphon.pipeline.check import Options, check_layout
+    from antiphon.pipeline.check import CheckOptions, check_layout
     from antiphon.pipeline.ingest import ingest
-    from antiphon.pipeline.output import on_cluster, output_folder
-    from antiphon.pipeline.reading import find_files, load_mapping
+    from antiphon.pipeline.reading.mapping import load_mapping
     from antiphon.pipeline.results import CHECK_FILE, as_json, write_result
-    from antiphon.pipeline.session import session
+    from antiphon.pipeline.store.files import find_files
+    from antiphon.pipeline.store.output import on_cluster, output_folder
     from antiphon.trace.verdict import deciding, exit_code
 
     mapping = load_mapping(args.mapping) if args.mapping else None
     find_files(args.trace)  # say what is wrong with the path before Spark starts
-    options = Options(
+    options = CheckOptions(
         guarantees=tuple(name for name in GUARANTEES if not args.guarantee or name in args.guarantee),
         uniform=args.uniform,
         happened_before=args.happened_before,
@@ -71,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     )
     with (
         output_folder(args.out, CHECK_FILE, args.trace, shared=on_cluster(args.master)) as (folder, out),
-        session(args, f"antiphon check {args.trace}") as spark,
+        spark_session(args, f"antiphon check {args.trace}") as spark,
     ):
         totals = ingest(spark, args.trace, folder / "layout", mapping)
         result = check_layout(spark, folder / "layout", totals, folder / "scratch", options)

@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     if args.out is not None and args.out.suffix not in (".svg", ".html"):
         raise UsageError(f"--out {args.out}: name it *.svg for a document or *.html to explore")
     request = _request(args)
-    from antiphon.pipeline.reading import load_mapping
+    from antiphon.pipeline.reading.mapping import load_mapping
     from antiphon.report.diagram import page_of, standalone
     from antiphon.report.diagram_layout import lay_out
     from antiphon.report.diagram_window import read_window

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from antiphon.commands.spark_options import add_spark_options, spark_session
 from antiphon.console import show_table
 from antiphon.wording import duration
 
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    from antiphon.pipeline.session import add_spark_options
-
     parser.add_argument("trace", metavar="TRACE", help="a Parquet, CSV or JSON lines file, or a directory of them")
     parser.add_argument("--mapping", metavar="FILE", help="TOML file that maps a foreign log to the trace's columns")
     parser.add_argument("--out", metavar="DIR", help="write the tables (Parquet) and the summary there")
@@ -27,16 +26,16 @@ def run(args: argparse.Namespace) -> int:
     """Measure a trace and say what was found."""
     from antiphon.pipeline.ingest import ingest
     from antiphon.pipeline.measure import measure_layout
-    from antiphon.pipeline.output import on_cluster, output_folder
-    from antiphon.pipeline.reading import find_files, load_mapping
+    from antiphon.pipeline.reading.mapping import load_mapping
     from antiphon.pipeline.results import MEASURE_FILE, as_json, write_result
-    from antiphon.pipeline.session import session
+    from antiphon.pipeline.store.files import find_files
+    from antiphon.pipeline.store.output import on_cluster, output_folder
 
     mapping = load_mapping(args.mapping) if args.mapping else None
     find_files(args.trace)  # say what is wrong with the path before Spark starts
     with (
         output_folder(args.out, MEASURE_FILE, args.trace, shared=on_cluster(args.master)) as (scratch, out),
-        session(args, f"antiphon measure {args.trace}") as spark,
+        spark_session(args, f"antiphon measure {args.trace}") as spark,
     ):
         totals = ingest(spark, args.trace, scratch / "layout", mapping)
         result = measure_layout(spark, scratch / "layout", totals, out, scratch / "work")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from antiphon.atomic_write import atomic_write
+from antiphon.commands.spark_options import add_spark_options, spark_session
 from antiphon.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    from antiphon.pipeline.session import add_spark_options
-
     parser.add_argument(
         "inputs",
         nargs="+",
@@ -68,14 +67,13 @@ def _sweep(folder: Path) -> tuple[str, dict[str, Any], int]:
 def _trace(args: argparse.Namespace, given: Given) -> tuple[str, dict[str, Any], int]:
     import msgspec
 
-    from antiphon.pipeline.output import on_cluster, output_folder
-    from antiphon.pipeline.reading import load_mapping
-    from antiphon.pipeline.session import session
+    from antiphon.pipeline.reading.mapping import load_mapping
+    from antiphon.pipeline.store.output import on_cluster, output_folder
     from antiphon.report.facts import gather
     from antiphon.report.trace_page import headline, trace_page
 
     mapping = load_mapping(args.mapping) if args.mapping else None
-    start = functools.partial(session, args, f"antiphon report {given.trace}")
+    start = functools.partial(spark_session, args, f"antiphon report {given.trace}")
     with output_folder(None, "", str(args.out), shared=on_cluster(args.master)) as (folder, _):
         facts = gather(given, folder, start, check=not args.no_check, run=args.run, mapping=mapping)
     result: dict[str, Any] = {

@@ -81,6 +81,7 @@ def run(args: argparse.Namespace) -> int:
         return _run_lan(args)
     from antiphon.progress import Progress
     from antiphon.protocol.options import ordering_type
+    from antiphon.sim.about import about
     from antiphon.sim.cluster import simulate
     from antiphon.sim.scenario import from_table
     from antiphon.trace.writer import digest, write_trace
@@ -124,29 +125,6 @@ def run(args: argparse.Namespace) -> int:
             file=sys.stderr,
         )
     return 0 if result.finished else 3
-
-
-def about(result: Any) -> dict[str, Any]:
-    """Give what `run.json` says of a simulated run."""
-    import msgspec
-
-    from antiphon.protocol.options import part_name
-
-    scenario = result.scenario
-    parameters = msgspec.to_builtins(
-        {key: getattr(scenario, key) for key in scenario.__struct_fields__ if key not in ("ordering", "stability")}
-    )
-    needs_recovery = result.needs_recovery
-    return {
-        "ordering": part_name(scenario.ordering),
-        "stability": part_name(scenario.stability if needs_recovery else scenario.ordering),
-        "views": scenario.views,
-        "clock": "global" if scenario.clocks.skew == "0" and not scenario.clocks.drift_ppm else "local",
-        "promises": scenario.promises(),
-        "seed": result.seed,
-        "finished": result.finished,
-        "parameters": parameters,
-    }
 
 
 def _tables(args: argparse.Namespace) -> dict[str, Any]:

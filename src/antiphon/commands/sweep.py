@@ -6,13 +6,12 @@ import argparse
 import sys
 from pathlib import Path
 
+from antiphon.commands.spark_options import add_spark_options, spark_session
 from antiphon.trace.verdict import HOLDS, INCONCLUSIVE, VIOLATED
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    from antiphon.pipeline.session import add_spark_options
-
     parser.add_argument("sweep", metavar="SWEEP.toml", type=Path, help="seeds, a scenario, and a grid of settings")
     parser.add_argument(
         "--out", metavar="DIR", type=Path, help="where the results go, and are found again (default: beside the file)"
@@ -25,13 +24,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the cells that have no result yet; 1 if a promised guarantee is violated, 3 if a cell failed or is open."""
     from antiphon.pipeline.results import SWEEP_TABLE, as_json
-    from antiphon.pipeline.session import session
-    from antiphon.pipeline.sweep import load_sweep, prepare, run_sweep
+    from antiphon.pipeline.sweep import run_sweep
+    from antiphon.pipeline.sweep.plan import load_sweep, prepare
 
     out = args.out or args.sweep.with_suffix("")
     sweep = load_sweep(args.sweep, out)
     prepare(sweep, args.sweep)
-    with session(args, f"antiphon sweep {args.sweep}") as spark:
+    with spark_session(args, f"antiphon sweep {args.sweep}") as spark:
         outcome = run_sweep(spark, sweep, retry_failed=args.retry_failed, tell=_Progress())
     outcome.table = str(out / SWEEP_TABLE)
     if args.json:

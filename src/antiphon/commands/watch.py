@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from antiphon.commands.spark_options import add_spark_options, spark_session
 from antiphon.console import show_table
 from antiphon.wording import duration
 
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    from antiphon.pipeline.session import add_spark_options
-
     parser.add_argument("directory", metavar="DIR", help="where Parquet files of events appear, whole, by rename")
     parser.add_argument(
         "--checkpoint", metavar="DIR", help="state and alarms, kept over restarts (default: DIR/_watch)"
@@ -47,15 +46,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Watch until it is interrupted, or all is read; the exit code is that of the verdicts."""
     from antiphon.pipeline.results import as_json
-    from antiphon.pipeline.session import session
-    from antiphon.pipeline.watch import Watcher, wait
+    from antiphon.pipeline.watch import DirectoryWatch, wait
     from antiphon.trace.verdict import deciding, exit_code
 
     directory = str(Path(args.directory).absolute())
     checkpoint = str(Path(args.checkpoint).absolute() if args.checkpoint else Path(directory, "_watch"))
-    with session(args, f"antiphon watch {args.directory}") as spark:
-        watcher = Watcher(
-            spark, directory, checkpoint, _Teller(args), files_max=max(1, args.files), patience_s=args.patience
+    with spark_session(args, f"antiphon watch {args.directory}") as spark:
+        watcher = DirectoryWatch(
+            spark, directory, checkpoint, _BatchReporter(args), files_max=max(1, args.files), patience_s=args.patience
         )
         query = watcher.start(available_now=args.once)
         try:
@@ -75,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     return exit_code([verdicts[name] for name in deciding(verdicts, final.promises)])
 
 
-class _Teller:
+class _BatchReporter:
     """Says after each batch what was found, and when reading falls behind."""
 
     BATCHES = 3  # that the files waiting must grow in a row

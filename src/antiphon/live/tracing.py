@@ -6,18 +6,16 @@ a time, or after a moment. If the disk cannot keep up, the log ends there, witho
 
 from __future__ import annotations
 
-import json
-import platform
 import queue
 import threading
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from antiphon import __version__
-from antiphon.atomic_write import Replacement, atomic_write
 from antiphon.errors import UsageError
 from antiphon.protocol.machine import SECOND, Instant, TraceRow
 from antiphon.trace.log import MemberLog
+from antiphon.trace.run_file import write_run_file
+from antiphon.trace.writer import write_part
 
 EVENTS_PER_FILE: Final = 20_000
 FILES_WAITING_MAX: Final = 16
@@ -33,9 +31,7 @@ class LiveTrace:
         self._jobs: queue.Queue[tuple[MemberLog, int, int] | None] = queue.Queue(FILES_WAITING_MAX)
         self.failed: str | None = None
         try:
-            versions = {"antiphon": __version__, "python": platform.python_version()}
-            text = json.dumps({"run": run, **about, "versions": versions}, indent=1, default=str)
-            atomic_write(folder / "run.json", text + "\n")
+            write_run_file(folder, run, about)
         except OSError as error:
             raise UsageError(f"trace: {folder}: {error.strerror}; name a folder that can be written") from None
         self._thread = threading.Thread(target=self._write_all, name="antiphon-trace", daemon=True)
@@ -77,13 +73,7 @@ class LiveTrace:
                     self.failed = f"{self._folder}: {error.strerror}: the trace ends early"
 
     def _write(self, log: MemberLog, first_step: int, part: int) -> None:
-        import pyarrow.parquet as pq
-
-        from antiphon.trace.writer import log_table
-
-        path = self._folder / f"member-{log.member}-{part:06}.parquet"
-        with Replacement(path) as fresh:
-            pq.write_table(log_table(self._run, log, first_step), fresh, compression="zstd")
+        write_part(self._folder / f"member-{log.member}-{part:06}.parquet", self._run, log, first_step)
 
 
 class LifeLog:

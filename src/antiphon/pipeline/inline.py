@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from antiphon.pipeline.session import Session, Work
 
 
@@ -25,27 +22,3 @@ class Inline(Session):
         """Run the tasks in order."""
         self.jobs += 1 if tasks else 0
         return [work(number) for number in range(tasks)]
-
-
-@contextmanager
-def inline_session() -> Iterator[Inline]:
-    """A session whose files may be removed at the end: what the tasks kept open is let go."""
-    from antiphon.pipeline import layout
-    from antiphon.pipeline.check import arena, run
-    from antiphon.pipeline.measure import ledger, together
-
-    try:
-        yield Inline()
-    finally:
-        caches = (
-            layout.open_layout,
-            layout.open_parquet,
-            layout._row_group,
-            arena.open_arena,
-            run.open_run,
-            ledger._open,
-            ledger._row_group,
-            together.sends_of,
-        )
-        for cache in caches:
-            cache.cache_clear()

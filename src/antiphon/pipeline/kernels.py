@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 import numba
 import numpy as np
 
-from antiphon.pipeline.layout import CONTROL, DELIVER, DISCARD, RECEIVE, SEND, STABLE, Array
+from antiphon.pipeline.columns import CONTROL, DELIVER, DISCARD, RECEIVE, SEND, STABLE, Array
 
 F = TypeVar("F", bound=Callable[..., Any])
 

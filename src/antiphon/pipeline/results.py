@@ -14,9 +14,9 @@ from typing import Any, Final, Literal, TypeVar
 import msgspec
 
 from antiphon.errors import UsageError
-from antiphon.trace.naive import affected_by
+from antiphon.pipeline.verdicts import left_open, verdict
 from antiphon.trace.schema import GUARANTEES
-from antiphon.trace.verdict import VerdictName, Witness, decide, deciding
+from antiphon.trace.verdict import VerdictName, Witness, deciding
 
 CHECK_FILE: Final = "check.json"
 MEASURE_FILE: Final = "measure.json"
@@ -83,7 +83,7 @@ class BufferPeak(msgspec.Struct, frozen=True):
     at_ns: int | None
 
 
-class Traffic(msgspec.Struct, frozen=True):
+class WireTraffic(msgspec.Struct, frozen=True):
     """Messages of one kind on the wire."""
 
     count: int
@@ -118,7 +118,7 @@ class MeasureResult(TraceResult, kw_only=True):
     rows: dict[str, int]  # by event
     latency: dict[str, Quantiles | None]
     buffer: BufferPeak | None
-    traffic: dict[str, Traffic]
+    traffic: dict[str, WireTraffic]
     overhead: float | None  # bytes of control and repairs for each byte of sends
     retransmissions: int | None
     duplicates: int | None
@@ -419,12 +419,17 @@ class WatchCommit(msgspec.Struct):
 
     def verdicts(self) -> dict[str, VerdictName]:
         """Return the verdicts so far."""
-        affected = {name for event in self.quarantined for name in affected_by(event or None, "deliver")}
-        decided: dict[str, VerdictName] = {}
-        for name, found in self.findings.items():
-            verdict = decide(found.examined, found.violations, bool(found.undecided or found.inexact))
-            decided[name] = "unknown" if name in affected and not found.lasting else verdict
-        return decided
+        affected = left_open(self.quarantined)
+        return {
+            name: verdict(
+                found.examined,
+                found.violations,
+                undecided=bool(found.undecided or found.inexact),
+                left_open=name in affected,
+                lasting=found.lasting,
+            )
+            for name, found in self.findings.items()
+        }
 
 
 class WatchAlarm(msgspec.Struct, frozen=True):

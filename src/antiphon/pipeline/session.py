@@ -21,8 +21,6 @@ from antiphon.pipeline.java import find_java_home
 from antiphon.progress import Progress
 
 if TYPE_CHECKING:
-    import argparse
-
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
@@ -43,16 +41,6 @@ _ALWAYS: dict[str, bool | float | int | str | None] = {
     "spark.python.worker.reuse": "true",
     "spark.sql.artifact.isolation.enabled": "false",  # an isolated session would start its own Python workers
 }
-
-
-def add_spark_options(parser: argparse.ArgumentParser) -> None:
-    """The options that every command on Spark takes."""
-    parser.add_argument(
-        "--master", metavar="URL", help="Spark master (default: local[*], or what spark-submit or SPARK_REMOTE says)"
-    )
-    parser.add_argument(
-        "--conf", metavar="KEY=VALUE", action="append", default=[], help="a Spark setting; may be repeated"
-    )
 
 
 class Session:
@@ -121,11 +109,13 @@ class Session:
 
 
 @contextmanager
-def session(args: argparse.Namespace, name: str) -> Iterator[Session]:
-    """The session that a command's arguments ask for; stopped at the end if it was started here."""
-    opened = open_session(args.master, args.conf, name=name, quiet=not args.debug)
+def running_session(
+    master: str | None = None, conf: Sequence[str] = (), *, name: str = "antiphon", quiet: bool = True
+) -> Iterator[Session]:
+    """Open a session for a while; stopped at the end if it was started here."""
+    opened = open_session(master, conf, name=name, quiet=quiet)
     log = logging.getLogger()
-    if not args.debug:
+    if quiet:
         log.addFilter(_is_ours)
     try:
         yield opened

@@ -43,8 +43,11 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from antiphon.errors import UsageError
-from antiphon.pipeline.ingest import SPLIT_BYTES, TASK_ROWS
-from antiphon.pipeline.reading import TRACE_SCHEMA, Mapping, find_files, format_of, load_mapping, read_batches
+from antiphon.pipeline.ingest import FILE_PART_BYTES, TASK_ROWS
+from antiphon.pipeline.reading import read_batches
+from antiphon.pipeline.reading.mapping import Mapping, load_mapping
+from antiphon.pipeline.reading.rows import TRACE_SCHEMA
+from antiphon.pipeline.store.files import find_files, format_of
 
 NAME: Final = "antiphon"
 BATCH_ROWS: Final = 65_536
@@ -123,12 +126,12 @@ class TraceReader(DataSourceReader):
         size = 0
         for file in find_files(self.path):
             parquet = (format_of(Path(file)) or "parquet") == "parquet"
-            if parquet and os.path.getsize(file) > SPLIT_BYTES // 4:
+            if parquet and os.path.getsize(file) > FILE_PART_BYTES // 4:
                 yield from self._row_groups(file)
                 continue
             together.append(file)
             size += os.path.getsize(file)
-            if size >= SPLIT_BYTES // 4:
+            if size >= FILE_PART_BYTES // 4:
                 yield Share(together, None)
                 together, size = [], 0
         if together:

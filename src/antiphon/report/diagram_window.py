@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from antiphon.errors import UsageError
-from antiphon.pipeline.layout import (
+from antiphon.pipeline.columns import (
     CONTROL,
     DELIVER,
     DISCARD,
@@ -29,17 +29,13 @@ from antiphon.pipeline.layout import (
     Array,
     as_numpy,
 )
-from antiphon.pipeline.reading import (
-    TRACE_SCHEMA,
-    Mapping,
-    find_files,
-    format_of,
-    open_parquet_input,
-    read_batches,
-    run_file,
-)
+from antiphon.pipeline.reading import open_parquet_input, read_batches
+from antiphon.pipeline.reading.mapping import Mapping
+from antiphon.pipeline.reading.rows import TRACE_SCHEMA
+from antiphon.pipeline.store.files import find_files, format_of
 from antiphon.report.diagram_links import Message, message_of
 from antiphon.trace.event import Event
+from antiphon.trace.run_file import RunFiles
 
 BATCH_ROWS: Final = 1 << 17
 EVENTS_MOST: Final = 500  # drawn by default
@@ -256,8 +252,9 @@ class _Reader:
 
     def _clocks_agree(self, folders: set[str]) -> bool:
         root = Path(self.trace).absolute()
-        said = [run_file(folder, str(root if root.is_dir() else root.parent)) for folder in folders]
-        return all(one is not None and one[1] for one in said)
+        run_files = RunFiles(root if root.is_dir() else root.parent)
+        said = [run_files.of(folder) for folder in folders]
+        return all(one is not None and one.global_clock for one in said)
 
     def _members(self, anchors: Sequence[Event], bounds: dict[int, _Bounds], focus: Message | None) -> list[int]:
         """The members to draw: all, or those named, or, of many, the sender and those to whom the message came last."""

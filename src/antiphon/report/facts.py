@@ -10,10 +10,10 @@ from typing import Final
 import msgspec
 
 from antiphon.errors import UsageError
-from antiphon.pipeline.check import Options, check_layout
+from antiphon.pipeline.check import CheckOptions, check_layout
 from antiphon.pipeline.ingest import ingest
 from antiphon.pipeline.measure import measure_layout
-from antiphon.pipeline.reading import Mapping, find_files
+from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.pipeline.results import (
     CheckResult,
     HistogramRow,
@@ -28,6 +28,7 @@ from antiphon.pipeline.results import (
     read_measured,
 )
 from antiphon.pipeline.session import Session
+from antiphon.pipeline.store.files import find_files
 from antiphon.report.run_settings import RunSettings, run_settings
 from antiphon.report.sources import Given
 from antiphon.report.witness_rows import NamedWitness, WitnessRows, find_witness_rows
@@ -156,7 +157,7 @@ class _Trace:
     def check(self) -> CheckResult:
         """Check all guarantees."""
         implied = self.mapping is not None and self.mapping.own_deliveries == "implied"
-        options = Options(implied_own_deliveries=implied)
+        options = CheckOptions(implied_own_deliveries=implied)
         return check_layout(self.session, self.layout, self.totals, self.folder / "scratch", options)
 
     def measure(self) -> tuple[MeasureResult, Path]:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import msgspec
 from markupsafe import Markup
 
-from antiphon.pipeline.results import HeldBack, MeasureResult, Traffic, WaitingRow
+from antiphon.pipeline.results import HeldBack, MeasureResult, WaitingRow, WireTraffic
 from antiphon.report import charts
 from antiphon.report.elements import bar, element, figure, paragraph, section, table
 from antiphon.report.facts import Facts
@@ -177,13 +177,13 @@ def _traffic(facts: Facts, measured: MeasureResult) -> Markup | None:
         return None
     known = any(found.bytes is not None for found in kinds.values())
 
-    def weight(found: Traffic) -> int:
+    def weight(found: WireTraffic) -> int:
         return (found.bytes or 0) if known else found.count
 
     ordered = sorted(kinds.items(), key=lambda item: -weight(item[1]))
     if len(ordered) > KINDS_MAX:
         rest = [found for _, found in ordered[KINDS_MAX - 1 :]]
-        added = Traffic(sum(found.count for found in rest), sum(found.bytes or 0 for found in rest))
+        added = WireTraffic(sum(found.count for found in rest), sum(found.bytes or 0 for found in rest))
         ordered = [*ordered[: KINDS_MAX - 1], (f"{len(rest)} other kinds", added)]
     total = sum(weight(found) for _, found in ordered) or 1
     names = {"send": "messages themselves (send)", "repair": "messages sent again (repair)"}

@@ -15,21 +15,9 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from antiphon.pipeline.layout import (
-    CRASH,
-    DELIVER,
-    DISCARD,
-    LEAVE,
-    RECEIVE,
-    SEND,
-    STABLE,
-    VIEW,
-    Array,
-    Layout,
-    open_layout,
-    open_parquet,
-)
+from antiphon.pipeline.columns import CRASH, DELIVER, DISCARD, LEAVE, RECEIVE, SEND, STABLE, VIEW, Array
 from antiphon.pipeline.session import Session
+from antiphon.pipeline.store.layout import TraceLayout
 from antiphon.trace.event import Event
 from antiphon.trace.schema import COLUMNS
 from antiphon.trace.verdict import Witness
@@ -80,7 +68,7 @@ class RankedRow(msgspec.Struct, array_like=True):
 
 def find_witness_rows(session: Session, folder: Path, witnesses: Sequence[NamedWitness]) -> list[WitnessRows]:
     """Find the rows around some witnesses in an ingested trace."""
-    layout = open_layout(str(folder))
+    layout = TraceLayout(folder)
     subjects = [_subject(layout, named.guarantee, named.witness) for named in witnesses]
     units = sorted({unit for subject in subjects for unit in _units(layout, subject)})
     tasks = min(len(units), max(1, session.parallelism))
@@ -101,7 +89,7 @@ def _kept(found: list[RankedRow]) -> list[Event]:
     return sorted((one.event for one in first), key=lambda event: (event.member, event.step))
 
 
-def _subject(layout: Layout, guarantee: str, witness: Witness) -> WitnessSubject:
+def _subject(layout: TraceLayout, guarantee: str, witness: Witness) -> WitnessSubject:
     run, events = witness.run, witness.events
     marked = [(witness.member if event.member is None else event.member, event.step) for event in events]
     messages = sorted(
@@ -115,23 +103,23 @@ def _subject(layout: Layout, guarantee: str, witness: Witness) -> WitnessSubject
     return WitnessSubject(guarantee, run, marked, messages, concerned, drawn)
 
 
-def _run_units(layout: Layout, run: str) -> range:
+def _run_units(layout: TraceLayout, run: str) -> range:
     number = layout.runs.index(run) if run in layout.runs else -1
     return range(*(int(bound) for bound in layout.run_bounds[number : number + 2])) if number >= 0 else range(0)
 
 
-def _members(layout: Layout, run: str) -> list[int]:
+def _members(layout: TraceLayout, run: str) -> list[int]:
     return [int(layout.unit_member[unit]) for unit in _run_units(layout, run)]
 
 
-def _units(layout: Layout, subject: WitnessSubject) -> Iterator[int]:
+def _units(layout: TraceLayout, subject: WitnessSubject) -> Iterator[int]:
     drawn = set(subject.drawn)
     return (unit for unit in _run_units(layout, subject.run) if int(layout.unit_member[unit]) in drawn)
 
 
 def _search(folder: str, subjects: list[WitnessSubject], shares: list[list[int]], task: int) -> bytes:
     """Read some members' logs once each, and take from them what any of the windows wants."""
-    layout = open_layout(folder)
+    layout = TraceLayout(Path(folder))
     found: list[RankedRow] = []
     for unit in shares[task]:
         run, member = layout.runs[int(layout.unit_run[unit])], int(layout.unit_member[unit])
@@ -179,14 +167,14 @@ def _ranked(subject: WitnessSubject, member: int, column: dict[str, Array]) -> d
     return ranks
 
 
-def _events(layout: Layout, unit: int, rows: list[int]) -> Iterator[tuple[int, Event]]:
+def _events(layout: TraceLayout, unit: int, rows: list[int]) -> Iterator[tuple[int, Event]]:
     """Read rows of a member's log."""
     wanted, start = np.sort(np.array(rows, np.int64)), 0
     for segment in range(int(layout.bounds[unit]), int(layout.bounds[unit + 1])):
         size = int(layout.column["rows"][segment])
         here = wanted[(wanted >= start) & (wanted < start + size)]
         if len(here):
-            source = open_parquet(layout.files[layout.file[segment]])
+            source = layout.open_file(layout.files[layout.file[segment]])
             names = [name for name in COLUMNS if name in source.schema_arrow.names]
             group = source.read_row_group(int(layout.column["row_group"][segment]), columns=names, use_threads=False)
             taken = group.take(pa.array(here - start + int(layout.column["offset"][segment])))

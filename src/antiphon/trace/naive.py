@@ -36,15 +36,14 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from antiphon.errors import UsageError
-from antiphon.trace import verdict as sentence
 from antiphon.trace.event import Event
 from antiphon.trace.schema import EVENTS, GUARANTEES
-from antiphon.trace.verdict import Message, Verdict, Witness, WitnessEvent, decide
+from antiphon.trace.verdict import Message, Verdict, VerdictName, Witness, WitnessEvent
 
 HappenedBefore = Literal["deliver", "receive"]
 
 
-class View(NamedTuple):
+class InstalledView(NamedTuple):
     """A view is its number and its members."""
 
     number: int
@@ -52,10 +51,10 @@ class View(NamedTuple):
 
 
 GONE: Final = "gone"
-Following = View | Literal["gone"] | None  # the next view; crashed or left; nothing
+Following = InstalledView | Literal["gone"] | None  # the next view; crashed or left; nothing
 
 
-class Options(msgspec.Struct, frozen=True):
+class NaiveOptions(msgspec.Struct, frozen=True):
     """How to check, beyond the trace itself."""
 
     uniform: bool = False
@@ -63,7 +62,7 @@ class Options(msgspec.Struct, frozen=True):
     global_clock: bool = False
 
 
-class Findings(msgspec.Struct):
+class NaiveFindings(msgspec.Struct):
     """What one guarantee's check found in one run, violations in canonical order."""
 
     examined: int = 0
@@ -75,12 +74,12 @@ class Findings(msgspec.Struct):
 class History:
     """One member's log, read once from its first row to its last."""
 
-    def __init__(self, member: int, rows: list[Event], initial: View) -> None:
+    def __init__(self, member: int, rows: list[Event], initial: InstalledView) -> None:
         self.member = member
         self.rows = rows
-        self.view_at: list[View] = []  # by position in rows
-        self.follows: dict[View, Following] = {initial: None}
-        self.installed_at: dict[View, int] = {}  # step; the initial view is not installed
+        self.view_at: list[InstalledView] = []  # by position in rows
+        self.follows: dict[InstalledView, Following] = {initial: None}
+        self.installed_at: dict[InstalledView, int] = {}  # step; the initial view is not installed
         # message -> position of its first row of that kind
         self.sends: dict[Message, int] = {}
         self.receipts: dict[Message, int] = {}
@@ -99,7 +98,7 @@ class History:
         for position, row in enumerate(rows):
             if row.event == "view":
                 members = initial.members if row.members is None else frozenset(row.members)
-                installed = View(row.view, members)
+                installed = InstalledView(row.view, members)
                 if installed != current:
                     if self.follows[current] is None:
                         self.follows[current] = installed
@@ -129,7 +128,7 @@ class History:
         """Where it first receives and where it first delivers the message, as far as it does."""
         return [first[message] for first in (self.receipts, self.deliveries) if message in first]
 
-    def goes_on(self, view: View) -> bool:
+    def goes_on(self, view: InstalledView) -> bool:
         """Whether it was in the view and neither crashed nor left in it."""
         return view in self.follows and self.follows[view] != GONE
 
@@ -139,7 +138,7 @@ class History:
         return WitnessEvent(row.step, row.event, row.sender, row.seq, self.member if elsewhere else None)
 
 
-class Run:
+class RunLogs:
     """All logs of one run."""
 
     def __init__(self, name: str, rows: list[Event], implied_own_deliveries: bool) -> None:
@@ -147,7 +146,7 @@ class Run:
         by_member: dict[int, list[Event]] = defaultdict(list)
         for row in rows:
             by_member[row.member].append(row)
-        initial = View(0, frozenset(by_member))
+        initial = InstalledView(0, frozenset(by_member))
         self.histories: dict[int, History] = {}
         for member in sorted(by_member):
             log = sorted(by_member[member], key=lambda row: row.step)
@@ -173,7 +172,7 @@ class Run:
         sender = self.histories.get(message[0])
         return sender is not None and message in sender.sends
 
-    def view_sent_in(self, message: Message) -> View:
+    def view_sent_in(self, message: Message) -> InstalledView:
         """The view in which its sender sent the message."""
         sender = self.histories[message[0]]
         return sender.view_at[sender.sends[message]]
@@ -190,6 +189,11 @@ def message_of(row: Event) -> Message:
     return row.sender, row.seq
 
 
+def named(message: Message) -> str:
+    """Name a message in a sentence."""
+    return f"message {message[1]} of {message[0]}"
+
+
 def with_own_deliveries(log: list[Event]) -> list[Event]:
     """Suppose a delivery right after each first send whose message its sender does not deliver or discard itself."""
     handled = {message_of(row) for row in log if row.event in ("deliver", "discard")}
@@ -202,16 +206,16 @@ def with_own_deliveries(log: list[Event]) -> list[Event]:
     return completed
 
 
-def go_on_together(one: History, other: History, view: View) -> bool:
+def go_on_together(one: History, other: History, view: InstalledView) -> bool:
     """Whether both were in the view and the same view follows at both, or nothing at both."""
     if view not in one.follows or view not in other.follows:
         return False
     return one.follows[view] == other.follows[view] and one.follows[view] != GONE
 
 
-def check_integrity(run: Run, options: Options) -> Findings:
+def check_integrity(run: RunLogs, options: NaiveOptions) -> NaiveFindings:
     """Every delivery has exactly one matching send; no message is delivered twice, no number used twice."""
-    found = Findings()
+    found = NaiveFindings()
     for member, history in run.histories.items():
         for position, row in enumerate(history.rows):
             if row.event == "deliver":
@@ -220,27 +224,29 @@ def check_integrity(run: Run, options: Options) -> Findings:
                 first = history.deliveries[message]
                 if position != first:
                     events = [history.show(first), history.show(position)]
-                    found.violations.append(run.witness(member, events, sentence.delivered_again(member, message)))
+                    why = f"member {member} delivers {named(message)} again"
+                    found.violations.append(run.witness(member, events, why))
                     found.lasting += 1
                 elif not run.was_sent(message):
                     if run.cut_short(message[0]):
                         found.undecided = True
                     else:
-                        why = sentence.delivered_unsent(member, message)
+                        why = f"member {member} delivers {named(message)}, which was never sent"
                         found.violations.append(run.witness(member, [history.show(position)], why))
             elif row.event == "send":
                 message = message_of(row)
                 first = history.sends[message]
                 if position != first:
                     events = [history.show(first), history.show(position)]
-                    found.violations.append(run.witness(member, events, sentence.sent_again(member, message)))
+                    why = f"member {member} uses its number {message[1]} again"
+                    found.violations.append(run.witness(member, events, why))
                     found.lasting += 1
     return found
 
 
-def check_validity(run: Run, options: Options) -> Findings:
+def check_validity(run: RunLogs, options: NaiveOptions) -> NaiveFindings:
     """A member that neither crashed nor left delivers (or discards) what it sent."""
-    found = Findings()
+    found = NaiveFindings()
     for member, history in run.histories.items():
         if history.has_gone:
             continue
@@ -251,14 +257,14 @@ def check_validity(run: Run, options: Options) -> Findings:
             if run.cut_short(member):
                 found.undecided = True
             else:
-                why = sentence.own_missing(member, message)
+                why = f"member {member} neither delivers nor discards its own message {message[1]}"
                 found.violations.append(run.witness(member, [history.show(position)], why))
     return found
 
 
-def check_agreement(run: Run, options: Options) -> Findings:
+def check_agreement(run: RunLogs, options: NaiveOptions) -> NaiveFindings:
     """If a member delivers a message in a view, so does (or discards it) every member that goes on together with it."""
-    found = Findings()
+    found = NaiveFindings()
     missing: dict[tuple[int, Message], Witness] = {}
     for deliverer in run.histories.values():
         for message, position in deliverer.deliveries.items():
@@ -271,7 +277,8 @@ def check_agreement(run: Run, options: Options) -> Findings:
                 if history is not None and history.handles(message):
                     continue
                 if owed and not run.cut_short(member):
-                    why = sentence.delivery_missing(member, message, deliverer.member, view.number)
+                    why = f"member {member} neither delivers nor discards {named(message)}, "
+                    why += f"which member {deliverer.member} delivers in view {view.number}"
                     witness = run.witness(member, [deliverer.show(position, elsewhere=True)], why)
                     missing.setdefault((member, message), witness)  # the smallest deliverer comes first, and stays
                 elif owed or might_owe(run, member, deliverer, view, options):
@@ -281,7 +288,7 @@ def check_agreement(run: Run, options: Options) -> Findings:
     return found
 
 
-def owes(run: Run, member: int, deliverer: History, view: View, options: Options) -> bool:
+def owes(run: RunLogs, member: int, deliverer: History, view: InstalledView, options: NaiveOptions) -> bool:
     """Whether what the deliverer delivers in the view obliges the member."""
     history = run.histories.get(member)
     if history is None:
@@ -291,7 +298,7 @@ def owes(run: Run, member: int, deliverer: History, view: View, options: Options
     return go_on_together(deliverer, history, view)
 
 
-def might_owe(run: Run, member: int, deliverer: History, view: View, options: Options) -> bool:
+def might_owe(run: RunLogs, member: int, deliverer: History, view: InstalledView, options: NaiveOptions) -> bool:
     """Whether a lost tail hides if the member goes on together with the deliverer, from the view of its delivery."""
     history = run.histories.get(member)
     following = deliverer.follows[view]
@@ -300,18 +307,18 @@ def might_owe(run: Run, member: int, deliverer: History, view: View, options: Op
             still_there = history.follows[view] is None
         else:
             still_there = member in view.members  # its log may end before it installs the view
-        if isinstance(following, View):
+        if isinstance(following, InstalledView):
             return still_there and member in following.members
         return still_there and (following is None or options.uniform)
     if run.cut_short(deliverer.member) and following is None and history is not None:
         next_view = history.follows.get(view)
-        return isinstance(next_view, View) and deliverer.member in next_view.members
+        return isinstance(next_view, InstalledView) and deliverer.member in next_view.members
     return False
 
 
-def check_fifo(run: Run, options: Options) -> Findings:
+def check_fifo(run: RunLogs, options: NaiveOptions) -> NaiveFindings:
     """Each member delivers each sender's messages in the order of their numbers."""
-    found = Findings()
+    found = NaiveFindings()
     for member, history in run.histories.items():
         highest: dict[int, tuple[int, int]] = {}  # sender -> (highest number so far, where it first came)
         for position, row in enumerate(history.rows):
@@ -323,13 +330,13 @@ def check_fifo(run: Run, options: Options) -> Findings:
                 highest[sender] = (number, position)
             elif number < highest[sender][0]:
                 events = [history.show(highest[sender][1]), history.show(position)]
-                why = sentence.delivered_late(member, (sender, number), highest[sender][0])
+                why = f"member {member} delivers {named((sender, number))} after number {highest[sender][0]}"
                 found.violations.append(run.witness(member, events, why))
     found.lasting = len(found.violations)
     return found
 
 
-def direct_predecessors(run: Run, history: History, options: Options) -> dict[Message, dict[Message, int]]:
+def direct_predecessors(run: RunLogs, history: History, options: NaiveOptions) -> dict[Message, dict[Message, int]]:
     """For each message of this sender, its direct predecessors, and where in the sender's log each became one.
 
     They are the sender's previous message and what the sender delivered since that send (with receipts: or received).
@@ -350,9 +357,9 @@ def direct_predecessors(run: Run, history: History, options: Options) -> dict[Me
     return predecessors
 
 
-def check_causal(run: Run, options: Options) -> Findings:
+def check_causal(run: RunLogs, options: NaiveOptions) -> NaiveFindings:
     """If sending m1 happened before sending m2, no member delivers or discards m2 before it has done so with m1."""
-    found = Findings()
+    found = NaiveFindings()
     predecessors: dict[Message, dict[Message, int]] = {}
     for history in run.histories.values():
         predecessors.update(direct_predecessors(run, history, options))
@@ -379,7 +386,8 @@ def check_causal(run: Run, options: Options) -> Findings:
                     later = history.first_handling(cause)
                     if later is not None:
                         events.append(history.show(later))
-                    why = sentence.effect_before_cause(member, row.event, message, cause)
+                    why = f"member {member} {row.event}s {named(message)} before it delivers or discards "
+                    why += f"{named(cause)}, which happened before it"
                     found.violations.append(run.witness(member, events, why))
             elif run.cut_short(message[0]):
                 found.undecided = True
@@ -387,9 +395,9 @@ def check_causal(run: Run, options: Options) -> Findings:
     return found
 
 
-def check_total(run: Run, options: Options) -> Findings:
+def check_total(run: RunLogs, options: NaiveOptions) -> NaiveFindings:
     """No two members that go on together from the view of their deliveries deliver two messages in different orders."""
-    found = Findings()
+    found = NaiveFindings()
     for one, other in combinations(run.histories.values(), 2):
 
         def counted(history: History, one: History = one, other: History = other) -> list[Message]:
@@ -413,15 +421,16 @@ def check_total(run: Run, options: Options) -> Findings:
                     other.show(other.deliveries[second], elsewhere=True),
                     other.show(other.deliveries[first], elsewhere=True),
                 ]
-                why = sentence.orders_differ(one.member, other.member, first, second)
+                why = f"member {one.member} delivers {named(first)} before {named(second)}, "
+                why += f"member {other.member} delivers them the other way round"
                 found.violations.append(run.witness(one.member, events, why))
                 break
     return found
 
 
-def check_stability(run: Run, options: Options) -> Findings:
+def check_stability(run: RunLogs, options: NaiveOptions) -> NaiveFindings:
     """When a member marks (sender, seq) stable, every member of the view has received each message up to it."""
-    found = Findings()
+    found = NaiveFindings()
     for member, history in run.histories.items():
         for position, row in enumerate(history.rows):
             if row.event != "stable":
@@ -436,7 +445,7 @@ def check_stability(run: Run, options: Options) -> Findings:
 
 
 def judge_mark(
-    run: Run, history: History, position: int, options: Options
+    run: RunLogs, history: History, position: int, options: NaiveOptions
 ) -> tuple[tuple[list[WitnessEvent], str] | None, bool]:
     """Say what is wrong with one mark (its witness) or else whether that is undecided."""
     marker, row = history.member, history.rows[position]
@@ -444,7 +453,8 @@ def judge_mark(
     undecided = False
     if not run.was_sent(mark):
         if not run.cut_short(mark[0]):
-            return ([history.show(position)], sentence.marked_unsent(marker, mark)), False
+            why = f"member {marker} marks {named(mark)} stable, which was never sent"
+            return ([history.show(position)], why), False
         undecided = True
 
     sender = run.histories.get(mark[0])
@@ -456,11 +466,12 @@ def judge_mark(
             held = [] if holder is None else holder.holds_from(message)
             if holder is None or not held:
                 if not run.cut_short(member):
-                    why = sentence.marked_unreceived(marker, mark, member, message)
+                    why = f"member {marker} marks {named(mark)} stable, "
+                    why += f"but member {member} never receives {named(message)}"
                     return ([history.show(position)], why), False
                 undecided = True
             elif options.global_clock and all(later(holder.rows[at], row) for at in held):
-                why = sentence.marked_too_early(marker, mark, member, message)
+                why = f"member {marker} marks {named(mark)} stable before member {member} receives {named(message)}"
                 return ([history.show(position), holder.show(min(held), holder is not history)], why), False
     return None, undecided
 
@@ -470,13 +481,17 @@ def later(one: Event, other: Event) -> bool:
     return one.time_ns is not None and other.time_ns is not None and one.time_ns > other.time_ns
 
 
-def check_view_synchrony(run: Run, options: Options) -> Findings:
+def check_view_synchrony(run: RunLogs, options: NaiveOptions) -> NaiveFindings:
     """Two members that install the same two consecutive views deliver the same messages in the first."""
-    found = Findings()
+    found = NaiveFindings()
     for one, other in combinations(run.histories.values(), 2):
         for view in sorted(one.installed_at, key=one.installed_at.__getitem__):
             following = one.follows[view]
-            if view not in other.installed_at or not isinstance(following, View) or following != other.follows[view]:
+            if (
+                view not in other.installed_at
+                or not isinstance(following, InstalledView)
+                or following != other.follows[view]
+            ):
                 continue
             delivered = {h.member: delivered_in(h, view) for h in (one, other)}
             if not delivered[one.member] and not delivered[other.member]:
@@ -491,17 +506,18 @@ def check_view_synchrony(run: Run, options: Options) -> Findings:
                 message = min(differing)
                 deliverer, lacking = differing[message]
                 events = [deliverer.show(deliverer.deliveries[message], deliverer is not one)]
-                why = sentence.views_differ(deliverer.member, lacking.member, message, view.number, following.number)
+                why = f"member {deliverer.member} delivers {named(message)} in view {view.number}, "
+                why += f"member {lacking.member} does not, and both install view {following.number} next"
                 found.violations.append(run.witness(one.member, events, why))
     return found
 
 
-def delivered_in(history: History, view: View) -> set[Message]:
+def delivered_in(history: History, view: InstalledView) -> set[Message]:
     """The messages whose first delivery at the member is in the view."""
     return {message for message, position in history.deliveries.items() if history.view_at[position] == view}
 
 
-def discarded_in(history: History, view: View) -> set[Message]:
+def discarded_in(history: History, view: InstalledView) -> set[Message]:
     """The messages that the member discards in the view."""
     return {
         message_of(row)
@@ -510,7 +526,7 @@ def discarded_in(history: History, view: View) -> set[Message]:
     }
 
 
-CHECKS: Final[dict[str, Callable[[Run, Options], Findings]]] = {
+CHECKS: Final[dict[str, Callable[[RunLogs, NaiveOptions], NaiveFindings]]] = {
     "integrity": check_integrity,
     "validity": check_validity,
     "agreement": check_agreement,
@@ -570,10 +586,10 @@ def check(
         raise UsageError(f"no guarantee is called {wrong!r}; the guarantees are {', '.join(GUARANTEES)}")
     affected = {name for event in unreadable for name in affected_by(event, happened_before)}
 
-    total = {name: Findings() for name in names}
+    total = {name: NaiveFindings() for name in names}
     for run in runs_of(events, implied_own_deliveries):
         has_global_clock = global_clock if isinstance(global_clock, bool) else run.name in global_clock
-        options = Options(uniform, happened_before, has_global_clock)
+        options = NaiveOptions(uniform, happened_before, has_global_clock)
         for name in names:
             found = CHECKS[name](run, options)
             total[name].examined += found.examined
@@ -581,19 +597,26 @@ def check(
             total[name].violations += found.violations
             total[name].lasting += found.lasting
 
-    verdicts = {}
+    verdicts: dict[str, Verdict] = {}
     for name, found in total.items():
-        decision = decide(found.examined, len(found.violations), found.undecided)
-        if name in affected and not found.lasting:
-            decision = "unknown"
+        decision = "unknown" if name in affected and not found.lasting else decide(found)
         verdicts[name] = Verdict(decision, found.examined, len(found.violations), found.violations[:witnesses])
     return verdicts
 
 
-def runs_of(events: Iterable[Event], implied_own_deliveries: bool) -> Iterator[Run]:
+def decide(found: NaiveFindings) -> VerdictName:
+    """Give the verdict; never a `holds` for which nothing was examined."""
+    if found.violations:
+        return "violated"
+    if found.undecided or not found.examined:
+        return "unknown"
+    return "holds"
+
+
+def runs_of(events: Iterable[Event], implied_own_deliveries: bool) -> Iterator[RunLogs]:
     """Part the events by run, in the order of the runs' names."""
     by_run: dict[str, list[Event]] = defaultdict(list)
     for event in events:
         by_run[event.run].append(event)
     for name in sorted(by_run):
-        yield Run(name, by_run[name], implied_own_deliveries)
+        yield RunLogs(name, by_run[name], implied_own_deliveries)

@@ -16,10 +16,9 @@ import msgspec
 
 from antiphon.errors import UsageError
 from antiphon.trace.event import Event
-from antiphon.trace.promises import has_global_clock, promised
+from antiphon.trace.run_file import RunFile, RunFiles
 from antiphon.trace.schema import COLUMNS, EVENTS, REQUIRED
 
-RUN_JSON: Final = "run.json"
 _ABOUT_A_MESSAGE: Final = frozenset({"send", "receive", "deliver", "discard", "stable"})
 _RANGE: Final = {"int32": 1 << 31, "int64": 1 << 63}
 
@@ -38,19 +37,24 @@ class Trace(msgspec.Struct, frozen=True):
 
     events: list[Event]
     unreadable: list[Unreadable]
-    about: dict[str, dict[str, Any]]  # run -> its run.json, where there is one
+    run_files: dict[str, RunFile]  # run -> its run.json, where there is one
+
+    @property
+    def about(self) -> dict[str, dict[str, Any]]:
+        """What each run's run.json says."""
+        return {run: found.content for run, found in self.run_files.items()}
 
     @property
     def promised(self) -> frozenset[str] | None:
         """The guarantees that any of the runs promises; None where no run.json says anything."""
-        if not self.about:
+        if not self.run_files:
             return None
-        return frozenset().union(*(promised(run_json) for run_json in self.about.values()))
+        return frozenset().union(*(found.promises for found in self.run_files.values()))
 
     @property
     def global_clock(self) -> frozenset[str]:
         """The runs whose members share one clock."""
-        return frozenset(run for run, run_json in self.about.items() if has_global_clock(run_json))
+        return frozenset(run for run, found in self.run_files.items() if found.global_clock)
 
 
 def read(path: str | Path) -> Trace:
@@ -58,9 +62,10 @@ def read(path: str | Path) -> Trace:
     root = Path(path)
     read_rows: list[tuple[Event, str, int]] = []
     unreadable: list[Unreadable] = []
-    about: dict[str, dict[str, Any]] = {}
+    about: dict[str, RunFile] = {}
+    run_files = RunFiles(root)
     for file in _files(root):
-        run_json = _run_json(file.parent, root)
+        run_json = run_files.of(file.parent)
         for number, row in enumerate(_rows(file), start=1):
             try:
                 event = _event(row)
@@ -90,23 +95,6 @@ def _files(root: Path) -> list[Path]:
     if not files:
         raise UsageError(f"{root} has no trace in it: no file ends in {', '.join(_FORMATS)}")
     return files
-
-
-def _run_json(folder: Path, root: Path) -> dict[str, Any] | None:
-    """The nearest run.json, from the folder of the events up to the path that was asked for."""
-    while True:
-        file = folder / RUN_JSON
-        if file.is_file():
-            try:
-                content = json.loads(file.read_text(encoding="utf-8"))
-            except ValueError as problem:
-                raise UsageError(f"{file} is not JSON ({problem}); mend or remove it") from None
-            if not isinstance(content, dict):
-                raise UsageError(f"{file} is not a JSON object; mend or remove it")
-            return content
-        if folder == root or root not in folder.parents:
-            return None
-        folder = folder.parent
 
 
 def _rows(file: Path) -> Iterator[Mapping[str, Any] | ValueError]:

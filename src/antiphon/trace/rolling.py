@@ -5,20 +5,18 @@
             if isinstance(effect, TraceRow):
                 log.write(now, effect)
 
-Each file appears whole, by rename, so that whoever watches the folder never reads half of one. At most `rows_max` rows
-are in memory.
+At most `rows_max` rows are in memory.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from antiphon.protocol.machine import Instant, TraceRow
-from antiphon.trace.schema import COLUMNS
+from antiphon.trace.log import MemberLog
+from antiphon.trace.writer import write_part
 
 
 class RollingWriter:
@@ -35,13 +33,12 @@ class RollingWriter:
         seconds_max: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.folder, self.run, self.member, self.view = folder, run, member, view
+        self.folder, self.run, self.member = folder, run, member
         self.rows_max, self.seconds_max = rows_max, seconds_max
-        self.step = 0
-        self.files = 0
+        self.steps = 0  # rows that are written
+        self._log = MemberLog(member, view)
         self._clock = clock
         self._opened = clock()
-        self._rows: list[tuple[Any, ...]] = []
         folder.mkdir(parents=True, exist_ok=True)
 
     def __enter__(self) -> RollingWriter:
@@ -54,63 +51,39 @@ class RollingWriter:
         self, now: Instant, event: str, sender: int | None, seq: int | None, size: int | None, detail: str | None
     ) -> None:
         """Append one event."""
-        self._append(now, event, sender, seq, size, None, detail)
+        self._log.record(now, event, sender, seq, size, detail)
+        self._appended()
 
     def write(self, now: Instant, row: TraceRow) -> None:
         """Append what a machine said."""
-        if row.view is not None:
-            self.install(now, row.view, row.members or ())
-        else:
-            self.record(now, row.event, row.sender, row.seq, row.bytes, row.detail)
+        self._log.write(now, row)
+        self._appended()
 
     def install(self, now: Instant, number: int, members: Sequence[int]) -> None:
         """Note that the member installs a view."""
-        self.view = number
-        self._append(now, "view", None, None, None, list(members), None)
+        self._log.install(now, number, tuple(members))
+        self._appended()
 
-    def _append(
-        self,
-        now: Instant,
-        event: str,
-        sender: int | None,
-        seq: int | None,
-        size: int | None,
-        members: list[int] | None,
-        detail: str | None,
-    ) -> None:
-        self.step += 1
-        self._rows.append((self.run, self.member, self.step, now, event, sender, seq, self.view, size, members, detail))
-        if len(self._rows) >= self.rows_max:
+    def _appended(self) -> None:
+        if len(self._log) >= self.rows_max:
             self.flush()
         else:
             self.tick()
 
     def tick(self) -> None:
         """Write what is there if it has waited long enough; call it now and then while nothing happens."""
-        if self._rows and self._clock() - self._opened >= self.seconds_max:
+        if len(self._log) and self._clock() - self._opened >= self.seconds_max:
             self.flush()
 
     def flush(self) -> None:
         """Write what is there as a file of its own."""
         self._opened = self._clock()
-        if not self._rows:
+        if not len(self._log):
             return
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        from antiphon.trace.writer import arrow_schema
-
-        columns = dict(zip(COLUMNS, zip(*self._rows, strict=True), strict=True))
-        first = self._rows[0][2]
-        name = f"{self.member}-{first:012}.parquet"
-        fresh = self.folder / f".{name}.{os.getpid()}.unfinished"
-        try:
-            pq.write_table(pa.table({key: list(values) for key, values in columns.items()}, arrow_schema()), fresh)
-            fresh.replace(self.folder / name)
-        finally:
-            fresh.unlink(missing_ok=True)
-        self._rows = []
-        self.files += 1
+        first_step = self.steps + 1
+        write_part(self.folder / f"{self.member}-{first_step:012}.parquet", self.run, self._log, first_step)
+        self.steps += len(self._log)
+        self._log = MemberLog(self.member, self._log.view)
 
     def close(self) -> None:
         """Write the rest."""

@@ -1,21 +1,20 @@
-"""Writes traces: a directory with `events.parquet`, one row group a member, and `run.json` beside it.
+"""Writes traces: a folder of one finished run, or one part of a member's log after the other.
 
-The folder appears under its name only when it is whole, so that a reader never takes half a trace for all of it.
+Files and folders appear under their names only when they are whole, so that a reader never takes half of one for all.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
-import platform
-import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from antiphon import __version__
+from antiphon.atomic_write import Replacement
 from antiphon.errors import UsageError
 from antiphon.trace.log import MemberLog
+from antiphon.trace.run_file import write_run_file
+from antiphon.trace.schema import COLUMNS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,8 +26,6 @@ def arrow_schema() -> pa.Schema:
 
     required = {"run", "member", "step", "time_ns", "event", "view"}
     types = {"string": pa.string(), "int32": pa.int32(), "int64": pa.int64(), "list<int32>": pa.list_(pa.int32())}
-    from antiphon.trace.schema import COLUMNS
-
     return pa.schema([pa.field(name, types[kind], nullable=name not in required) for name, kind in COLUMNS.items()])
 
 
@@ -53,31 +50,34 @@ def log_table(run: str, log: MemberLog, first_step: int = 1) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=arrow_schema())
 
 
-def write_trace(folder: Path, run: str, logs: Sequence[MemberLog], about: dict[str, Any], *, replace: bool) -> int:
-    """Write the logs of a run and what is to be said about it; give the number of events."""
+def write_part(file: Path, run: str, log: MemberLog, first_step: int) -> None:
+    """Write a part of a member's log, numbered from `first_step`, as a file of its own."""
+    import pyarrow.parquet as pq
+
+    with Replacement(file) as fresh:
+        pq.write_table(log_table(run, log, first_step), fresh, compression="zstd")
+
+
+def write_trace(
+    folder: Path, run: str, logs: Sequence[MemberLog], about: dict[str, Any], *, replace: bool, durable: bool = True
+) -> int:
+    """Write `events.parquet`, a row group a member, and run.json beside it; give the number of events.
+
+    A trace that nobody needs after a power failure need not be `durable`.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     if folder.exists() and not replace:
         raise UsageError(f"{folder}: exists already; name another folder or add --force")
-    schema, count = arrow_schema(), 0
-    unfinished = folder.with_name(f".{folder.name}.unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
-    try:
-        with pq.ParquetWriter(unfinished / "events.parquet", schema, compression="zstd") as writer:
+    events = sum(len(log) for log in logs)
+    with Replacement(folder, durable=durable) as fresh:
+        fresh.mkdir()
+        with pq.ParquetWriter(fresh / "events.parquet", arrow_schema(), compression="zstd") as writer:
             for log in logs:
                 writer.write_table(log_table(run, log), row_group_size=max(len(log), 1))
-                count += len(log)
-        versions = {"antiphon": __version__, "python": platform.python_version(), "pyarrow": pa.__version__}
-        text = json.dumps({"run": run, **about, "events": count, "versions": versions}, indent=1, default=str)
-        (unfinished / "run.json").write_text(text + "\n")
-        if folder.exists():
-            shutil.rmtree(folder)
-        unfinished.rename(folder)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
-    return count
+        write_run_file(fresh, run, {**about, "events": events}, {"pyarrow": pa.__version__})
+    return events
 
 
 def digest(run: str, logs: Iterable[MemberLog]) -> str:

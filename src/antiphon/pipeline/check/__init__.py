@@ -9,28 +9,26 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
 from antiphon.errors import UsageError
 from antiphon.pipeline.check.compare import compare_members
 from antiphon.pipeline.check.encode import collect_sends, encode_members
-from antiphon.pipeline.check.findings import Finding, Findings
-from antiphon.pipeline.check.run import Job, steady_span
+from antiphon.pipeline.check.findings import Finding, TaskFindings
+from antiphon.pipeline.check.run import CheckJob, steady_span
 from antiphon.pipeline.check.witness import Witnesses
-from antiphon.pipeline.layout import Totals, open_layout
 from antiphon.pipeline.results import CheckResult, GuaranteeResult
 from antiphon.pipeline.session import Session
-from antiphon.trace.naive import affected_by
+from antiphon.pipeline.store.layout import Totals, TraceLayout
+from antiphon.pipeline.verdicts import HappenedBefore, left_open, verdict
 from antiphon.trace.schema import GUARANTEES
-from antiphon.trace.verdict import Verdict, decide
+from antiphon.trace.verdict import Verdict
 
 TASK_ROWS = 4_000_000
-HappenedBefore = Literal["deliver", "receive"]
 
 
-class Options(msgspec.Struct, frozen=True):
+class CheckOptions(msgspec.Struct, frozen=True):
     """What to check, and how."""
 
     guarantees: tuple[str, ...] = GUARANTEES
@@ -40,10 +38,10 @@ class Options(msgspec.Struct, frozen=True):
     witnesses: int = 10
 
 
-def check_layout(session: Session, folder: Path, totals: Totals, scratch: Path, options: Options) -> CheckResult:
+def check_layout(session: Session, folder: Path, totals: Totals, scratch: Path, options: CheckOptions) -> CheckResult:
     """Check a whole ingested trace."""
     job, found = _find(session, folder, scratch, options, per_run=False)
-    verdicts = _verdicts(session, job, found.total(), _affected(totals.quarantined, options), options)
+    verdicts = _verdicts(session, job, found.total(), left_open(totals.quarantined, options.happened_before), options)
     return _result(totals, verdicts)
 
 
@@ -62,14 +60,14 @@ def _result(totals: Totals, verdicts: dict[str, Verdict]) -> CheckResult:
     )
 
 
-def check_runs(session: Session, folder: Path, scratch: Path, options: Options) -> dict[str, dict[str, Verdict]]:
+def check_runs(session: Session, folder: Path, scratch: Path, options: CheckOptions) -> dict[str, dict[str, Verdict]]:
     """The verdicts on every run by itself."""
     job, found = _find(session, folder, scratch, options, per_run=True)
     witnesses = Witnesses(job)
     return {
         run: {
             name: Verdict(
-                decide(part.examined, part.violations, part.undecided),
+                verdict(part.examined, part.violations, undecided=part.undecided),
                 part.examined,
                 part.violations,
                 [witnesses.make(name, stub) for stub in part.stubs],
@@ -81,14 +79,16 @@ def check_runs(session: Session, folder: Path, scratch: Path, options: Options) 
     }
 
 
-def _find(session: Session, folder: Path, scratch: Path, options: Options, *, per_run: bool) -> tuple[Job, Findings]:
+def _find(
+    session: Session, folder: Path, scratch: Path, options: CheckOptions, *, per_run: bool
+) -> tuple[CheckJob, TaskFindings]:
     for guarantee in options.guarantees:
         if guarantee not in GUARANTEES:
             raise UsageError(f"no guarantee is called {guarantee!r}; the guarantees are {', '.join(GUARANTEES)}")
-    layout = open_layout(str(folder))
+    layout = TraceLayout(folder)
     rows = int(layout.unit_rows.sum()) + 1_000 * len(layout.unit_rows)
     tasks = max(1, min(len(layout.unit_rows), -(-rows // TASK_ROWS), 4096), min(session.parallelism, rows // 100_000))
-    job = Job(
+    job = CheckJob(
         layout=str(folder),
         scratch=str(scratch),
         guarantees=options.guarantees,
@@ -113,20 +113,18 @@ def _find(session: Session, folder: Path, scratch: Path, options: Options, *, pe
     return job, found
 
 
-def _each(session: Session, job: Job, work: Callable[[Job, int], bytes], label: str, tasks: int) -> Findings:
-    whole = Findings(job.witnesses, job.per_run)
-    decode = msgspec.msgpack.Decoder(Findings).decode
+def _each(
+    session: Session, job: CheckJob, work: Callable[[CheckJob, int], bytes], label: str, tasks: int
+) -> TaskFindings:
+    whole = TaskFindings(job.witnesses, job.per_run)
+    decode = msgspec.msgpack.Decoder(TaskFindings).decode
     for result in session.each(tasks, functools.partial(work, job), label):
         whole.merge(decode(result))
     return whole
 
 
-def _affected(quarantined: dict[str, int], options: Options) -> frozenset[str]:
-    return frozenset(name for event in quarantined for name in affected_by(event or None, options.happened_before))
-
-
 def _verdicts(
-    session: Session, job: Job, found: dict[str, Finding], affected: Collection[str], options: Options
+    session: Session, job: CheckJob, found: dict[str, Finding], affected: Collection[str], options: CheckOptions
 ) -> dict[str, Verdict]:
     [encoded] = (
         session.each(1, functools.partial(_make_witnesses, job, found), "witnesses") if _stubs(found) else [b"\x80"]
@@ -135,9 +133,13 @@ def _verdicts(
     verdicts = {}
     for name in options.guarantees:
         part = found[name]
-        decision = decide(part.examined, part.violations, part.undecided)
-        if name in affected and not part.lasting:
-            decision = "unknown"
+        decision = verdict(
+            part.examined,
+            part.violations,
+            undecided=part.undecided,
+            left_open=name in affected,
+            lasting=part.lasting,
+        )
         shown = witnesses[name].witnesses if name in witnesses else []
         verdicts[name] = Verdict(decision, part.examined, part.violations, shown)
     return verdicts
@@ -147,7 +149,7 @@ def _stubs(found: dict[str, Finding]) -> bool:
     return any(part.stubs for part in found.values())
 
 
-def _make_witnesses(job: Job, found: dict[str, Finding], task: int) -> bytes:
+def _make_witnesses(job: CheckJob, found: dict[str, Finding], task: int) -> bytes:
     witnesses = Witnesses(job)
     return msgspec.msgpack.encode(
         {

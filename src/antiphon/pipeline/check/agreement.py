@@ -8,11 +8,11 @@ import numpy as np
 
 from antiphon.pipeline import kernels as k
 from antiphon.pipeline.check.findings import Finding, Stub
-from antiphon.pipeline.check.run import GONE, NOTHING, Run
-from antiphon.pipeline.layout import Array
+from antiphon.pipeline.check.run import GONE, NOTHING, CheckedRun
+from antiphon.pipeline.columns import Array, Unit
 
 
-def check_agreement(run: Run, part: int, parts: int) -> Finding:
+def check_agreement(run: CheckedRun, part: int, parts: int) -> Finding:
     """Check the part-th of so many equal parts of the run's messages."""
     low, high = run.universe.size * part // parts, run.universe.size * (part + 1) // parts
     missing: dict[int, list[Array]] = defaultdict(list)
@@ -52,7 +52,7 @@ Deliveries = list[Array]
 Group = list[tuple[int, Deliveries]]  # units, each with what it first delivers in the view
 
 
-def _by_view(run: Run) -> dict[int, dict[int, Group]]:
+def _by_view(run: CheckedRun) -> dict[int, dict[int, Group]]:
     """view -> what follows it -> the units at which that is so."""
     views: dict[int, dict[int, Group]] = defaultdict(lambda: defaultdict(list))
     for unit in run.units:
@@ -69,19 +69,19 @@ def _size(units: Group) -> int:
     return sum(len(piece) for _, pieces in units for piece in pieces)
 
 
-def _union(run: Run, units: Group, low: int, high: int) -> Array:
+def _union(run: CheckedRun, units: Group, low: int, high: int) -> Array:
     """The messages between low and high that any of the units delivers, in order."""
     return k.distinct([piece for _, pieces in units for piece in pieces], low, high)
 
 
-def _lacking(run: Run, unit: int, owed: Array) -> Array:
+def _lacking(run: CheckedRun, unit: Unit, owed: Array) -> Array:
     found = np.empty(len(owed), np.int32)
     count = k.lacking(owed, run.array(unit, "has"), found)
     lacks: Array = found[:count]
     return lacks
 
 
-def _note(run: Run, unit: int, owed: Array, missing: dict[int, list[Array]]) -> bool:
+def _note(run: CheckedRun, unit: Unit, owed: Array, missing: dict[int, list[Array]]) -> bool:
     """Note what a unit lacks of what it owes; True if that is undecided."""
     lacks = _lacking(run, unit, owed)
     if len(lacks) and unit not in run.cut:
@@ -89,7 +89,7 @@ def _note(run: Run, unit: int, owed: Array, missing: dict[int, list[Array]]) -> 
     return len(lacks) > 0 and unit in run.cut
 
 
-def _is_hidden(run: Run, view: int, groups: dict[int, Group], low: int, high: int) -> bool:
+def _is_hidden(run: CheckedRun, view: int, groups: dict[int, Group], low: int, high: int) -> bool:
     """Whether something is missing of which a lost tail hides if it is owed."""
     last = groups.get(NOTHING, [])
     perhaps_there = {int(run.layout.unit_member[unit]): unit for unit, _ in last if unit in run.cut}
@@ -111,7 +111,7 @@ def _is_hidden(run: Run, view: int, groups: dict[int, Group], low: int, high: in
     return False
 
 
-def _stub(run: Run, lacking: int, message: int) -> Stub:
+def _stub(run: CheckedRun, lacking: int, message: int) -> Stub:
     """Name the smallest member that obliges another to have a message."""
     for unit in run.units:
         if unit == lacking:

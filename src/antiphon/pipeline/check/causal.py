@@ -10,11 +10,11 @@ import numpy as np
 
 from antiphon.pipeline import kernels as k
 from antiphon.pipeline.check.findings import Finding, Stub
-from antiphon.pipeline.check.run import Run
-from antiphon.pipeline.layout import Array
+from antiphon.pipeline.check.run import CheckedRun
+from antiphon.pipeline.columns import Array, Unit
 
 
-def check_causal(run: Run, receivers: range, senders: range) -> Finding:
+def check_causal(run: CheckedRun, receivers: range, senders: range) -> Finding:
     """Check the messages of some units at some units."""
     size = run.universe.size
     assert len(receivers) <= k.BLOCK
@@ -41,7 +41,7 @@ def check_causal(run: Run, receivers: range, senders: range) -> Finding:
     return Finding(int(examined.sum()), int(by_sender.sum()), False, 0, stubs)
 
 
-def _belongs(run: Run, receivers: range) -> Array | None:
+def _belongs(run: CheckedRun, receivers: range) -> Array | None:
     """Whether each member belongs to each view; None if all belong to all in which something was sent."""
     if not run.has_views:
         return None
@@ -50,12 +50,12 @@ def _belongs(run: Run, receivers: range) -> Array | None:
     return None if belongs[np.unique(run.sent_view)].all() else belongs
 
 
-def _seen(run: Run, unit: int) -> Array:
+def _seen(run: CheckedRun, unit: Unit) -> Array:
     """The messages that a member delivers or discards, in the order in which it first did either."""
     return run.array(unit, "seen" if len(run.array(unit, "discards")) else "order")
 
 
-def _first(run: Run, unit: int, senders: range, violations: Array, place: Array, counts: Array) -> list[Stub]:
+def _first(run: CheckedRun, unit: Unit, senders: range, violations: Array, place: Array, counts: Array) -> list[Stub]:
     """The first messages that one member handles too early, each with the smallest predecessor that it lacks."""
     place = np.ascontiguousarray(place)
     member = int(run.layout.unit_member[unit])

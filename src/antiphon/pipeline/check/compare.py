@@ -9,28 +9,29 @@ import numpy as np
 
 from antiphon.pipeline.check.agreement import check_agreement
 from antiphon.pipeline.check.causal import check_causal
-from antiphon.pipeline.check.findings import Finding, Findings
-from antiphon.pipeline.check.run import Job, Run, open_run, shares
+from antiphon.pipeline.check.findings import Finding, TaskFindings
+from antiphon.pipeline.check.run import CheckedRun, CheckJob, Workspace
 from antiphon.pipeline.check.stability import check_stability
 from antiphon.pipeline.check.total import check_total
 from antiphon.pipeline.check.view_synchrony import check_view_synchrony
+from antiphon.pipeline.columns import RunIndex
 from antiphon.pipeline.kernels import BLOCK
-from antiphon.pipeline.layout import Layout, open_layout
+from antiphon.pipeline.store.layout import TraceLayout, shares
 
 PIECE_ROWS = 4_000_000
 
 
-class Piece(msgspec.Struct, frozen=True):
+class CheckPiece(msgspec.Struct, frozen=True):
     """One guarantee in one part of one run."""
 
     guarantee: str
-    run: int
+    run: RunIndex
     part: int
     parts: int
     cost: int
 
 
-def plan(layout: Layout, job: Job) -> Iterator[Piece]:
+def plan(layout: TraceLayout, job: CheckJob) -> Iterator[CheckPiece]:
     """All pieces of work; every task plans the same and takes its share."""
     if not layout.runs:
         return
@@ -45,30 +46,32 @@ def plan(layout: Layout, job: Job) -> Iterator[Piece]:
                 blocks = -(-members // BLOCK)
                 senders = min(members, max(1, -(-parts // blocks)))
                 for part in range(blocks * senders):
-                    yield Piece(guarantee, run, part, blocks * senders, 1000 + size * members // (8 * blocks * senders))
+                    yield CheckPiece(
+                        guarantee, run, part, blocks * senders, 1000 + size * members // (8 * blocks * senders)
+                    )
             elif guarantee in ("total", "stability"):
                 for part in range(min(members, parts)):
-                    yield Piece(guarantee, run, part, min(members, parts), 1000 + size // min(members, parts))
+                    yield CheckPiece(guarantee, run, part, min(members, parts), 1000 + size // min(members, parts))
             elif guarantee == "agreement":
                 for part in range(parts):
-                    yield Piece(guarantee, run, part, parts, 1000 + size // parts)
+                    yield CheckPiece(guarantee, run, part, parts, 1000 + size // parts)
             elif guarantee == "view-synchrony":
-                yield Piece(guarantee, run, 0, 1, 1000)
+                yield CheckPiece(guarantee, run, 0, 1, 1000)
 
 
-def compare_members(job: Job, task: int) -> bytes:
+def compare_members(job: CheckJob, task: int) -> bytes:
     """Do one task's share of the pieces."""
-    layout = open_layout(job.layout)
-    pieces = list(plan(layout, job))
+    here = Workspace(job)
+    pieces = list(plan(here.layout, job))
     start, stop = shares(np.array([piece.cost for piece in pieces]), job.compare_tasks)[task : task + 2]
-    found = Findings(job.witnesses, job.per_run)
+    found = TaskFindings(job.witnesses, job.per_run)
     for piece in pieces[start:stop]:
-        run = open_run(job, piece.run)
+        run = here.run(piece.run)
         found.add(run.name, piece.guarantee, _check(run, piece))
     return msgspec.msgpack.encode(found)
 
 
-def _check(run: Run, piece: Piece) -> Finding:
+def _check(run: CheckedRun, piece: CheckPiece) -> Finding:
     match piece.guarantee:
         case "agreement":
             return check_agreement(run, piece.part, piece.parts)
@@ -84,7 +87,7 @@ def _check(run: Run, piece: Piece) -> Finding:
     raise AssertionError(piece.guarantee)
 
 
-def causal_blocks(run: Run, piece: Piece) -> tuple[range, range]:
+def causal_blocks(run: CheckedRun, piece: CheckPiece) -> tuple[range, range]:
     """Which members' logs are checked against which senders' pasts."""
     blocks = -(-len(run.units) // BLOCK)
     senders = piece.parts // blocks

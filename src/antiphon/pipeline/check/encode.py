@@ -12,11 +12,12 @@ import msgspec
 import numpy as np
 
 from antiphon.pipeline import kernels as k
-from antiphon.pipeline.check.arena import ArenaWriter
-from antiphon.pipeline.check.findings import Finding, Findings, Stub
-from antiphon.pipeline.check.run import Job, Run, open_run, spans_of, steady_span, unit_shares
+from antiphon.pipeline.check.findings import Finding, Stub, TaskFindings
+from antiphon.pipeline.check.run import CheckedRun, CheckJob, Workspace, spans_of, steady_span
 from antiphon.pipeline.check.total import fingerprint
-from antiphon.pipeline.layout import DELIVER, DISCARD, RECEIVE, SEND, STABLE, Array, Layout, open_layout
+from antiphon.pipeline.columns import DELIVER, DISCARD, RECEIVE, SEND, STABLE, Array, Unit
+from antiphon.pipeline.store.arena import ArenaWriter
+from antiphon.pipeline.store.layout import TraceLayout
 
 
 class Log(NamedTuple):
@@ -30,7 +31,7 @@ class Log(NamedTuple):
         return row + int(np.searchsorted(self.inserted_after, row))
 
 
-def read_log(layout: Layout, unit: int, columns: tuple[str, ...], implied: bool) -> Log:
+def read_log(layout: TraceLayout, unit: Unit, columns: tuple[str, ...], implied: bool) -> Log:
     """Read a member's log; `columns` has event, sender and seq at least."""
     column = layout.read(unit, columns)
     if not implied:
@@ -46,14 +47,13 @@ def read_log(layout: Layout, unit: int, columns: tuple[str, ...], implied: bool)
     return Log(column, after)
 
 
-def collect_sends(job: Job, task: int) -> bytes:
+def collect_sends(job: CheckJob, task: int) -> bytes:
     """Note the numbers of the members that do not number their messages one by one."""
-    layout = open_layout(job.layout)
-    arena = ArenaWriter(f"{job.scratch}/sends", task)
-    first, last = unit_shares(layout, job.encode_tasks)[task : task + 2]
-    for unit in range(first, last):
-        if steady_span(layout, unit) is None:
-            rows = layout.read(unit, ("event", "seq"))
+    here = Workspace(job)
+    arena = ArenaWriter(job.scratch, "sends", task)
+    for unit in here.units(task):
+        if steady_span(here.layout, unit) is None:
+            rows = here.layout.read(unit, ("event", "seq"))
             low, high = spans_of(np.unique(rows["seq"][rows["event"] == SEND]))
             arena.put(unit, "low", low)
             arena.put(unit, "high", high)
@@ -61,15 +61,14 @@ def collect_sends(job: Job, task: int) -> bytes:
     return b""
 
 
-def encode_members(job: Job, task: int) -> bytes:
+def encode_members(job: CheckJob, task: int) -> bytes:
     """Read the logs of some members."""
-    layout = open_layout(job.layout)
-    found = Findings(job.witnesses, job.per_run)
-    arena = ArenaWriter(f"{job.scratch}/encoded", task)
-    strays = None if job.strays_known else ArenaWriter(f"{job.scratch}/strays", task)
-    first, last = unit_shares(layout, job.encode_tasks)[task : task + 2]
-    for unit in range(first, last):
-        run = open_run(job, int(layout.unit_run[unit]))
+    here = Workspace(job)
+    found = TaskFindings(job.witnesses, job.per_run)
+    arena = ArenaWriter(job.scratch, "encoded", task)
+    strays = None if job.strays_known else ArenaWriter(job.scratch, "strays", task)
+    for unit in here.units(task):
+        run = here.run(int(here.layout.unit_run[unit]))
         _encode_unit(run, unit, found, arena, strays)
     arena.close()
     if strays is not None:
@@ -77,7 +76,9 @@ def encode_members(job: Job, task: int) -> bytes:
     return msgspec.msgpack.encode(found)
 
 
-def _encode_unit(run: Run, unit: int, found: Findings, arena: ArenaWriter, strays: ArenaWriter | None) -> None:
+def _encode_unit(
+    run: CheckedRun, unit: Unit, found: TaskFindings, arena: ArenaWriter, strays: ArenaWriter | None
+) -> None:
     job, universe = run.job, run.universe
     times = run.has_stable and run.global_clock and "stability" in job.guarantees
     log = read_log(run.layout, unit, ("event", "sender", "seq", *(("time_ns",) if times else ())), job.implied)
@@ -100,7 +101,7 @@ def _encode_unit(run: Run, unit: int, found: Findings, arena: ArenaWriter, stray
         _leave_arrays(run, unit, log, message, walk, arena)
 
 
-def _leave_arrays(run: Run, unit: int, log: Log, message: Array, walk: k.Walk, arena: ArenaWriter) -> None:
+def _leave_arrays(run: CheckedRun, unit: Unit, log: Log, message: Array, walk: k.Walk, arena: ArenaWriter) -> None:
     """Leave what the second stage compares members by."""
     stay_places = np.array([log.place(stay.place) for stay in run.stays[unit]], np.int64)
     arena.put(unit, "order", walk.order)
@@ -125,7 +126,7 @@ def _leave_arrays(run: Run, unit: int, log: Log, message: Array, walk: k.Walk, a
         _leave_marks(run, unit, log, message, walk, stay_places, arena)
 
 
-def _judge_alone(run: Run, unit: int, walk: k.Walk, found: Findings) -> None:
+def _judge_alone(run: CheckedRun, unit: Unit, walk: k.Walk, found: TaskFindings) -> None:
     """Integrity, fifo and validity, and whether a message of unknown past leaves causal order undecided."""
     job = run.job
     member = int(run.layout.unit_member[unit])
@@ -170,7 +171,7 @@ def _judge_alone(run: Run, unit: int, walk: k.Walk, found: Findings) -> None:
 
 
 def _leave_marks(
-    run: Run, unit: int, log: Log, message: Array, walk: k.Walk, stay_places: Array, arena: ArenaWriter
+    run: CheckedRun, unit: Unit, log: Log, message: Array, walk: k.Walk, stay_places: Array, arena: ArenaWriter
 ) -> None:
     """Leave the member's marks, and which messages it holds (with one global clock: since when)."""
     event = log.column["event"]
@@ -193,7 +194,7 @@ def _leave_marks(
     arena.put(unit, "since", since)
 
 
-def _note_strays(unit: int, sender: Array, seq: Array, strays: ArenaWriter) -> None:
+def _note_strays(unit: Unit, sender: Array, seq: Array, strays: ArenaWriter) -> None:
     low, high, who = [], [], []
     for one in np.unique(sender):
         begin, end = spans_of(np.unique(seq[sender == one]))

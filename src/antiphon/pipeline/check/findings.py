@@ -34,7 +34,7 @@ class Finding(msgspec.Struct, array_like=True):
             self.stubs = sorted([*self.stubs, *other.stubs])[:witnesses]
 
 
-class Findings(msgspec.Struct):
+class TaskFindings(msgspec.Struct):
     """What one task, or a whole check, found: by run if that was asked for, else under the name of no run."""
 
     witnesses: int
@@ -51,7 +51,7 @@ class Findings(msgspec.Struct):
         """Take in what one run's part said of a guarantee."""
         self.at(run, guarantee).add(part, self.witnesses)
 
-    def merge(self, other: Findings) -> None:
+    def merge(self, other: TaskFindings) -> None:
         """Take in what another task found."""
         self.strays += other.strays
         for run, of_run in other.found.items():

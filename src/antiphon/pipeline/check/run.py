@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 
-from antiphon.pipeline.check.arena import open_arena
-from antiphon.pipeline.layout import CODES, CRASH, END, LEAVE, VIEW, Array, Layout, open_layout
+from antiphon.pipeline.columns import CRASH, END, LEAVE, VIEW, Array, MessageIndex, RunIndex, Slot, Unit, ViewIndex
+from antiphon.pipeline.store.arena import Scratch
+from antiphon.pipeline.store.layout import TraceLayout
 
 GONE: Final = -1
 NOTHING: Final = -2
 TABLE_SIZE_MAX: Final = 1 << 22  # senders whose ids lie closer together than this are found by a table
 
 
-class Job(msgspec.Struct, frozen=True):
+class CheckJob(msgspec.Struct, frozen=True):
     """How to check, and where the scratch arrays lie."""
 
     layout: str
@@ -39,18 +41,18 @@ class Job(msgspec.Struct, frozen=True):
         return not set(self.guarantees) <= {"integrity", "validity", "fifo"}
 
 
-class View(NamedTuple):
+class RunView(NamedTuple):
     """A view is its number and its members."""
 
     number: int
     members: frozenset[int]
 
 
-class Stay(NamedTuple):
+class ViewStay(NamedTuple):
     """From this place in its log on, the member is in this view."""
 
     place: int
-    view: int
+    view: ViewIndex
 
 
 class Universe:
@@ -79,40 +81,59 @@ class Universe:
         """Whether each message has a send."""
         return np.repeat(self.span_sent, self.high - self.low + 1).astype(np.uint8)
 
-    def slot(self, sender: int) -> int:
+    def slot(self, sender: int) -> Slot:
         """The index of a sender; len(senders) where nothing is known of it."""
         at = int(np.searchsorted(self.senders, sender))
         return at if at < len(self.senders) and self.senders[at] == sender else len(self.senders)
 
-    def message(self, number: int) -> tuple[int, int]:
+    def message(self, number: MessageIndex) -> tuple[int, int]:
         """The (sender, number of the sender) of a message."""
         span = int(np.searchsorted(self.base, number, side="right")) - 1
         return int(self.span_sender[span]), int(self.low[span] + number - self.base[span])
 
 
-class Run:
+class Workspace:
+    """What one task of a check has open: the layout, the arrays of earlier stages, and the runs that it looks at."""
+
+    def __init__(self, job: CheckJob) -> None:
+        self.job = job
+        self.layout = TraceLayout(Path(job.layout))
+        self.first_units = self.layout.unit_shares(job.encode_tasks)
+        self.scratch = Scratch(job.scratch, self.first_units)
+        self.run = functools.lru_cache(maxsize=64)(self._open_run)
+
+    def _open_run(self, run: RunIndex) -> CheckedRun:
+        return CheckedRun(self.layout, self.scratch, self.job, run)
+
+    def units(self, task: int) -> range:
+        """Return the units that an encoding task reads."""
+        return range(int(self.first_units[task]), int(self.first_units[task + 1]))
+
+
+class CheckedRun:
     """One run of a trace."""
 
-    def __init__(self, layout: Layout, job: Job, run: int) -> None:
+    def __init__(self, layout: TraceLayout, scratch: Scratch, job: CheckJob, run: RunIndex) -> None:
         self.layout, self.job, self.run = layout, job, run
+        self._scratch = scratch
         self.name = layout.runs[run]
-        self.units = range(int(layout.run_bounds[run]), int(layout.run_bounds[run + 1]))
+        self.units = layout.units_of(run)
         self.members = layout.unit_member[self.units.start : self.units.stop].astype(np.int64)
-        segments = slice(int(layout.bounds[self.units.start]), int(layout.bounds[self.units.stop]))
+        segments = layout.segments_of(run)
         self.global_clock = bool(layout.column["global_clock"][segments].any())
         self.has_stable = bool(layout.column["stable"][segments].any())
         self._read_skeleton()
 
     def _read_skeleton(self) -> None:
         """Replay the views, crashes, leaves and ends of every member."""
-        initial = View(0, frozenset(self.members.tolist()))
-        self.views: list[View] = [initial]
+        initial = RunView(0, frozenset(self.members.tolist()))
+        self.views: list[RunView] = [initial]
         number_of = {initial: 0}
-        self.stays: dict[int, list[Stay]] = {unit: [Stay(0, 0)] for unit in self.units}
-        self.follows: dict[int, dict[int, int]] = {unit: {0: NOTHING} for unit in self.units}
-        self.installed_at: dict[int, dict[int, int]] = {unit: {} for unit in self.units}
-        ended: set[int] = set()
-        self.gone: set[int] = set()
+        self.stays: dict[Unit, list[ViewStay]] = {unit: [ViewStay(0, 0)] for unit in self.units}
+        self.follows: dict[Unit, dict[ViewIndex, ViewIndex]] = {unit: {0: NOTHING} for unit in self.units}
+        self.installed_at: dict[Unit, dict[ViewIndex, int]] = {unit: {} for unit in self.units}
+        ended: set[Unit] = set()
+        self.gone: set[Unit] = set()
         table = self.layout.skeleton(self.run)
         columns = [table[name].to_pylist() for name in ("member", "step", "event", "view", "members")]
         unit_of = dict(zip(self.members.tolist(), self.units, strict=True))
@@ -123,7 +144,7 @@ class Run:
             current = self.stays[unit][-1].view
             follows = self.follows[unit]
             if event == VIEW:
-                view = View(number, initial.members if members is None else frozenset(members))
+                view = RunView(number, initial.members if members is None else frozenset(members))
                 installed = number_of.setdefault(view, len(self.views))
                 if installed == len(self.views):
                     self.views.append(view)
@@ -131,7 +152,7 @@ class Run:
                     if follows[current] == NOTHING:
                         follows[current] = installed
                     follows[installed] = NOTHING
-                    self.stays[unit].append(Stay(place, installed))
+                    self.stays[unit].append(ViewStay(place, installed))
                     self.installed_at[unit][installed] = step
             elif event in (CRASH, LEAVE):
                 self.gone.add(unit)
@@ -206,17 +227,15 @@ class Run:
         members = self.layout.unit_member[units.start : units.stop].tolist()
         return np.array([[member in view.members for member in members] for view in self.views], np.uint8)
 
-    def array(self, unit: int, name: str, stage: str = "encoded") -> Array:
-        """One of the arrays that an earlier stage left for a unit; empty if it left none."""
-        task = int(np.searchsorted(unit_shares(self.layout, self.job.encode_tasks), unit, side="right")) - 1
-        found = open_arena(f"{self.job.scratch}/{stage}", task).get(unit, name)
-        return np.zeros(0, np.int64) if found is None else found
+    def array(self, unit: Unit, name: str, stage: str = "encoded") -> Array:
+        """Return one of the arrays that an earlier stage left for a unit; empty if it left none."""
+        return self._scratch.array(stage, unit, name)
 
-    def stay_slices(self, unit: int, name: str = "order") -> list[tuple[int, int, int]]:
-        """(view, start, stop): which part of the array the member did in which stay, empty parts left out."""
+    def stay_slices(self, unit: Unit, name: str = "order") -> list[tuple[ViewIndex, int, int]]:
+        """Return (view, start, stop): which part of the array the member did in which stay, empty parts left out."""
         return self.slices(unit, self.array(unit, f"{name}_stays"), len(self.array(unit, name)))
 
-    def slices(self, unit: int, starts: Array, size: int) -> list[tuple[int, int, int]]:
+    def slices(self, unit: Unit, starts: Array, size: int) -> list[tuple[ViewIndex, int, int]]:
         """As `stay_slices`, for an array of this size whose stays start there."""
         if not self.has_views:
             return [(0, 0, size)] if size else []
@@ -228,7 +247,7 @@ class Run:
         ]
 
 
-def steady_span(layout: Layout, unit: int) -> tuple[int, int] | None:
+def steady_span(layout: TraceLayout, unit: Unit) -> tuple[int, int] | None:
     """The numbers that a member sent, if they go up one by one; (1, 0) if it sent none."""
     segments = slice(int(layout.bounds[unit]), int(layout.bounds[unit + 1]))
     sends = layout.column["send"][segments] > 0
@@ -268,32 +287,3 @@ def spans_of(numbers: Array) -> tuple[Array, Array]:
         return numbers, numbers
     breaks = np.flatnonzero(np.diff(numbers) != 1)
     return numbers[np.concatenate(([0], breaks + 1))], numbers[np.append(breaks, len(numbers) - 1)]
-
-
-@functools.lru_cache(maxsize=8)
-def _unit_shares(folder: str, tasks: int) -> Array:
-    layout = open_layout(folder)
-    return shares(layout.unit_rows + 1_000, tasks)
-
-
-def unit_shares(layout: Layout, tasks: int) -> Array:
-    """The first unit of each encoding task, and the end: about as many rows in each."""
-    return _unit_shares(str(layout.folder), tasks)
-
-
-def shares(weight: Array, tasks: int) -> Array:
-    """Cut a row of weighted items into so many parts of about the same weight: the start of each, and the end."""
-    ends = np.cumsum(weight)
-    total = ends[-1] if len(ends) else 0
-    cuts = np.searchsorted(ends, total * np.arange(1, tasks) / tasks, side="left") + 1
-    cuts = np.minimum(cuts, len(weight))
-    return np.concatenate(([0], cuts, [len(weight)])).astype(np.int64)
-
-
-@functools.lru_cache(maxsize=64)
-def open_run(job: Job, run: int) -> Run:
-    """A run as the tasks of a job see it; a worker builds it once."""
-    return Run(open_layout(job.layout), job, run)
-
-
-assert CODES["view"] == VIEW

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from antiphon.pipeline.check.findings import Finding, Stub
-from antiphon.pipeline.check.run import Run
-from antiphon.pipeline.layout import NULL_TIME, Array
+from antiphon.pipeline.check.run import CheckedRun
+from antiphon.pipeline.columns import NULL_TIME, Array, Unit
 
 HELD: int = NULL_TIME  # since ever, for all that is known
 NEVER: int = int(np.iinfo(np.int64).max)
@@ -15,7 +15,7 @@ NEVER: int = int(np.iinfo(np.int64).max)
 class Marks:
     """All marks of a run on the messages of some senders."""
 
-    def __init__(self, run: Run, senders: Array) -> None:
+    def __init__(self, run: CheckedRun, senders: Array) -> None:
         columns: list[list[Array]] = [[], [], [], [], [], []]
         for unit in run.units:
             sender = run.array(unit, "mark_sender")
@@ -40,7 +40,7 @@ class Marks:
         )
 
 
-def check_stability(run: Run, part: int, parts: int) -> Finding:
+def check_stability(run: CheckedRun, part: int, parts: int) -> Finding:
     """Check the marks on the messages of a share of the senders."""
     senders = _marked_senders(run)
     mine = senders[len(senders) * part // parts : len(senders) * (part + 1) // parts]
@@ -53,11 +53,11 @@ def check_stability(run: Run, part: int, parts: int) -> Finding:
     return whole
 
 
-def _marked_senders(run: Run) -> Array:
+def _marked_senders(run: CheckedRun) -> Array:
     return np.unique(np.concatenate([np.unique(run.array(unit, "mark_sender")) for unit in run.units])).astype(np.int64)
 
 
-def _check(run: Run, marks: Marks, at: Array, sender: int, view: int) -> Finding:
+def _check(run: CheckedRun, marks: Marks, at: Array, sender: int, view: int) -> Finding:
     """Check the marks that were made in one view on one sender's messages."""
     messages, numbers = _sent(run, sender)
     cut = sender in run.cut_members
@@ -88,7 +88,7 @@ def _check(run: Run, marks: Marks, at: Array, sender: int, view: int) -> Finding
     return Finding(len(at), len(order), bool((open_ & ~wrong).any()), 0, stubs)
 
 
-def _sent(run: Run, sender: int) -> tuple[Array, Array]:
+def _sent(run: CheckedRun, sender: int) -> tuple[Array, Array]:
     """A sender's sent messages, and their numbers."""
     universe = run.universe
     slot = universe.slot(sender)
@@ -106,7 +106,7 @@ def _sent(run: Run, sender: int) -> tuple[Array, Array]:
     return base, numbers
 
 
-def _since(run: Run, unit: int, messages: Array) -> Array:
+def _since(run: CheckedRun, unit: Unit, messages: Array) -> Array:
     """Since when a member holds each message; NEVER if it does not."""
     if run.global_clock:
         return run.array(unit, "since")[messages]
@@ -114,7 +114,7 @@ def _since(run: Run, unit: int, messages: Array) -> Array:
     return np.where((bits[messages >> 3] >> (messages & 7)) & 1, HELD, NEVER)
 
 
-def _held_by_all(run: Run, messages: Array, sender: int, view: int) -> tuple[Array, Array]:
+def _held_by_all(run: CheckedRun, messages: Array, sender: int, view: int) -> tuple[Array, Array]:
     """Since when all members of the view hold each message; and which one a log that was cut short does not show."""
     since, lost = np.full(len(messages), HELD, np.int64), np.zeros(len(messages), bool)
     unit_of = dict(zip(run.members.tolist(), run.units, strict=True))
@@ -130,13 +130,13 @@ def _held_by_all(run: Run, messages: Array, sender: int, view: int) -> tuple[Arr
     return since, lost
 
 
-def _due(run: Run, messages: Array, member: int) -> Array:
+def _due(run: CheckedRun, messages: Array, member: int) -> Array:
     """Which messages were sent in a view that the member belongs to."""
     belongs = np.array([member in view.members for view in run.views])
     return belongs[run.sent_view[messages]] if run.has_views else np.full(len(messages), belongs[0])
 
 
-def _who_lacks(run: Run, message: int, sender: int, view: int, time: int) -> tuple[int, int]:
+def _who_lacks(run: CheckedRun, message: int, sender: int, view: int, time: int) -> tuple[int, int]:
     """The smallest member of the view that holds the message too late (2) or never (1)."""
     unit_of = dict(zip(run.members.tolist(), run.units, strict=True))
     one = np.array([message])

@@ -12,11 +12,11 @@ import numpy as np
 
 from antiphon.pipeline import kernels as k
 from antiphon.pipeline.check.findings import Finding, Stub
-from antiphon.pipeline.check.run import GONE, Run
-from antiphon.pipeline.layout import Array
+from antiphon.pipeline.check.run import GONE, CheckedRun
+from antiphon.pipeline.columns import Array, Unit
 
 
-def check_total(run: Run, part: int, parts: int) -> Finding:
+def check_total(run: CheckedRun, part: int, parts: int) -> Finding:
     """Check the part-th of so many shares of the pairs of members."""
     alike: dict[bytes, list[int]] = defaultdict(list)
     for unit in run.units:
@@ -40,7 +40,7 @@ def check_total(run: Run, part: int, parts: int) -> Finding:
     return Finding(examined, violations, False, 0, _first(run, classes, differing, places))
 
 
-def fingerprint(run: Run, unit: int, order: Array, slices: list[tuple[int, int, int]]) -> Array:
+def fingerprint(run: CheckedRun, unit: Unit, order: Array, slices: list[tuple[int, int, int]]) -> Array:
     """What decides how a unit compares with others: its order, by views, and what follows each view."""
     digest = hashlib.blake2b(digest_size=20)
     if run.job.uniform:
@@ -63,7 +63,7 @@ class Places:
         self.key: tuple[int, tuple[int, ...]] | None = None
         self.orders: dict[int, Array] = {}  # of units whose order is one stretch, as it lies in the file
 
-    def order(self, run: Run, unit: int) -> Array | None:
+    def order(self, run: CheckedRun, unit: Unit) -> Array | None:
         """A unit's whole order, if it never installs a view."""
         if unit not in self.orders:
             slices = run.stay_slices(unit)
@@ -72,7 +72,7 @@ class Places:
             self.orders[unit] = np.asarray(run.array(unit, "order")[slices[0][1] : slices[0][2]])
         return self.orders[unit]
 
-    def of(self, unit: int, views: tuple[int, ...], order: Array) -> Array:
+    def of(self, unit: Unit, views: tuple[int, ...], order: Array) -> Array:
         """The place of each message in a unit's order in some views, -1 if it is not there."""
         if self.key != (unit, views):
             self.place[self.marked] = -1
@@ -81,7 +81,7 @@ class Places:
         return self.place
 
 
-def _together(run: Run, one: int, other: int) -> tuple[Array, Array, tuple[int, ...]]:
+def _together(run: CheckedRun, one: int, other: int) -> tuple[Array, Array, tuple[int, ...]]:
     """What each of two units delivers in views from which they go on together, in order; and these views."""
     views = tuple(
         view
@@ -96,7 +96,7 @@ def _together(run: Run, one: int, other: int) -> tuple[Array, Array, tuple[int, 
     return orders[0], orders[1], views
 
 
-def _compare(run: Run, one: int, other: int, places: Places) -> tuple[int, int, int]:
+def _compare(run: CheckedRun, one: int, other: int, places: Places) -> tuple[int, int, int]:
     """(number of common messages or at least 2, the first neighbours of one that the other has the other way round)."""
     mine, its = places.order(run, one), places.order(run, other)
     views: tuple[int, ...] = ()
@@ -108,7 +108,7 @@ def _compare(run: Run, one: int, other: int, places: Places) -> tuple[int, int, 
     return k.first_inversion(mine, places.of(other, views, its))
 
 
-def _first(run: Run, classes: list[list[int]], differing: set[tuple[int, int]], places: Places) -> list[Stub]:
+def _first(run: CheckedRun, classes: list[list[int]], differing: set[tuple[int, int]], places: Places) -> list[Stub]:
     if not differing:
         return []
     class_of = {unit: number for number, units in enumerate(classes) for unit in units}

@@ -9,12 +9,12 @@ from itertools import combinations
 import numpy as np
 
 from antiphon.pipeline.check.findings import Finding, Stub
-from antiphon.pipeline.check.run import Run
+from antiphon.pipeline.check.run import CheckedRun
+from antiphon.pipeline.columns import Array, Unit
 from antiphon.pipeline.kernels import distinct
-from antiphon.pipeline.layout import Array
 
 
-def check_view_synchrony(run: Run) -> Finding:
+def check_view_synchrony(run: CheckedRun) -> Finding:
     """Check every installed view that another view follows, at all members at which the same one does."""
     groups: dict[tuple[int, int], list[int]] = defaultdict(list)
     for unit in run.units:
@@ -28,7 +28,7 @@ def check_view_synchrony(run: Run) -> Finding:
     return whole
 
 
-def _check_view(run: Run, view: int, following: int, units: list[int]) -> Finding:
+def _check_view(run: CheckedRun, view: int, following: int, units: list[int]) -> Finding:
     """Compare the members by what they deliver in the view; those that do the same form one class."""
     alike: dict[tuple[bytes, ...], list[int]] = defaultdict(list)
     sorted_key: dict[tuple[bytes, bytes], tuple[bytes, ...]] = {}
@@ -59,13 +59,13 @@ def _pairs(number: int) -> int:
     return number * (number - 1) // 2
 
 
-def _in_view(run: Run, unit: int, view: int) -> tuple[Array, Array]:
+def _in_view(run: CheckedRun, unit: Unit, view: int) -> tuple[Array, Array]:
     """The messages that a member first delivers in the view, and those that it discards in it; sorted."""
     delivered, discarded = _slices(run, unit, view)
     return distinct(delivered, 0, run.universe.size), distinct(discarded, 0, run.universe.size)
 
 
-def _slices(run: Run, unit: int, view: int) -> tuple[list[Array], list[Array]]:
+def _slices(run: CheckedRun, unit: Unit, view: int) -> tuple[list[Array], list[Array]]:
     """What a member first delivers, and what it discards, in its stays in the view."""
     found = []
     for name in ("order", "discards"):
@@ -74,7 +74,7 @@ def _slices(run: Run, unit: int, view: int) -> tuple[list[Array], list[Array]]:
     return found[0], found[1]
 
 
-def _difference(run: Run, p: int, q: int, view: int) -> tuple[int, int, int] | None:
+def _difference(run: CheckedRun, p: int, q: int, view: int) -> tuple[int, int, int] | None:
     """(message, who delivers it in the view, who does not): the smallest one, None if there is none."""
     delivered, handled = {}, {}
     for unit in (p, q):
@@ -88,7 +88,7 @@ def _difference(run: Run, p: int, q: int, view: int) -> tuple[int, int, int] | N
     return min(found, default=None)
 
 
-def _stub(run: Run, p: int, q: int, view: int, following: int) -> Stub:
+def _stub(run: CheckedRun, p: int, q: int, view: int, following: int) -> Stub:
     difference = _difference(run, p, q, view)
     assert difference is not None
     message, deliverer, other = difference

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
+from antiphon.pipeline import words as sentence
 from antiphon.pipeline.check.encode import Log, read_log
 from antiphon.pipeline.check.findings import Stub
-from antiphon.pipeline.check.run import Job
-from antiphon.pipeline.layout import CODES, DELIVER, DISCARD, RECEIVE, SEND, Array, Layout, open_layout
-from antiphon.trace import verdict as sentence
+from antiphon.pipeline.check.run import CheckJob
+from antiphon.pipeline.columns import CODES, DELIVER, DISCARD, RECEIVE, SEND, Array, Unit
+from antiphon.pipeline.store.layout import TraceLayout
 from antiphon.trace.schema import EVENTS
 from antiphon.trace.verdict import Message, Witness, WitnessEvent
 
 
-class MemberLog:
+class WitnessLog:
     """One member's log, asked for single rows."""
 
-    def __init__(self, layout: Layout, unit: int, implied: bool) -> None:
+    def __init__(self, layout: TraceLayout, unit: Unit, implied: bool) -> None:
         self.member = int(layout.unit_member[unit])
         self.log: Log = read_log(layout, unit, ("event", "sender", "seq", "step"), implied)
 
@@ -49,22 +52,31 @@ class MemberLog:
 class Witnesses:
     """Makes witnesses of one trace."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: CheckJob) -> None:
         self.job = job
-        self.layout = open_layout(job.layout)
+        self.layout = TraceLayout(Path(job.layout))
         self.log = functools.lru_cache(maxsize=4)(self._log)
+        self._makers: dict[str, Callable[..., tuple[list[WitnessEvent], str]]] = {
+            "integrity": self._integrity,
+            "validity": self._validity,
+            "agreement": self._agreement,
+            "fifo": self._fifo,
+            "causal": self._causal,
+            "total": self._total,
+            "stability": self._stability,
+            "view-synchrony": self._view_synchrony,
+        }
 
-    def _log(self, run: str, member: int) -> MemberLog:
+    def _log(self, run: str, member: int) -> WitnessLog:
         layout = self.layout
         code = int(np.searchsorted(np.array(layout.runs, dtype=object), run))
         units = slice(int(layout.run_bounds[code]), int(layout.run_bounds[code + 1]))
         unit = units.start + int(np.searchsorted(layout.unit_member[units], member))
-        return MemberLog(layout, unit, self.job.implied)
+        return WitnessLog(layout, unit, self.job.implied)
 
     def make(self, guarantee: str, stub: Stub) -> Witness:
-        """The witness of one violation."""
-        maker = getattr(self, f"_{guarantee.replace('-', '_')}")
-        events, why = maker(stub.run, *stub.facts)
+        """Return the witness of one violation."""
+        events, why = self._makers[guarantee](stub.run, *stub.facts)
         return Witness(stub.run, stub.facts[0], events, why)
 
     def _integrity(self, run: str, member: int, row: int) -> tuple[list[WitnessEvent], str]:
@@ -105,7 +117,7 @@ class Witnesses:
             events.append(log.show(int(later[0]), member))
         return events, sentence.effect_before_cause(member, log.event(handled), message, predecessor)
 
-    def _made_predecessor(self, past: MemberLog, predecessor: Message, sent: int) -> int:
+    def _made_predecessor(self, past: WitnessLog, predecessor: Message, sent: int) -> int:
         """The row, since its sender's previous first send, by which a message became a predecessor."""
         own = np.flatnonzero(past.log.column["event"][:sent] == SEND)
         _, first = np.unique(past.log.column["seq"][own][: len(own)], return_index=True)

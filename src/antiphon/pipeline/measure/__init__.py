@@ -1,8 +1,8 @@
 """Measure: latencies, buffers, traffic, repairs, and who held stability back, as tables and as one summary.
 
-Two Spark jobs over an ingested trace: `alone` reads each member's log by itself, `together` lays members side by side;
-a last task, `digest`, adds up who was waited for and what can be shown of a run of any size. Tables go from the tasks
-straight to Parquet; the driver sees sums and sketches.
+Two Spark jobs over an ingested trace: `per_member` reads each member's log by itself, `across_members` lays members
+side by side; a last task, `digest`, adds up who was waited for and what can be shown of a run of any size. Tables go
+from the tasks straight to Parquet; the driver sees sums and sketches.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from antiphon.pipeline.layout import Totals, open_layout
-from antiphon.pipeline.measure.alone import measure_alone
+from antiphon.pipeline.measure.across_members import compare_members
 from antiphon.pipeline.measure.digest import add_up
-from antiphon.pipeline.measure.job import SHOWN, TABLES, Job, Part
+from antiphon.pipeline.measure.job import TABLES, MeasureJob, MeasurePart
+from antiphon.pipeline.measure.per_member import measure_members
 from antiphon.pipeline.measure.quantiles import RELATIVE_ERROR, Sketch
-from antiphon.pipeline.measure.together import measure_together
-from antiphon.pipeline.results import Clock, MeasureResult, Quantiles, Traffic
+from antiphon.pipeline.results import Clock, MeasureResult, Quantiles, WireTraffic
 from antiphon.pipeline.session import Session
+from antiphon.pipeline.store.layout import Totals, TraceLayout
 from antiphon.trace.schema import EVENTS
 
 TASK_ROWS = 4_000_000
@@ -39,16 +39,16 @@ MEASURES: Final[dict[str, str]] = {  # what each is, and so what a trace lacks t
 
 def measure_layout(session: Session, folder: Path, totals: Totals, out: Path, scratch: Path) -> MeasureResult:
     """Measure an ingested trace; write the tables into folders of `out`."""
-    layout = open_layout(str(folder))
+    layout = TraceLayout(folder)
     rows = int(layout.unit_rows.sum()) + 1_000 * len(layout.unit_rows)
     tasks = max(1, min(len(layout.unit_rows), -(-rows // TASK_ROWS), 4096), min(session.parallelism, rows // 100_000))
-    job = Job(str(folder), str(scratch), str(out), tasks)
+    job = MeasureJob(str(folder), str(scratch), str(out), tasks)
     for name in TABLES:
         (out / name).mkdir(parents=True, exist_ok=True)
     for name in ("waited", "occupancy"):
         (scratch / name).mkdir(parents=True, exist_ok=True)
-    whole = Part()
-    for work, label in ((measure_alone, "measure"), (measure_together, "compare")):
+    whole = MeasurePart()
+    for work, label in ((measure_members, "measure"), (compare_members, "compare")):
         _merge(whole, session.each(tasks, functools.partial(work, job), label))
     _merge(whole, session.each(1, functools.partial(add_up, job), "sum"))
     job.write("histogram", "0", _histograms(whole))
@@ -57,7 +57,7 @@ def measure_layout(session: Session, folder: Path, totals: Totals, out: Path, sc
     return _result(totals, whole, clock, {name: int(layout.column[name].sum()) for name in EVENTS})
 
 
-def _histograms(whole: Part) -> list[dict[str, Any]]:
+def _histograms(whole: MeasurePart) -> list[dict[str, Any]]:
     return [
         {"measure": name, "low_ns": low, "high_ns": high, "count": count}
         for name, buckets in sorted(whole.sketches.items())
@@ -65,13 +65,13 @@ def _histograms(whole: Part) -> list[dict[str, Any]]:
     ]
 
 
-def _merge(whole: Part, results: Iterable[bytes]) -> None:
-    decode = msgspec.msgpack.Decoder(Part).decode
+def _merge(whole: MeasurePart, results: Iterable[bytes]) -> None:
+    decode = msgspec.msgpack.Decoder(MeasurePart).decode
     for result in results:
-        whole.merge(decode(result), SHOWN)
+        whole.merge(decode(result))
 
 
-def _result(totals: Totals, whole: Part, clock: Clock, rows: dict[str, int]) -> MeasureResult:
+def _result(totals: Totals, whole: MeasurePart, clock: Clock, rows: dict[str, int]) -> MeasureResult:
     latency: dict[str, Quantiles | None] = {}
     unknown: dict[str, str] = {}
     for name, meaning in MEASURES.items():
@@ -79,7 +79,7 @@ def _result(totals: Totals, whole: Part, clock: Clock, rows: dict[str, int]) -> 
         latency[name] = Sketch(buckets).quantiles() if buckets else None
         if not buckets:
             unknown[name] = f"{meaning}: the trace has no such pair of rows with times"
-    traffic = {name: Traffic(count, size) for name, (count, size) in sorted(whole.traffic.items())}
+    traffic = {name: WireTraffic(count, size) for name, (count, size) in sorted(whole.traffic.items())}
     overhead = None
     data = whole.traffic.get("send", (0, None))[1]
     control = [

@@ -15,34 +15,35 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from antiphon.pipeline.check.arena import open_arena
-from antiphon.pipeline.ingest import Unfinished
-from antiphon.pipeline.layout import Array, Layout, open_layout
-from antiphon.pipeline.measure.job import SHOWN, TABLES, Job, Part
-from antiphon.pipeline.measure.together import waiting_edges
+from antiphon.atomic_write import Replacement
+from antiphon.pipeline.columns import Array
+from antiphon.pipeline.measure.across_members import waiting_edges
+from antiphon.pipeline.measure.job import SHOWN, TABLES, MeasureJob, MeasurePart, MeasureTask
 from antiphon.pipeline.results import HeldBack
+from antiphon.pipeline.store.layout import TraceLayout
 
 WAITED_FOR_MAX: Final = 24  # members of a run that the table `waiting` has by themselves
 REPAIRING_MAX: Final = 16  # and `repair_matrix`, on either side
 
 
-def add_up(job: Job, task: int) -> bytes:
+def add_up(job: MeasureJob, task: int) -> bytes:
     """Write the tables that are sums over all tasks, and tell who was waited for most."""
-    layout = open_layout(job.layout)
-    spans = [_span(job, layout, run) for run in range(len(layout.runs))]
+    here = MeasureTask(job)
+    layout = here.layout
+    spans = [here.span(run) for run in range(len(layout.runs))]
     _write(job, "runs", _runs(layout, spans))
     _write(job, "occupancy", _occupancy(job, layout))
-    _write(job, "waiting", _waiting(job, layout, spans))
+    _write(job, "waiting", _waiting(here, spans))
     _write(job, "repair_matrix", _repair_matrix(Path(job.out, "repairs")))
     held_back = _held_back(job)
     _write(job, "held_back", held_back)
     worst = held_back.sort_by([("waited_ns", "descending"), ("lacked", "descending")]).slice(0, SHOWN)
-    return msgspec.msgpack.encode(Part(waits=msgspec.convert(worst.to_pylist(), list[HeldBack])))
+    return msgspec.msgpack.encode(MeasurePart(waits=msgspec.convert(worst.to_pylist(), list[HeldBack])))
 
 
-def _write(job: Job, table: str, rows: pa.Table) -> None:
+def _write(job: MeasureJob, table: str, rows: pa.Table) -> None:
     if len(rows):
-        with Unfinished(Path(job.out, table, "part-000000.parquet")) as fresh:
+        with Replacement(Path(job.out, table, "part-000000.parquet"), durable=False) as fresh:
             pq.write_table(rows, fresh, row_group_size=1 << 16)
 
 
@@ -50,14 +51,7 @@ def _read(folder: Path) -> list[pa.Table]:
     return [pq.read_table(file, use_threads=False) for file in sorted(folder.glob("*.parquet"))]
 
 
-def _span(job: Job, layout: Layout, run: int) -> tuple[int, int] | None:
-    """The first and the last time that any member of a run tells."""
-    units = range(int(layout.run_bounds[run]), int(layout.run_bounds[run + 1]))
-    spans = [span for unit in units if len(span := job.array(layout, unit, "span"))]
-    return (min(int(span[0]) for span in spans), max(int(span[1]) for span in spans)) if spans else None
-
-
-def _runs(layout: Layout, spans: list[tuple[int, int] | None]) -> pa.Table:
+def _runs(layout: TraceLayout, spans: list[tuple[int, int] | None]) -> pa.Table:
     rows = np.bincount(layout.unit_run, weights=layout.unit_rows, minlength=len(layout.runs)).astype(np.int64)
     columns = [
         layout.runs,
@@ -69,7 +63,7 @@ def _runs(layout: Layout, spans: list[tuple[int, int] | None]) -> pa.Table:
     return pa.table(columns, schema=TABLES["runs"])
 
 
-def _held_back(job: Job) -> pa.Table:
+def _held_back(job: MeasureJob) -> pa.Table:
     schema = TABLES["held_back"]
     tables = _read(Path(job.scratch, "waited"))
     if not tables:
@@ -81,7 +75,7 @@ def _held_back(job: Job) -> pa.Table:
     return total.sort_by([("run", "ascending"), ("waited_ns", "descending"), ("member", "ascending")])
 
 
-def _occupancy(job: Job, layout: Layout) -> pa.Table:
+def _occupancy(job: MeasureJob, layout: TraceLayout) -> pa.Table:
     """The buffers of all members of a run together: their mean, and the fullest of them."""
     schema = TABLES["occupancy"]
     tables = _read(Path(job.scratch, "occupancy"))
@@ -95,14 +89,14 @@ def _occupancy(job: Job, layout: Layout) -> pa.Table:
     return pa.table(columns, schema=schema).sort_by([("run", "ascending"), ("start_ns", "ascending")])
 
 
-def _waiting(job: Job, layout: Layout, spans: list[tuple[int, int] | None]) -> pa.Table:
+def _waiting(here: MeasureTask, spans: list[tuple[int, int] | None]) -> pa.Table:
     """How many messages waited for each member alone, over time; for the members that were waited for most."""
+    layout = here.layout
     sums: dict[int, Array] = {}
-    for task in range(job.tasks):
-        arena = open_arena(f"{job.scratch}/waiting", task)
-        for key in arena.entries:
-            run, part = (int(number) for number in key.split("/"))
-            found = arena.get(run, str(part))
+    for task in range(here.job.tasks):
+        arena = here.arena("waiting", task)
+        for run, part in arena.names():
+            found = arena.get(run, part)
             assert found is not None
             sums[run] = found + sums.get(run, 0.0)
     schema = TABLES["waiting"]
@@ -111,7 +105,7 @@ def _waiting(job: Job, layout: Layout, spans: list[tuple[int, int] | None]) -> p
         span = spans[run]
         assert span is not None, "a run in which somebody was waited for has times"
         edges = waiting_edges(*span)
-        members = layout.unit_member[int(layout.run_bounds[run]) : int(layout.run_bounds[run + 1])]
+        members = layout.unit_member[layout.run_bounds[run] : layout.run_bounds[run + 1]]
         by_member = total.reshape(len(members), -1) / np.diff(edges)
         most = np.argsort(-by_member.sum(axis=1), kind="stable")
         shown, others = np.sort(most[:WAITED_FOR_MAX]), most[WAITED_FOR_MAX:]

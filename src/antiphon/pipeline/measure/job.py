@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from antiphon.pipeline.check.arena import open_arena
-from antiphon.pipeline.check.run import unit_shares
-from antiphon.pipeline.ingest import Unfinished
-from antiphon.pipeline.layout import Array, Layout
+from antiphon.atomic_write import Replacement
+from antiphon.pipeline.columns import NULL_TIME, Array, RunIndex, Unit
 from antiphon.pipeline.results import BufferPeak, HeldBack, Repairs
+from antiphon.pipeline.store.arena import Arena, Scratch
+from antiphon.pipeline.store.layout import TraceLayout
 
 SHOWN: Final = 5  # of what is ranked in the summary
 _NANOSECONDS: Final = ("min_ns", "p50_ns", "p90_ns", "p99_ns", "p999_ns", "max_ns")
@@ -105,7 +106,7 @@ TABLES: Final[dict[str, pa.Schema]] = {
 }
 
 
-class Job(msgspec.Struct, frozen=True):
+class MeasureJob(msgspec.Struct, frozen=True):
     """Where the trace lies, where scratch arrays and tables go, and into how many tasks the work is cut."""
 
     layout: str
@@ -113,26 +114,76 @@ class Job(msgspec.Struct, frozen=True):
     out: str
     tasks: int
 
-    def units(self, layout: Layout, task: int) -> range:
-        """The units of one task."""
-        first, last = unit_shares(layout, self.tasks)[task : task + 2]
-        return range(int(first), int(last))
-
-    def array(self, layout: Layout, unit: int, name: str) -> Array:
-        """An array that the first stage left for a unit."""
-        starts = unit_shares(layout, self.tasks)
-        task = int(np.searchsorted(starts, unit, side="right")) - 1
-        found = open_arena(f"{self.scratch}/ledgers", task).get(unit, name)
-        return np.zeros(0, np.int64) if found is None else found
-
     def write(self, table: str, name: str, rows: list[dict[str, Any]]) -> None:
         """Write a task's rows of a table."""
         if rows:
-            with Unfinished(Path(self.out, table, f"part-{name}.parquet")) as fresh:
+            with Replacement(Path(self.out, table, f"part-{name}.parquet"), durable=False) as fresh:
                 pq.write_table(pa.Table.from_pylist(rows, TABLES[table]), fresh)
 
 
-class Part(msgspec.Struct):
+class Sends(NamedTuple):
+    """All sends of a run in order of (sender, seq), and the time over which the run stretches."""
+
+    sender: Array
+    seq: Array
+    at: Array
+    first_ns: int
+    last_ns: int
+
+
+class MeasureTask:
+    """What one task of measuring has open: the layout, the arrays of the first stage, and the sends of its runs."""
+
+    def __init__(self, job: MeasureJob) -> None:
+        self.job = job
+        self.layout = TraceLayout(Path(job.layout))
+        self._first_units = self.layout.unit_shares(job.tasks)
+        self._scratch = Scratch(job.scratch, self._first_units)
+        self.sends = functools.lru_cache(maxsize=4)(self._sends)
+
+    def units(self, task: int) -> range:
+        """Return the units of one task."""
+        return range(int(self._first_units[task]), int(self._first_units[task + 1]))
+
+    def array(self, unit: Unit, name: str) -> Array:
+        """Return an array that the first stage left for a unit."""
+        return self._scratch.array("ledgers", unit, name)
+
+    def arena(self, stage: str, task: int) -> Arena:
+        """Return all that one task of a stage left."""
+        return self._scratch.arena(stage, task)
+
+    def who(self, unit: Unit) -> tuple[str, int]:
+        """Return the run and the member that a unit is."""
+        return self.layout.runs[int(self.layout.unit_run[unit])], int(self.layout.unit_member[unit])
+
+    def span(self, run: RunIndex) -> tuple[int, int] | None:
+        """Return the first and the last time that any member of a run tells."""
+        spans = [span for unit in self.layout.units_of(run) if len(span := self.array(unit, "span"))]
+        return (min(int(span[0]) for span in spans), max(int(span[1]) for span in spans)) if spans else None
+
+    def _sends(self, run: RunIndex) -> Sends:
+        units = self.layout.units_of(run)
+        seqs = [self.array(unit, "sent_seq") for unit in units]
+        first_ns, last_ns = self.span(run) or (NULL_TIME, NULL_TIME)
+        return Sends(
+            np.repeat(self.layout.unit_member[units.start : units.stop].astype(np.int64), [len(seq) for seq in seqs]),
+            np.concatenate(seqs),
+            np.concatenate([self.array(unit, "sent_at") for unit in units]),
+            first_ns,
+            last_ns,
+        )
+
+    def has_global_clock(self, run: RunIndex) -> bool:
+        """Say whether the members of a run read one clock."""
+        return bool(self.layout.column["global_clock"][self.layout.segments_of(run)].any())
+
+    def has_marks(self, run: RunIndex) -> bool:
+        """Say whether anybody in a run marks anything stable."""
+        return bool(self.layout.column["stable"][self.layout.segments_of(run)].any())
+
+
+class MeasurePart(msgspec.Struct):
     """What one task tells the driver."""
 
     sketches: dict[str, dict[int, int]] = {}
@@ -144,7 +195,7 @@ class Part(msgspec.Struct):
     repairs: list[Repairs] = []
     waits: list[HeldBack] = []
 
-    def merge(self, other: Part, shown: int = SHOWN) -> None:
+    def merge(self, other: MeasurePart, shown: int = SHOWN) -> None:
         """Take another part in; of what is ranked only the largest stay."""
         for name, buckets in other.sketches.items():
             mine = self.sketches.setdefault(name, {})
@@ -177,15 +228,3 @@ def added(one: tuple[int, int | None] | None, other: tuple[int, int | None]) -> 
         return other
     unknown = one[1] is None and other[1] is None
     return one[0] + other[0], None if unknown else (one[1] or 0) + (other[1] or 0)
-
-
-def has_global_clock(layout: Layout, run: int) -> bool:
-    """Whether the members of a run read one clock."""
-    first, last = (int(layout.bounds[layout.run_bounds[number]]) for number in (run, run + 1))
-    return bool(layout.column["global_clock"][first:last].any())
-
-
-def has_marks(layout: Layout, run: int) -> bool:
-    """Whether anybody in a run marks anything stable."""
-    first, last = (int(layout.bounds[layout.run_bounds[number]]) for number in (run, run + 1))
-    return bool(layout.column["stable"][first:last].any())

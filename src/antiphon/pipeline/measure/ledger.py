@@ -14,9 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from antiphon.pipeline.columns import CONTROL, DELIVER, NULL_TIME, RECEIVE, SEND, STABLE, Array, Unit, as_numpy
 from antiphon.pipeline.kernels import compiled
-from antiphon.pipeline.layout import CONTROL, DELIVER, NULL_TIME, RECEIVE, SEND, STABLE, Array, Layout, as_numpy
 from antiphon.pipeline.measure.job import added
+from antiphon.pipeline.store.layout import TraceLayout
 
 FINAL: Final = 100  # the code given to control rows that say: its place in the total order is known here
 NO_KIND: Final = -1
@@ -24,7 +25,7 @@ _COLUMNS: Final = ("event", "sender", "seq", "time_ns", "bytes", "detail")
 _INTEGERS: Final = ("sender", "seq", "time_ns", "bytes")
 
 
-class Rows(NamedTuple):
+class LogRows(NamedTuple):
     """A member's columns; `detail` indexes `details`, -1 where there is none."""
 
     event: Array
@@ -37,57 +38,63 @@ class Rows(NamedTuple):
     details: list[str]
 
 
-def read_rows(layout: Layout, unit: int) -> Rows:
-    """Read one member's log with what measuring needs, absent columns as unknown."""
-    details: dict[str, int] = {}
-    parts: list[list[Array]] = []
-    for segment in range(int(layout.bounds[unit]), int(layout.bounds[unit + 1])):
-        whole, names = _row_group(layout.files[layout.file[segment]], int(layout.column["row_group"][segment]))
-        start = int(layout.column["offset"][segment])
-        part = [column[start : start + int(layout.column["rows"][segment])] for column in whole]
-        numbers = np.array([*(details.setdefault(name, len(details)) for name in names), NO_KIND], np.int64)
-        part[-1] = numbers[part[-1]]
-        parts.append(part)
-    columns = [np.concatenate(pieces) if len(pieces) > 1 else pieces[0] for pieces in zip(*parts, strict=True)]
-    event, sender, seq, time, size, about, detail = columns
-    return Rows(event, sender, seq, time, size, about, detail, list(details))
+class LogReader:
+    """Reads members' logs with what measuring needs; keeps files open, and the last row groups, which members share."""
+
+    def __init__(self, layout: TraceLayout) -> None:
+        self._layout = layout
+        self._open = functools.lru_cache(maxsize=64)(_open)
+        self._row_group = functools.lru_cache(maxsize=2)(self._read_row_group)
+
+    def read(self, unit: Unit) -> LogRows:
+        """Read one member's log, absent columns as unknown."""
+        layout = self._layout
+        details: dict[str, int] = {}
+        parts: list[list[Array]] = []
+        for segment in range(int(layout.bounds[unit]), int(layout.bounds[unit + 1])):
+            whole, names = self._row_group(*layout.where(segment))
+            start = int(layout.column["offset"][segment])
+            part = [column[start : start + int(layout.column["rows"][segment])] for column in whole]
+            numbers = np.array([*(details.setdefault(name, len(details)) for name in names), NO_KIND], np.int64)
+            part[-1] = numbers[part[-1]]
+            parts.append(part)
+        columns = [np.concatenate(pieces) if len(pieces) > 1 else pieces[0] for pieces in zip(*parts, strict=True)]
+        event, sender, seq, time, size, about, detail = columns
+        return LogRows(event, sender, seq, time, size, about, detail, list(details))
+
+    def _read_row_group(self, file: str, row_group: int) -> tuple[tuple[Array, ...], list[str]]:
+        """Return the columns of one row group, and the names that `detail` indexes."""
+        source = self._open(file)
+        present = [name for name in _COLUMNS if name in source.schema_arrow.names]
+        table = source.read_row_group(row_group, columns=present, use_threads=False)
+        rows = table.num_rows
+        absent = {"time_ns": NULL_TIME, "bytes": -1}
+        columns: dict[str, Array] = {"event": as_numpy(table["event"], "event")}
+        about = np.ones(rows, bool)
+        for name in _INTEGERS:
+            if name not in present or pa.types.is_null(table[name].type):
+                columns[name] = np.full(rows, absent.get(name, 0), np.int64)
+                about &= name in absent
+                continue
+            array = table[name].combine_chunks()
+            if name not in absent and array.null_count:
+                about &= array.is_valid().to_numpy(zero_copy_only=False)
+            array = array.fill_null(absent.get(name, 0)) if array.null_count else array
+            columns[name] = array.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+        detail, names = np.full(rows, -1, np.int64), []
+        if "detail" in present and not pa.types.is_null(table["detail"].type):
+            array = table["detail"].combine_chunks()
+            array = array if pa.types.is_dictionary(array.type) else array.cast(pa.string()).dictionary_encode()
+            names = [str(name) for name in array.dictionary.to_pylist()]
+            detail = array.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        return (columns["event"], *(columns[name] for name in _INTEGERS), about, detail), names
 
 
-@functools.lru_cache(maxsize=64)
 def _open(file: str) -> pq.ParquetFile:
-    """An open Parquet file whose few distinct strings come as codes."""
+    """Open a Parquet file whose few distinct strings come as codes."""
     names = pq.read_schema(file, memory_map=True).names
     texts = [name for name in ("event", "detail") if name in names]
     return pq.ParquetFile(file, memory_map=True, read_dictionary=texts)
-
-
-@functools.lru_cache(maxsize=2)
-def _row_group(file: str, row_group: int) -> tuple[tuple[Array, ...], list[str]]:
-    """The columns of one row group; cached since small members share one."""
-    source = _open(file)
-    present = [name for name in _COLUMNS if name in source.schema_arrow.names]
-    table = source.read_row_group(row_group, columns=present, use_threads=False)
-    rows = table.num_rows
-    absent = {"time_ns": NULL_TIME, "bytes": -1}
-    columns: dict[str, Array] = {"event": as_numpy(table["event"], "event")}
-    about = np.ones(rows, bool)
-    for name in _INTEGERS:
-        if name not in present or pa.types.is_null(table[name].type):
-            columns[name] = np.full(rows, absent.get(name, 0), np.int64)
-            about &= name in absent
-            continue
-        array = table[name].combine_chunks()
-        if name not in absent and array.null_count:
-            about &= array.is_valid().to_numpy(zero_copy_only=False)
-        array = array.fill_null(absent.get(name, 0)) if array.null_count else array
-        columns[name] = array.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
-    detail, names = np.full(rows, -1, np.int64), []
-    if "detail" in present and not pa.types.is_null(table["detail"].type):
-        array = table["detail"].combine_chunks()
-        array = array if pa.types.is_dictionary(array.type) else array.cast(pa.string()).dictionary_encode()
-        names = [str(name) for name in array.dictionary.to_pylist()]
-        detail = array.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    return (columns["event"], *(columns[name] for name in _INTEGERS), about, detail), names
 
 
 class Ledger(NamedTuple):
@@ -108,7 +115,7 @@ class Ledger(NamedTuple):
         return len(self.sender)
 
 
-def ledger(rows: Rows) -> Ledger:
+def ledger(rows: LogRows) -> Ledger:
     """Make the ledger of a log."""
     code = rows.event.astype(np.int64)
     if "final" in rows.details:
@@ -140,7 +147,7 @@ def _earliest(one: Array, other: Array) -> Array:
     return np.where(one < 0, other, np.where(other < 0, one, np.minimum(one, other)))
 
 
-def _covering_marks(rows: Rows, sender: Array, seq: Array) -> Array:
+def _covering_marks(rows: LogRows, sender: Array, seq: Array) -> Array:
     """For each message the row of the first mark of its sender with at least its number; -1 if none."""
     found = np.full(len(sender), -1, np.int64)
     marks = np.flatnonzero(rows.event == STABLE)
@@ -180,7 +187,7 @@ def occupancy(book: Ledger, rows: int) -> Array:
     return level
 
 
-class Traffic(NamedTuple):
+class MemberTraffic(NamedTuple):
     """What one member put on the wire and what it took from it, by kind, and whom it repaired."""
 
     by_kind: dict[str, tuple[int, int | None]]  # kind -> how many, bytes (None: unknown)
@@ -188,7 +195,7 @@ class Traffic(NamedTuple):
     duplicates: int
 
 
-def traffic(rows: Rows) -> Traffic:
+def traffic(rows: LogRows) -> MemberTraffic:
     """Count a member's traffic."""
     by_kind: dict[str, tuple[int, int | None]] = {}
     for name, code in (("send", SEND), ("receive", RECEIVE)):
@@ -212,7 +219,7 @@ def traffic(rows: Rows) -> Traffic:
                 repairs[target] = added(repairs.get(target), (count, size))
             detail = "repair"
         by_kind[detail] = added(by_kind.get(detail), (count, size))
-    return Traffic(by_kind, repairs, duplicates)
+    return MemberTraffic(by_kind, repairs, duplicates)
 
 
 def _bytes(size: Array) -> int | None:
@@ -226,7 +233,7 @@ def _targets(text: str) -> list[int | None]:
     return [int(word) if word.lstrip("-").isdigit() else None for word in words]
 
 
-def event_counts(rows: Rows) -> Counter[int]:
+def event_counts(rows: LogRows) -> Counter[int]:
     """How many rows of each event."""
     codes, counts = np.unique(rows.event, return_counts=True)
     return Counter(dict(zip(codes.tolist(), counts.tolist(), strict=True)))

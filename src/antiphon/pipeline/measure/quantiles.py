@@ -9,7 +9,7 @@ from collections import Counter
 
 import numpy as np
 
-from antiphon.pipeline.layout import Array
+from antiphon.pipeline.columns import Array
 from antiphon.pipeline.results import Quantiles
 
 SHARES: dict[str, float] = {"p50_ns": 0.5, "p90_ns": 0.9, "p99_ns": 0.99, "p999_ns": 0.999}

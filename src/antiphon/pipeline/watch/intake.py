@@ -7,15 +7,15 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from antiphon.errors import UsageError
-from antiphon.pipeline.layout import DISCARD, Array
-from antiphon.pipeline.watch.state import Queue, Run, View, make_room
+from antiphon.pipeline.columns import DISCARD, Array
+from antiphon.pipeline.watch.state import Queue, WatchedRun, WatchedView, make_room
 from antiphon.trace.schema import EVENTS
 
 ACTORS_MAX: Final = 2048
 NO_ONE: Final = -(1 << 40)  # the sender of a row that names none
 
 
-class Rows(NamedTuple):
+class NewRows(NamedTuple):
     """New rows of one run, in any order; ids as in the trace."""
 
     member: Array
@@ -25,10 +25,10 @@ class Rows(NamedTuple):
     seq: Array
     time: Array  # NULL_TIME where unknown
     view: Array  # of a view row: an index into `views`
-    views: list[View]
+    views: list[WatchedView]
 
 
-def take_in(run: Run, rows: Rows, roster: set[int]) -> list[int]:
+def take_in(run: WatchedRun, rows: NewRows, roster: set[int]) -> list[int]:
     """Put new rows behind those that wait; returns the codes of those that were not taken in.
 
     These have a step that their member has used, or has passed: a trace is read forwards only.

@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from antiphon.pipeline.columns import CRASH, DELIVER, DISCARD, END, LEAVE, NULL_TIME, SEND, STABLE, VIEW, Array
 from antiphon.pipeline.kernels import compiled
-from antiphon.pipeline.layout import CRASH, DELIVER, DISCARD, END, LEAVE, NULL_TIME, SEND, STABLE, VIEW, Array
 from antiphon.pipeline.watch.state import (
     CAUSAL,
     CAUSAL_EXAMINED,
@@ -29,25 +29,25 @@ from antiphon.pipeline.watch.state import (
     ROWS,
     TOTAL,
     Queue,
-    Run,
+    WatchedRun,
     enlarged,
 )
 
-# what a member did with a message, in `Run.cells`; ELSEWHERE: delivered, but not to be compared in the message's view
+# what a member did with a message (`WatchedRun.cells`); ELSEWHERE: delivered, but not comparable in the message's view
 DELIVERED, DISCARDED, ELSEWHERE = 1, 2, 4
 DID: Final = 3  # bits
 HANDLED_UNSENT: Final = 2
 SENT_AGAIN, DELIVERED_AGAIN, UNSENT, TOO_LATE, EFFECT_FIRST, ORDERS_DIFFER = range(6)
 
 
-class Alarms(NamedTuple):
+class AlarmRows(NamedTuple):
     """What is wrong: (kind, actor, step, message's sender and number, another actor, another's number)."""
 
     rows: Array
 
 
 class Known(NamedTuple):
-    """All that judging reads and changes; as in `Run`."""
+    """All that judging reads and changes; as in `WatchedRun`."""
 
     counts: Array
     inexact: Array
@@ -63,14 +63,14 @@ class Known(NamedTuple):
     found: Array  # how many alarms there are
 
 
-def known_of(run: Run, alarms_max: int) -> Known:
+def known_of(run: WatchedRun, alarms_max: int) -> Known:
     """What judging works on."""
     alarms = np.zeros((alarms_max, 7), np.int64)
     shared = [getattr(run, name) for name in Known._fields[:-2]]
     return Known._make([*shared, alarms, np.zeros(1, np.int64)])
 
 
-def advance(run: Run, patience_ns: int, *, to_the_end: bool = False) -> Alarms:
+def advance(run: WatchedRun, patience_ns: int, *, to_the_end: bool = False) -> AlarmRows:
     """Judge all rows that can be; with `to_the_end`, all rows, as if nothing more will come.
 
     A row that is so much older than the newest one waits no longer for a send: the sender's log may have lost it.
@@ -96,10 +96,10 @@ def advance(run: Run, patience_ns: int, *, to_the_end: bool = False) -> Alarms:
         left[first:last] = False
     run.counts[ROWS] += int((~left).sum())
     run.queue = Queue(*(column[left] for column in queue))
-    return Alarms(known.alarms[: int(known.found[0])])
+    return AlarmRows(known.alarms[: int(known.found[0])])
 
 
-def _number(run: Run, queue: Queue, about: Array) -> Array:
+def _number(run: WatchedRun, queue: Queue, about: Array) -> Array:
     """Give every message that is live or waits a number; returns that of each row, -1 where it is about none."""
     live, waiting = run.messages, np.flatnonzero(about)
     sender = np.concatenate([live["sender"], queue.sender[waiting]])
@@ -121,7 +121,7 @@ def _number(run: Run, queue: Queue, about: Array) -> Array:
     return message
 
 
-def pointers(run: Run) -> Iterator[Array]:
+def pointers(run: WatchedRun) -> Iterator[Array]:
     """All fields that point to a message on a line, or are -1."""
     for records, field in (
         (run.actors, "stretch_last"),
@@ -132,7 +132,7 @@ def pointers(run: Run) -> Iterator[Array]:
         yield records[field]
 
 
-def renumber(run: Run, number: Array) -> None:
+def renumber(run: WatchedRun, number: Array) -> None:
     """Give every message that is pointed to its new number."""
     for pointer in (*pointers(run), run.nodes["message"]):
         pointing = pointer >= 0
@@ -150,7 +150,7 @@ def _is_retired(spans: Array, sender: Array, seq: Array) -> Array:
     return result
 
 
-def _make_room(run: Run, about: int, installed: int) -> None:
+def _make_room(run: WatchedRun, about: int, installed: int) -> None:
     """Room for the nodes and pairs that reading so many rows can need."""
     stretches = int((run.actors["stretch_high"] - run.actors["stretch_low"]).sum())
     run.nodes = np.concatenate([run.nodes, np.zeros(2 * about + stretches + 2 * len(run.ids), NEW_NODE.dtype)])

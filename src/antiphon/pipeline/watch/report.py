@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from antiphon.pipeline.layout import DELIVER, DISCARD, NULL_TIME
+from antiphon.pipeline import words as sentence
+from antiphon.pipeline.columns import DELIVER, DISCARD, NULL_TIME
 from antiphon.pipeline.results import StabilityLag, WatchAlarm, WatchFinding
 from antiphon.pipeline.watch import judge as a
 from antiphon.pipeline.watch.state import (
@@ -23,12 +24,11 @@ from antiphon.pipeline.watch.state import (
     REPEATED,
     ROWS,
     TOTAL,
-    Run,
+    WatchedRun,
 )
-from antiphon.trace import verdict as sentence
 
 
-class Report(msgspec.Struct):
+class RunReport(msgspec.Struct):
     """What is known of one run."""
 
     findings: dict[str, WatchFinding] = msgspec.field(
@@ -41,7 +41,7 @@ class Report(msgspec.Struct):
     waits_for: int | None = None  # the member whose send most members wait for
 
 
-def report(run: Run, *, final: bool = False) -> Report:
+def report(run: WatchedRun, *, final: bool = False) -> RunReport:
     """Judge a run by what has been read of it; `final`: and nothing more will come."""
     actors, messages, counts = run.actors, run.messages, run.counts
     known = (actors["has_log"] > 0) | (run.seats["belongs"][1:] > 0).any(axis=0)
@@ -74,7 +74,7 @@ def report(run: Run, *, final: bool = False) -> Report:
         ),
         "total": WatchFinding(examined, violations, 0, int(run.inexact[TOTAL])),
     }
-    return Report(
+    return RunReport(
         findings,
         rows=int(counts[ROWS]),
         waiting=len(run.queue.code),
@@ -84,7 +84,7 @@ def report(run: Run, *, final: bool = False) -> Report:
     )
 
 
-def _compare_orders(run: Run) -> tuple[int, int]:
+def _compare_orders(run: WatchedRun) -> tuple[int, int]:
     """(pairs with two common messages, pairs whose orders differ)."""
     seats, pairs, size = run.seats, run.pairs, len(run.ids)
     common = np.zeros((size, size), np.int64)
@@ -105,7 +105,7 @@ def _compare_orders(run: Run) -> tuple[int, int]:
     return int((upper & (common >= 2)).sum()), int((upper & (differs | differs.T)).sum())
 
 
-def _lag(run: Run) -> StabilityLag | None:
+def _lag(run: WatchedRun) -> StabilityLag | None:
     actors, messages = run.actors, run.messages
     present = np.flatnonzero((actors["has_log"] > 0) & (actors["gone"] == 0))
     if not run.counts[HAS_MARKS] or not len(present):
@@ -119,7 +119,7 @@ def _lag(run: Run) -> StabilityLag | None:
     return StabilityLag(run.name, int(unstable.sum()), oldest, None if behind is None else run.ids[behind])
 
 
-def _waits_for(run: Run) -> int | None:
+def _waits_for(run: WatchedRun) -> int | None:
     """The sender whose messages the first waiting rows are about."""
     queue = run.queue
     if not len(queue.code):
@@ -129,8 +129,8 @@ def _waits_for(run: Run) -> int | None:
     return run.ids[int(np.bincount(wanted).argmax())] if len(wanted) else None
 
 
-def words(run: Run, found: a.Alarms, batch: int) -> list[WatchAlarm]:
-    """Alarms as sentences."""
+def words(run: WatchedRun, found: a.AlarmRows, batch: int) -> list[WatchAlarm]:
+    """AlarmRows as sentences."""
     alarms = []
     for kind, actor, step, sender, seq, other, number in found.rows.tolist():
         member, message = run.ids[actor], (run.ids[sender], seq)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from antiphon.pipeline.columns import Array
 from antiphon.pipeline.kernels import compiled
-from antiphon.pipeline.layout import Array
 from antiphon.pipeline.watch.judge import place_of, pointers, renumber
-from antiphon.pipeline.watch.state import HAS_MARKS, NEW_NODE, NODES, Run
+from antiphon.pipeline.watch.state import HAS_MARKS, NEW_NODE, NODES, WatchedRun
 
 
-def retire(run: Run) -> None:
+def retire(run: WatchedRun) -> None:
     """Forget all of these messages but their numbers."""
     messages = run.messages
     over = _is_over(run)
@@ -35,7 +35,7 @@ def retire(run: Run) -> None:
     renumber(run, np.cumsum(~over) - 1)
 
 
-def _is_over(run: Run) -> Array:
+def _is_over(run: WatchedRun) -> Array:
     """Which messages everyone who must has handled and, where there are marks at all, everyone has marked stable."""
     messages, actors = run.messages, run.actors
     present = (actors["has_log"] > 0) & (actors["gone"] == 0)

@@ -12,15 +12,14 @@ message depends on. A member that leaves the line is kept track of message by me
 
 from __future__ import annotations
 
-import io
-import os
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 
-from antiphon.pipeline.layout import NULL_TIME, Array
+from antiphon.atomic_write import atomic_write
+from antiphon.pipeline.columns import NULL_TIME, Array
 from antiphon.pipeline.results import WATCHED_GUARANTEES
 
 NOT_IN: Final = -3
@@ -57,7 +56,7 @@ NEW_ACTOR: Final = _record(  # a member, or a sender that no log is known of
     stretch_high=0,
     stretch_last=-1,  # the last message of it that is kept, or one before it
     stretch_view=0,
-    off_line=0,  # whether some of its deliveries are in `Run.cells`
+    off_line=0,  # whether some of its deliveries are in `WatchedRun.cells`
 )
 NEW_VIEW: Final = _record(
     length=0,  # of its line
@@ -69,7 +68,7 @@ NEW_SEAT: Final = _record(  # view by actor
     follows=NOT_IN,  # the view that follows this one at the actor, or GONE, NOTHING, NOT_IN
     come=0,  # how far along the line it has come
     come_from=0,  # its own place of the first message of the line
-    row=-1,  # its row of `Run.pairs` if it has left the line
+    row=-1,  # its row of `WatchedRun.pairs` if it has left the line
 )
 NEW_HEARD: Final = _record(  # actor by sender
     highest=0,  # number delivered
@@ -118,7 +117,7 @@ def enlarged(array: Array, blank: Array, *shape: int) -> Array:
 
 
 class Queue(NamedTuple):
-    """Rows that wait, in order of (actor, step)."""
+    """NewRows that wait, in order of (actor, step)."""
 
     actor: Array
     code: Array
@@ -129,19 +128,19 @@ class Queue(NamedTuple):
     installs: Array  # of a view row: the view
 
 
-class View(msgspec.Struct, frozen=True):
+class WatchedView(msgspec.Struct, frozen=True):
     """A view is its number and its members; None: all that have a log."""
 
     number: int
     members: tuple[int, ...] | None
 
 
-class Run(msgspec.Struct):
+class WatchedRun(msgspec.Struct):
     """One run under watch."""
 
     name: str
     ids: list[int]
-    views: list[View]
+    views: list[WatchedView]
     counts: Array
     inexact: Array  # by guarantee: something came too late to be judged
     actors: Array
@@ -157,14 +156,14 @@ class Run(msgspec.Struct):
     retired_initially: bool = False  # something sent before any view was recorded
 
 
-def new_run(name: str) -> Run:
+def new_run(name: str) -> WatchedRun:
     """A run of which nothing has been read."""
     counts = np.zeros(COUNTS, np.int64)
     counts[NEWEST_NS] = NULL_TIME
-    return Run(
+    return WatchedRun(
         name,
         [],
-        [View(0, None)],
+        [WatchedView(0, None)],
         counts,
         inexact=np.zeros(len(GUARANTEES), np.int64),
         actors=np.zeros(0, NEW_ACTOR.dtype),
@@ -180,7 +179,7 @@ def new_run(name: str) -> Run:
     )
 
 
-def make_room(run: Run, has_log: set[int]) -> None:
+def make_room(run: WatchedRun, has_log: set[int]) -> None:
     """Make room for all actors and views, and note who belongs to which view as it is known now."""
     a, v, before = len(run.ids), len(run.views), len(run.actors)
     run.actors = enlarged(run.actors, NEW_ACTOR, a)
@@ -203,31 +202,24 @@ def make_room(run: Run, has_log: set[int]) -> None:
 _ARRAYS: Final = ("counts", "inexact", "actors", "lines", "seats", "heard", "messages", "nodes", "pairs", "retired")
 
 
-def save(run: Run, path: Path) -> None:
+def save(run: WatchedRun, path: Path) -> None:
     """Write a run's state; the file appears when it is whole."""
     arrays: dict[str, Array] = {name: getattr(run, name) for name in _ARRAYS}
     arrays |= {f"queue.{name}": column for name, column in run.queue._asdict().items()}
     arrays["cells"] = run.cells[run.actors["off_line"] > 0]
     header = msgspec.msgpack.encode((run.name, run.ids, run.views, run.retired_initially))
     arrays["header"] = np.frombuffer(header, np.uint8)
-    buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **arrays)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
-    with fresh.open("wb") as out:
-        out.write(buffer.getbuffer())
-        out.flush()
-        os.fsync(out.fileno())
-    fresh.replace(path)
+    atomic_write(path, lambda out: np.savez(out, allow_pickle=False, **arrays))
 
 
-def load(path: Path) -> Run:
+def load(path: Path) -> WatchedRun:
     """Read a run's state."""
     with np.load(path, allow_pickle=False) as found:
         name, ids, views, initially = msgspec.msgpack.decode(
-            found["header"].tobytes(), type=tuple[str, list[int], list[View], bool]
+            found["header"].tobytes(), type=tuple[str, list[int], list[WatchedView], bool]
         )
         arrays = {part: found[part] for part in _ARRAYS}
         cells = np.zeros((len(ids), len(arrays["messages"])), np.int64)
         cells[arrays["actors"]["off_line"] > 0] = found["cells"]
         queue = Queue(*(found[f"queue.{column}"] for column in Queue._fields))
-        return Run(name, ids, views, **arrays, cells=cells, queue=queue, retired_initially=initially)
+        return WatchedRun(name, ids, views, **arrays, cells=cells, queue=queue, retired_initially=initially)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from antiphon.atomic_write import Replacement
 from antiphon.errors import UsageError
 
 
 @contextmanager
 def output_folder(out: str | None, marker: str, beside: str, *, shared: bool) -> Iterator[tuple[Path, Path]]:
-    """(scratch, folder to write to); the latter becomes `out` at the end, or goes if there is none.
+    """Give (scratch, folder to write to); the latter becomes `out` at the end, or goes if there is none.
 
     An earlier output, known by its file `marker`, is replaced; anything else is left alone. `shared` puts the scratch
     next to `beside`, where the workers of a cluster see it, if no `out` says where.
@@ -24,14 +24,12 @@ def output_folder(out: str | None, marker: str, beside: str, *, shared: bool) ->
             raise UsageError(f"{out}: exists and holds something else; choose another --out")
         final.parent.mkdir(parents=True, exist_ok=True)
     near = final.parent if final is not None else Path(beside).absolute().parent if shared else None
-    with tempfile.TemporaryDirectory(prefix=".antiphon-", dir=near, ignore_cleanup_errors=True) as scratch:
-        fresh = Path(scratch) / "out"
+    with (
+        tempfile.TemporaryDirectory(prefix=".antiphon-", dir=near, ignore_cleanup_errors=True) as scratch,
+        Replacement(final or Path(scratch, "out"), durable=final is not None) as fresh,
+    ):
         fresh.mkdir()
         yield Path(scratch), fresh
-        if final is not None:
-            if final.exists():
-                shutil.rmtree(final)
-            fresh.rename(final)
 
 
 def on_cluster(master: str | None) -> bool:

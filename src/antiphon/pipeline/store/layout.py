@@ -10,23 +10,16 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from antiphon.pipeline.columns import Array, RunIndex, Segment, Unit, as_numpy
 from antiphon.trace.schema import EVENTS
-
-Array = npt.NDArray[Any]
-
-CODES: Final[dict[str, int]] = {name: code for code, name in enumerate(EVENTS)}
-SEND, RECEIVE, DELIVER, STABLE, DISCARD, CONTROL, VIEW, LEAVE, CRASH, END = range(len(EVENTS))
-NO_EVENT: Final = 255  # a row whose event is no event
-SKELETON_EVENTS: Final = (VIEW, LEAVE, CRASH, END)
 
 INDEX_SCHEMA: Final = pa.schema(
     [
@@ -69,7 +62,7 @@ class Totals(msgspec.Struct):
     promises: list[str] | None = None  # what the run.json files promise; None if there is none
 
 
-class Layout:
+class TraceLayout:
     """The index and skeleton of an ingested trace, and a way to read one member's columns."""
 
     def __init__(self, folder: Path) -> None:
@@ -100,13 +93,16 @@ class Layout:
         self.run_bounds = np.searchsorted(self.unit_run, np.arange(len(self.runs) + 1))
         self._skeleton: pa.Table | None = None
         self._skeleton_bounds: Array | None = None
+        # what this object has open; a small member shares its row group with its neighbours
+        self.open_file = functools.lru_cache(maxsize=64)(_open_file)
+        self._row_group = functools.lru_cache(maxsize=2)(self._read_row_group)
 
     def per_unit(self, column: str) -> Array:
         """The sum of one index column over each unit's segments."""
         values = self.column[column]
         return np.add.reduceat(values, self.bounds[:-1]) if len(values) else values.astype(np.int64)
 
-    def skeleton(self, run: int) -> pa.Table:
+    def skeleton(self, run: RunIndex) -> pa.Table:
         """The rows of a run that shape it, in order of (member, step)."""
         if self._skeleton is None:
             table = _read_parts(self.folder / "skeleton", SKELETON_SCHEMA).combine_chunks()
@@ -118,69 +114,58 @@ class Layout:
         start, stop = self._skeleton_bounds[run], self._skeleton_bounds[run + 1]
         return self._skeleton.slice(start, stop - start)
 
-    def read(self, unit: int, columns: Sequence[str]) -> dict[str, Array]:
+    def read(self, unit: Unit, columns: Sequence[str]) -> dict[str, Array]:
         """One member's columns, in order of step; events as codes, nulls as 0."""
         parts = list(self._parts(unit, columns))
         if len(parts) == 1:
             return parts[0]
         return {name: np.concatenate([part[name] for part in parts]) for name in columns}
 
-    def _parts(self, unit: int, columns: Sequence[str]) -> Iterator[dict[str, Array]]:
+    def _parts(self, unit: Unit, columns: Sequence[str]) -> Iterator[dict[str, Array]]:
         for segment in range(self.bounds[unit], self.bounds[unit + 1]):
-            whole = _row_group(self.files[self.file[segment]], int(self.column["row_group"][segment]), tuple(columns))
+            whole = self._row_group(*self.where(segment), tuple(columns))
             start = self.column["offset"][segment]
             yield {name: whole[name][start : start + self.column["rows"][segment]] for name in columns}
 
+    def where(self, segment: Segment) -> tuple[str, int]:
+        """Return the file and the row group that a segment lies in."""
+        return self.files[self.file[segment]], int(self.column["row_group"][segment])
 
-@functools.lru_cache(maxsize=2)
-def open_layout(folder: str) -> Layout:
-    """The layout in a folder; a worker that gets several tasks reads it once."""
-    return Layout(Path(folder))
+    def _read_row_group(self, file: str, row_group: int, columns: tuple[str, ...]) -> dict[str, Array]:
+        """Return columns of a row group as numpy, absent ones as 0."""
+        source = self.open_file(file)
+        present = [name for name in columns if name in source.schema_arrow.names]
+        table = source.read_row_group(row_group, columns=present, use_threads=False)
+        nothing = np.zeros(table.num_rows, np.int64)
+        return {name: as_numpy(table[name], name) if name in present else nothing for name in columns}
+
+    def units_of(self, run: RunIndex) -> range:
+        """Return the units of a run."""
+        return range(int(self.run_bounds[run]), int(self.run_bounds[run + 1]))
+
+    def segments_of(self, run: RunIndex) -> slice:
+        """Return the segments of a run."""
+        return slice(int(self.bounds[self.run_bounds[run]]), int(self.bounds[self.run_bounds[run + 1]]))
+
+    def unit_shares(self, tasks: int) -> Array:
+        """Return the first unit of each of so many tasks, and the end: about as many rows in each."""
+        return shares(self.unit_rows + 1_000, tasks)
+
+
+def shares(weight: Array, tasks: int) -> Array:
+    """Cut a row of weighted items into so many parts of about the same weight: the start of each, and the end."""
+    ends = np.cumsum(weight)
+    total = ends[-1] if len(ends) else 0
+    cuts = np.searchsorted(ends, total * np.arange(1, tasks) / tasks, side="left") + 1
+    cuts = np.minimum(cuts, len(weight))
+    return np.concatenate(([0], cuts, [len(weight)])).astype(np.int64)
+
+
+def _open_file(file: str) -> pq.ParquetFile:
+    """Open a Parquet file whose few distinct strings come as codes."""
+    return pq.ParquetFile(file, memory_map=True, read_dictionary=["run", "event"])
 
 
 def _read_parts(folder: Path, schema: pa.Schema) -> pa.Table:
     tables = [pq.read_table(part, schema=schema, use_threads=False) for part in sorted(folder.glob("*.parquet"))]
     return pa.concat_tables(tables) if tables else schema.empty_table()
-
-
-@functools.lru_cache(maxsize=64)
-def open_parquet(file: str) -> pq.ParquetFile:
-    """An open Parquet file whose few distinct strings come as codes."""
-    return pq.ParquetFile(file, memory_map=True, read_dictionary=["run", "event"])
-
-
-@functools.lru_cache(maxsize=2)
-def _row_group(file: str, row_group: int, columns: tuple[str, ...]) -> dict[str, Array]:
-    """Columns of one row group as numpy; cached since small members share a row group."""
-    source = open_parquet(file)
-    present = [name for name in columns if name in source.schema_arrow.names]
-    table = source.read_row_group(row_group, columns=present, use_threads=False)
-    return {
-        name: as_numpy(table[name], name) if name in present else np.zeros(table.num_rows, np.int64) for name in columns
-    }
-
-
-def as_numpy(column: pa.ChunkedArray, name: str) -> Array:
-    """A column as numpy: events as codes, nulls as 0, `time_ns` nulls as the smallest number."""
-    array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-    if name == "event":
-        return event_codes(array)
-    if array.null_count:
-        array = array.fill_null(NULL_TIME if name == "time_ns" else 0)
-    values: Array = array.to_numpy(zero_copy_only=False)
-    return values
-
-
-NULL_TIME: Final = int(np.iinfo(np.int64).min)
-
-
-def event_codes(array: pa.Array) -> Array:
-    """Event names as codes, NO_EVENT where there is no such event."""
-    if not pa.types.is_dictionary(array.type):
-        array = array.cast(pa.string()).dictionary_encode()
-    codes = np.array([CODES.get(str(name), NO_EVENT) for name in array.dictionary.to_pylist()] + [NO_EVENT], np.uint8)
-    indices = array.indices
-    if indices.null_count:
-        indices = indices.fill_null(len(codes) - 1)
-    result: Array = codes[indices.to_numpy(zero_copy_only=False)]
-    return result

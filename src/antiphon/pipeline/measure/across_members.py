@@ -6,7 +6,6 @@ members' receipts are laid side by side to see who was the last to hold each, an
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,72 +15,46 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from antiphon.pipeline.check.arena import ArenaWriter
-from antiphon.pipeline.check.run import shares
-from antiphon.pipeline.ingest import Unfinished
+from antiphon.atomic_write import Replacement
+from antiphon.pipeline.columns import NULL_TIME, Array, RunIndex, Unit
 from antiphon.pipeline.kernels import compiled
-from antiphon.pipeline.layout import NULL_TIME, Array, Layout, open_layout
-from antiphon.pipeline.measure.alone import Tables
-from antiphon.pipeline.measure.job import TABLES, Job, Part, has_global_clock, has_marks
+from antiphon.pipeline.measure.job import TABLES, MeasureJob, MeasurePart, MeasureTask, Sends
 from antiphon.pipeline.measure.ledger import between
+from antiphon.pipeline.measure.per_member import Tables
 from antiphon.pipeline.measure.quantiles import Sketch
+from antiphon.pipeline.store.arena import ArenaWriter
+from antiphon.pipeline.store.layout import TraceLayout, shares
 
 BINS = 200  # of the table `buffer`, over the whole time of a run
 WAITING_BINS = 100  # of the table `waiting`
 PIECE_ROWS = 4_000_000
 
 
-class Sends(NamedTuple):
-    """All sends of a run in order of (sender, seq), and the time over which the run stretches."""
-
-    sender: Array
-    seq: Array
-    at: Array
-    first_ns: int
-    last_ns: int
-
-
-@functools.lru_cache(maxsize=4)
-def sends_of(job: Job, run: int) -> Sends:
-    """The sends of a run; a worker gathers them once."""
-    layout = open_layout(job.layout)
-    units = range(int(layout.run_bounds[run]), int(layout.run_bounds[run + 1]))
-    seqs = [job.array(layout, unit, "sent_seq") for unit in units]
-    spans = [span for unit in units if len(span := job.array(layout, unit, "span"))]
-    return Sends(
-        np.repeat(layout.unit_member[units.start : units.stop].astype(np.int64), [len(seq) for seq in seqs]),
-        np.concatenate(seqs),
-        np.concatenate([job.array(layout, unit, "sent_at") for unit in units]),
-        min((int(span[0]) for span in spans), default=NULL_TIME),
-        max((int(span[1]) for span in spans), default=NULL_TIME),
-    )
-
-
-def measure_together(job: Job, task: int) -> bytes:
+def compare_members(job: MeasureJob, task: int) -> bytes:
     """Compare some members, and some messages."""
-    layout = open_layout(job.layout)
+    here = MeasureTask(job)
     tables = Tables("latency", "buffer")
     sketches = {name: Sketch() for name in ("delivery", "stable", "everywhere")}
-    for unit in job.units(layout, task):
-        _latencies(job, layout, unit, tables, sketches)
-        _buffer(job, layout, unit, tables)
+    for unit in here.units(task):
+        _latencies(here, unit, tables, sketches)
+        _buffer(here, unit, tables)
     tables.write(job, f"2-{task:06}")
     _leave(job, "occupancy", task, [_occupancy(tables.rows["buffer"])] if tables.rows["buffer"] else [])
-    arena = ArenaWriter(f"{job.scratch}/waiting", task)
+    arena = ArenaWriter(job.scratch, "waiting", task)
     _leave(
         job,
         "waited",
         task,
-        [_waits(job, layout, piece, arena, sketches["everywhere"]) for piece in _pieces(layout, job, task)],
+        [_waits(here, piece, arena, sketches["everywhere"]) for piece in _pieces(here.layout, job, task)],
     )
     arena.close()
-    return msgspec.msgpack.encode(Part(sketches={name: sketch.buckets for name, sketch in sketches.items()}))
+    return msgspec.msgpack.encode(MeasurePart(sketches={name: sketch.buckets for name, sketch in sketches.items()}))
 
 
-def _leave(job: Job, name: str, task: int, tables: list[pa.Table]) -> None:
+def _leave(job: MeasureJob, name: str, task: int, tables: list[pa.Table]) -> None:
     """Leave a task's part of a table for the last stage, which adds all parts up."""
     if tables:
-        with Unfinished(Path(job.scratch, name, f"{task:06}.parquet")) as fresh:
+        with Replacement(Path(job.scratch, name, f"{task:06}.parquet"), durable=False) as fresh:
             pq.write_table(pa.concat_tables(tables), fresh)
 
 
@@ -93,16 +66,16 @@ def _occupancy(rows: list[dict[str, Any]]) -> pa.Table:
     )
 
 
-def _latencies(job: Job, layout: Layout, unit: int, tables: Tables, sketches: dict[str, Sketch]) -> None:
-    sends = sends_of(job, int(layout.unit_run[unit]))
-    sender, seq = job.array(layout, unit, "sender"), job.array(layout, unit, "seq")
+def _latencies(here: MeasureTask, unit: Unit, tables: Tables, sketches: dict[str, Sketch]) -> None:
+    sends = here.sends(int(here.layout.unit_run[unit]))
+    sender, seq = here.array(unit, "sender"), here.array(unit, "seq")
     place = np.empty(len(sender), np.int64)
     find_sends(sender, seq, sends.sender, sends.seq, 0, place)
     sent = place >= 0
     sent_at = sends.at[place[sent]]
     for measure, name in (("delivery", "deliver"), ("stable", "stable")):
-        values = between(sent_at, job.array(layout, unit, name)[sent])
-        tables.add_latency(layout, unit, measure, values, sketches[measure])
+        values = between(sent_at, here.array(unit, name)[sent])
+        tables.add_latency(here.who(unit), measure, values, sketches[measure])
 
 
 @compiled
@@ -116,18 +89,18 @@ def find_sends(sender: Array, seq: Array, sent_by: Array, sent_seq: Array, start
         place[i] = j if found else -1
 
 
-def _buffer(job: Job, layout: Layout, unit: int, tables: Tables) -> None:
-    """The member's buffer over time: its mean and its peak in each part of the run."""
-    changed_at = np.maximum.accumulate(job.array(layout, unit, "changed_at"))
+def _buffer(here: MeasureTask, unit: Unit, tables: Tables) -> None:
+    """Tell the member's buffer over time: its mean and its peak in each part of the run."""
+    changed_at = np.maximum.accumulate(here.array(unit, "changed_at"))
     if not len(changed_at):
         return
-    changed_to = job.array(layout, unit, "changed_to")
-    sends = sends_of(job, int(layout.unit_run[unit]))
+    changed_to = here.array(unit, "changed_to")
+    sends = here.sends(int(here.layout.unit_run[unit]))
     edges = np.unique(np.linspace(sends.first_ns, sends.last_ns + 1, BINS + 1).astype(np.int64))
     mean, peak = np.zeros(len(edges) - 1), np.zeros(len(edges) - 1, np.int64)
     fill_bins(changed_at, changed_to, edges, mean, peak)
     for start, stop, average, top in zip(*(part.tolist() for part in (edges[:-1], edges[1:], mean, peak)), strict=True):
-        tables.add("buffer", layout, unit, start_ns=start, end_ns=stop, mean=average, peak=top)
+        tables.add("buffer", here.who(unit), start_ns=start, end_ns=stop, mean=average, peak=top)
 
 
 @compiled
@@ -149,40 +122,39 @@ def fill_bins(changed_at: Array, changed_to: Array, edges: Array, mean: Array, p
         mean[b] = area / (edges[b + 1] - edges[b])
 
 
-class Piece(NamedTuple):
+class WaitPiece(NamedTuple):
     """Some of a run's messages."""
 
-    run: int
+    run: RunIndex
     part: int
     parts: int
     cost: int
 
 
-def _pieces(layout: Layout, job: Job, task: int) -> list[Piece]:
+def _pieces(layout: TraceLayout, job: MeasureJob, task: int) -> list[WaitPiece]:
     """One task's share of the pieces of all runs; every task plans the same."""
 
-    def plan() -> Iterator[Piece]:
+    def plan() -> Iterator[WaitPiece]:
         for run in range(len(layout.runs)):
-            first, last = (int(layout.bounds[layout.run_bounds[number]]) for number in (run, run + 1))
-            rows = int(layout.column["rows"][first:last].sum())
+            rows = int(layout.column["rows"][layout.segments_of(run)].sum())
             parts = -(-rows // PIECE_ROWS)
             for part in range(parts):
-                yield Piece(run, part, parts, 1_000 + rows // parts)
+                yield WaitPiece(run, part, parts, 1_000 + rows // parts)
 
     pieces = list(plan())
     start, stop = shares(np.array([piece.cost for piece in pieces]), job.tasks)[task : task + 2]
     return pieces[start:stop]
 
 
-def _waits(job: Job, layout: Layout, piece: Piece, arena: ArenaWriter, everywhere: Sketch) -> pa.Table:
+def _waits(here: MeasureTask, piece: WaitPiece, arena: ArenaWriter, everywhere: Sketch) -> pa.Table:
     """Who was the last to hold each message, and how long the others waited for it alone; when, goes into the arena."""
-    sends = sends_of(job, piece.run)
+    sends, layout = here.sends(piece.run), here.layout
     start, stop = (len(sends.seq) * number // piece.parts for number in (piece.part, piece.part + 1))
-    units = range(int(layout.run_bounds[piece.run]), int(layout.run_bounds[piece.run + 1]))
+    units = layout.units_of(piece.run)
     held = Holders(stop - start)
     for place, unit in enumerate(units):
-        held.add(job, layout, unit, place, sends, start, stop)
-    clocked = has_global_clock(layout, piece.run)
+        held.add(here, unit, place, sends, start, stop)
+    clocked = here.has_global_clock(piece.run)
     waited, last = np.zeros(len(units), np.int64), np.zeros(len(units), np.int64)
     longest, lacked = np.zeros(len(units), np.int64), np.zeros(len(units), np.int64)
     complete = held.count == len(units)
@@ -197,11 +169,11 @@ def _waits(job: Job, layout: Layout, piece: Piece, arena: ArenaWriter, everywher
         np.maximum.at(longest, who, alone)
         reached = complete & (sends.at[start:stop] != NULL_TIME) & (held.timed == len(units))
         everywhere.add(held.latest[reached] - sends.at[start:stop][reached])
-    if has_marks(layout, piece.run):
+    if here.has_marks(piece.run):
         missing = ~complete & ~held.marked & (held.count > 0)
         since = np.where(missing & (held.timed > 0), held.latest, sends.last_ns)
         for place, unit in enumerate(units if missing.any() else ()):
-            lacks = missing & ~held.holds(job, layout, unit, sends, start, stop)
+            lacks = missing & ~held.holds(here, unit, sends, start, stop)
             lacked[place] = int(lacks.sum())
             if clocked and lacked[place]:
                 spread(
@@ -241,24 +213,24 @@ class Holders:
         self.who = np.zeros(size, np.int64)
         self.marked = np.zeros(size, bool)
 
-    def add(self, job: Job, layout: Layout, unit: int, place: int, sends: Sends, start: int, stop: int) -> None:
+    def add(self, here: MeasureTask, unit: Unit, place: int, sends: Sends, start: int, stop: int) -> None:
         """Lay one member's ledger beside the messages."""
-        found, chosen = self._match(job, layout, unit, sends, start, stop)
-        hold, held, marked = (job.array(layout, unit, name)[chosen] for name in ("hold", "held", "marked"))
+        found, chosen = self._match(here, unit, sends, start, stop)
+        hold, held, marked = (here.array(unit, name)[chosen] for name in ("hold", "held", "marked"))
         take_holder(
             found, hold, held, marked, place, self.count, self.timed, self.latest, self.second, self.who, self.marked
         )
 
-    def holds(self, job: Job, layout: Layout, unit: int, sends: Sends, start: int, stop: int) -> Array:
+    def holds(self, here: MeasureTask, unit: Unit, sends: Sends, start: int, stop: int) -> Array:
         """Which of the messages a member ever held."""
-        found, chosen = self._match(job, layout, unit, sends, start, stop)
+        found, chosen = self._match(here, unit, sends, start, stop)
         result = np.zeros(stop - start, bool)
-        result[found[(found >= 0) & (job.array(layout, unit, "held")[chosen] > 0)]] = True
+        result[found[(found >= 0) & (here.array(unit, "held")[chosen] > 0)]] = True
         return result
 
-    def _match(self, job: Job, layout: Layout, unit: int, sends: Sends, start: int, stop: int) -> tuple[Array, slice]:
+    def _match(self, here: MeasureTask, unit: Unit, sends: Sends, start: int, stop: int) -> tuple[Array, slice]:
         """Where the messages of a part of a member's ledger are among the chosen sends, and which part that is."""
-        sender, seq = job.array(layout, unit, "sender"), job.array(layout, unit, "seq")
+        sender, seq = here.array(unit, "sender"), here.array(unit, "seq")
         if start == stop:
             return np.zeros(0, np.int64), slice(0, 0)
         low = _bound(sender, seq, int(sends.sender[start]), int(sends.seq[start]))

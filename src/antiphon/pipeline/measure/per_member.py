@@ -1,4 +1,4 @@
-"""The first stage of measuring: each member's log alone."""
+"""The first stage of measuring: each member's log by itself."""
 
 from __future__ import annotations
 
@@ -7,34 +7,23 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from antiphon.pipeline.check.arena import ArenaWriter
-from antiphon.pipeline.layout import (
-    CONTROL,
-    DELIVER,
-    DISCARD,
-    NULL_TIME,
-    RECEIVE,
-    SEND,
-    STABLE,
-    Array,
-    Layout,
-    open_layout,
-)
-from antiphon.pipeline.measure.job import Job, Part, added, has_marks
+from antiphon.pipeline.columns import CONTROL, DELIVER, DISCARD, NULL_TIME, RECEIVE, SEND, STABLE, Array, Unit
+from antiphon.pipeline.measure.job import MeasureJob, MeasurePart, MeasureTask, added
 from antiphon.pipeline.measure.ledger import (
     Ledger,
-    Rows,
-    Traffic,
+    LogReader,
+    LogRows,
+    MemberTraffic,
     at,
     between,
     event_counts,
     ledger,
     occupancy,
-    read_rows,
     traffic,
 )
 from antiphon.pipeline.measure.quantiles import Sketch, exact
 from antiphon.pipeline.results import BufferPeak, Repairs
+from antiphon.pipeline.store.arena import ArenaWriter
 
 
 class Tables:
@@ -43,49 +32,51 @@ class Tables:
     def __init__(self, *names: str) -> None:
         self.rows: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
 
-    def add(self, table: str, layout: Layout, unit: int, **row: Any) -> None:
-        """One row about a unit."""
-        run, member = layout.runs[int(layout.unit_run[unit])], int(layout.unit_member[unit])
-        self.rows[table].append({"run": run, "member": member, **row})
+    def add(self, table: str, who: tuple[str, int], **row: Any) -> None:
+        """Add a row about one member (run, member)."""
+        self.rows[table].append({"run": who[0], "member": who[1], **row})
 
-    def add_latency(self, layout: Layout, unit: int, measure: str, values: Array, sketch: Sketch) -> None:
-        """Some durations of a unit, exactly; and into the sketch of all."""
+    def add_latency(self, who: tuple[str, int], measure: str, values: Array, sketch: Sketch) -> None:
+        """Add some durations of a member, exactly; and to the sketch of all."""
         if len(values):
-            self.add("latency", layout, unit, measure=measure, **exact(values))
+            self.add("latency", who, measure=measure, **exact(values))
             sketch.add(values)
 
-    def write(self, job: Job, name: str) -> None:
+    def write(self, job: MeasureJob, name: str) -> None:
         """Write all tables of a task."""
         for table, rows in self.rows.items():
             job.write(table, name, rows)
 
 
-def measure_alone(job: Job, task: int) -> bytes:
+def measure_members(job: MeasureJob, task: int) -> bytes:
     """Read the logs of some members; leave their ledgers for the second stage."""
-    layout = open_layout(job.layout)
-    arena = ArenaWriter(f"{job.scratch}/ledgers", task)
+    here = MeasureTask(job)
+    reader = LogReader(here.layout)
+    arena = ArenaWriter(job.scratch, "ledgers", task)
     tables = Tables("latency", "members", "traffic", "repairs")
     sketches = {name: Sketch() for name in ("t1", "t2", "held")}
-    part = Part()
-    for unit in job.units(layout, task):
-        rows = read_rows(layout, unit)
+    part = MeasurePart()
+    for unit in here.units(task):
+        rows, who = reader.read(unit), here.who(unit)
         book = ledger(rows)
         receive, final, deliver, hold, stable = (
-            at(rows.time, getattr(book, name)) for name in ("receive", "final", "deliver", "hold", "stable")
+            at(rows.time, row) for row in (book.receive, book.final, book.deliver, book.hold, book.stable)
         )
-        tables.add_latency(layout, unit, "t1", between(receive, final), sketches["t1"])
-        tables.add_latency(layout, unit, "t2", between(final, deliver), sketches["t2"])
+        tables.add_latency(who, "t1", between(receive, final), sketches["t1"])
+        tables.add_latency(who, "t2", between(final, deliver), sketches["t2"])
         kept = book.hold < book.stable
-        tables.add_latency(layout, unit, "held", between(hold[kept], stable[kept]), sketches["held"])
+        tables.add_latency(who, "held", between(hold[kept], stable[kept]), sketches["held"])
         _leave(arena, unit, rows, book, hold, deliver, stable)
-        _count(layout, unit, rows, book, arena, tables, part)
+        _count(here, unit, rows, book, arena, tables, part)
     arena.close()
     tables.write(job, f"1-{task:06}")
     part.sketches = {name: sketch.buckets for name, sketch in sketches.items()}
     return msgspec.msgpack.encode(part)
 
 
-def _leave(arena: ArenaWriter, unit: int, rows: Rows, book: Ledger, hold: Array, deliver: Array, stable: Array) -> None:
+def _leave(
+    arena: ArenaWriter, unit: Unit, rows: LogRows, book: Ledger, hold: Array, deliver: Array, stable: Array
+) -> None:
     """Leave what members are compared by."""
     for name, column in (("sender", book.sender), ("seq", book.seq)):
         arena.put(unit, name, column)
@@ -101,32 +92,38 @@ def _leave(arena: ArenaWriter, unit: int, rows: Rows, book: Ledger, hold: Array,
         arena.put(unit, "span", np.array([known.min(), known.max()], np.int64))
 
 
-def _count(layout: Layout, unit: int, rows: Rows, book: Ledger, arena: ArenaWriter, tables: Tables, part: Part) -> None:
-    """Traffic, repairs and the buffer of one member."""
-    seen = traffic(rows)
+def _count(
+    here: MeasureTask,
+    unit: Unit,
+    rows: LogRows,
+    book: Ledger,
+    arena: ArenaWriter,
+    tables: Tables,
+    part: MeasurePart,
+) -> None:
+    """Count traffic, repairs and the buffer of one member."""
+    seen, who = traffic(rows), here.who(unit)
     for kind, (count, size) in sorted(seen.by_kind.items()):
-        tables.add("traffic", layout, unit, kind=kind, count=count, bytes=size)
+        tables.add("traffic", who, kind=kind, count=count, bytes=size)
         part.traffic[kind] = added(part.traffic.get(kind), (count, size))
     events = event_counts(rows)
     part.duplicates += seen.duplicates
     part.control_rows += events[CONTROL]
-    _rank_repairs(layout, unit, seen, tables, part)
+    _rank_repairs(who, seen, tables, part)
     facts: dict[str, Any] = dict.fromkeys(("buffer_peak", "buffer_peak_at_ns", "buffer_end"))
-    if has_marks(layout, int(layout.unit_run[unit])):
+    if here.has_marks(int(here.layout.unit_run[unit])):
         held = occupancy(book, len(rows.event))
         top = int(held.argmax())
         when = None if rows.time[top] == NULL_TIME else int(rows.time[top])
         facts = {"buffer_peak": int(held[top]), "buffer_peak_at_ns": when, "buffer_end": int(held[-1])}
-        run, member = layout.runs[int(layout.unit_run[unit])], int(layout.unit_member[unit])
-        part.merge(Part(buffers=[BufferPeak(run, member, int(held[top]), when)]))
+        part.merge(MeasurePart(buffers=[BufferPeak(*who, int(held[top]), when)]))
         changed = np.flatnonzero((np.diff(held, prepend=0) != 0) & (rows.time != NULL_TIME))
         arena.put(unit, "changed_at", rows.time[changed])
         arena.put(unit, "changed_to", held[changed])
     control = bool(events[CONTROL])
     tables.add(
         "members",
-        layout,
-        unit,
+        who,
         sent=events[SEND],
         received=events[RECEIVE],
         delivered=events[DELIVER],
@@ -138,9 +135,8 @@ def _count(layout: Layout, unit: int, rows: Rows, book: Ledger, arena: ArenaWrit
     )
 
 
-def _rank_repairs(layout: Layout, unit: int, seen: Traffic, tables: Tables, part: Part) -> None:
-    run, member = layout.runs[int(layout.unit_run[unit])], int(layout.unit_member[unit])
+def _rank_repairs(who: tuple[str, int], seen: MemberTraffic, tables: Tables, part: MeasurePart) -> None:
     for target, (count, size) in seen.repairs.items():
-        repairs = Repairs(run, member, target, count, size)
+        repairs = Repairs(*who, target, count, size)
         tables.rows["repairs"].append(msgspec.structs.asdict(repairs))
-        part.merge(Part(repairs=[repairs]))
+        part.merge(MeasurePart(repairs=[repairs]))

@@ -1,0 +1,61 @@
+"""A trace's columns as numpy arrays, and what the integers in them stand for.
+
+The pipeline works with plain integers, so that compiled code can; these are their names:
+
+- *run*: the place of a run among the names of all runs of a trace, in order (`TraceLayout.runs`);
+- *unit*: one member of one run, numbered over the whole trace in order of (run, member);
+- *segment*: a stretch of one unit's rows in one row group of one file; a unit has one or more, in order of step;
+- *message*: the place of a (sender, number) among all messages of a run, in order (`Universe`);
+- *slot*: the place of a sender among all senders of a run (`Universe.senders`);
+- *view*: the place of a view among the views of a run, 0 the initial one, not the number that its members give it;
+- *stay*: the place of a view among those that one member installs, one after the other; it may install one twice.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from antiphon.trace.schema import EVENTS
+
+Array = npt.NDArray[Any]
+RunIndex: TypeAlias = int
+Unit: TypeAlias = int
+Segment: TypeAlias = int
+MessageIndex: TypeAlias = int
+Slot: TypeAlias = int
+ViewIndex: TypeAlias = int
+
+CODES: Final[dict[str, int]] = {name: code for code, name in enumerate(EVENTS)}
+SEND, RECEIVE, DELIVER, STABLE, DISCARD, CONTROL, VIEW, LEAVE, CRASH, END = range(len(EVENTS))
+NO_EVENT: Final = 255  # a row whose event is no event
+SKELETON_EVENTS: Final = (VIEW, LEAVE, CRASH, END)  # those that shape a run
+NULL_TIME: Final = int(np.iinfo(np.int64).min)
+
+assert CODES["view"] == VIEW
+
+
+def as_numpy(column: pa.ChunkedArray, name: str) -> Array:
+    """A column as numpy: events as codes, nulls as 0, `time_ns` nulls as the smallest number."""
+    array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    if name == "event":
+        return event_codes(array)
+    if array.null_count:
+        array = array.fill_null(NULL_TIME if name == "time_ns" else 0)
+    values: Array = array.to_numpy(zero_copy_only=False)
+    return values
+
+
+def event_codes(array: pa.Array) -> Array:
+    """Event names as codes, NO_EVENT where there is no such event."""
+    if not pa.types.is_dictionary(array.type):
+        array = array.cast(pa.string()).dictionary_encode()
+    codes = np.array([CODES.get(str(name), NO_EVENT) for name in array.dictionary.to_pylist()] + [NO_EVENT], np.uint8)
+    indices = array.indices
+    if indices.null_count:
+        indices = indices.fill_null(len(codes) - 1)
+    result: Array = codes[indices.to_numpy(zero_copy_only=False)]
+    return result

@@ -1,0 +1,136 @@
+"""Ingest: find the events of a trace, put unreadable rows aside, and lay the rest out so that checks need no shuffle.
+
+A Parquet trace that already is in order (every stretch of rows one member's, sorted by step) is only surveyed and read
+where it lies. Anything else is laid out anew in two stages: tasks part their rows by (run, member) into buckets, then
+each bucket is sorted and written in row groups that do not mix members, unless these are tiny.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from antiphon.pipeline.ingest.job import FilePart, IngestJob, IngestPart
+from antiphon.pipeline.ingest.relayout import lay_out, spill
+from antiphon.pipeline.ingest.survey import segments_do_not_overlap, survey
+from antiphon.pipeline.reading import open_parquet_input
+from antiphon.pipeline.reading.mapping import Mapping
+from antiphon.pipeline.reading.text import TextSpan, can_be_cut, count_marks
+from antiphon.pipeline.session import Session
+from antiphon.pipeline.store.files import find_files, format_of
+from antiphon.pipeline.store.layout import Totals, TraceLayout
+
+TASK_ROWS = 4_000_000  # what one task reads
+FILE_PART_BYTES = 64 << 20  # a larger Parquet file is shared out by row groups
+
+
+def ingest(session: Session, trace: str, folder: Path, mapping: Mapping | None = None) -> Totals:
+    """Ingest a trace into a folder that `TraceLayout` opens; the trace itself is not touched."""
+    mapping = mapping or Mapping()
+    files = find_files(trace)
+    for name in ("index", "skeleton", "quarantine", "events", "spill"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    bytes_in_all = sum(os.path.getsize(file) for file in files)
+    root = str(Path(trace).absolute() if Path(trace).is_dir() else Path(trace).absolute().parent)
+    spans = _cut_texts(session, files)
+    splits = [*_plan([file for file in files if file not in spans], mapping)]
+    splits += [[FilePart(file, span=span)] for file in spans for span in spans[file]]
+    source = IngestJob(root, mapping, str(folder), splits, max(1, min(1024, bytes_in_all // (8 << 20))))
+    parquet_only = all((format_of(Path(file)) or "parquet") == "parquet" for file in files)
+    if parquet_only and not mapping.renames:
+        parts = _each(session, len(source.splits), functools.partial(survey, source), "survey")
+        if all(part.in_order for part in parts) and segments_do_not_overlap(folder):
+            return _totals(trace, folder, parts)
+        for stale in [*(folder / "index").iterdir(), *(folder / "skeleton").iterdir()]:
+            stale.unlink()
+    spilled = _each(session, len(source.splits), functools.partial(spill, source), "read")
+    laid_out = _each(session, source.buckets, functools.partial(lay_out, source), "sort")
+    for spilt in (folder / "spill").iterdir():
+        spilt.unlink()
+    return _totals(trace, folder, spilled + laid_out)
+
+
+def _each(session: Session, tasks: int, work: Any, label: str) -> list[IngestPart]:
+    decode = msgspec.msgpack.Decoder(IngestPart).decode
+    return [decode(result) for result in session.each(tasks, work, label)]
+
+
+def _totals(trace: str, folder: Path, parts: list[IngestPart]) -> Totals:
+    layout = TraceLayout(folder)
+    quarantined: Counter[str] = Counter()
+    promises: set[str] | None = None
+    for part in parts:
+        quarantined.update(part.quarantined)
+        if part.promises is not None:
+            promises = (promises or set()) | set(part.promises)
+    return Totals(
+        trace=trace,
+        runs=len(layout.runs),
+        members=len(np.unique(layout.unit_member)),
+        events=int(layout.unit_rows.sum()),
+        quarantined=dict(quarantined),
+        promises=None if promises is None else sorted(promises),
+    )
+
+
+def _plan(files: list[str], mapping: Mapping) -> Iterator[list[FilePart]]:
+    """Share the files out: large Parquet files by row groups, small files together."""
+    together: list[FilePart] = []
+    size = 0
+    for file in files:
+        parquet = (format_of(Path(file)) or "parquet") == "parquet"
+        if parquet and os.path.getsize(file) > FILE_PART_BYTES // 4:
+            metadata = open_parquet_input(file, mapping).metadata
+            groups: list[int] = []
+            rows = 0
+            for group in range(metadata.num_row_groups):
+                groups.append(group)
+                rows += metadata.row_group(group).num_rows
+                if rows >= TASK_ROWS:
+                    yield [FilePart(file, groups)]
+                    groups, rows = [], 0
+            if groups:
+                yield [FilePart(file, groups)]
+            continue
+        together.append(FilePart(file))
+        size += os.path.getsize(file)
+        if size >= FILE_PART_BYTES // 4 or len(together) >= 256:
+            yield together
+            together, size = [], 0
+    if together:
+        yield together
+
+
+def _cut_texts(session: Session, files: list[str]) -> dict[str, list[TextSpan]]:
+    """Large CSV and JSON lines files in spans; one job counts what must be known of all that lies before a span."""
+    sizes = {file: os.path.getsize(file) for file in files if can_be_cut(Path(file))}
+    cuts = {file: [*range(0, size, FILE_PART_BYTES), size] for file, size in sizes.items() if size > FILE_PART_BYTES}
+    pieces = [(file, start, stop) for file, at in cuts.items() for start, stop in itertools.pairwise(at)]
+    if not pieces:
+        return {}
+    counted = dict(
+        msgspec.msgpack.decode(result, type=tuple[int, tuple[int, int]])
+        for result in session.each(len(pieces), functools.partial(_count_marks, pieces), "scan")
+    )
+    spans: dict[str, list[TextSpan]] = {file: [] for file in cuts}
+    for number, (file, start, stop) in enumerate(pieces):
+        if start == 0:
+            lines = quotes = 0
+        more_lines, more_quotes = counted[number]
+        spans[file].append(TextSpan(start, stop, lines, quotes % 2 == 1, (quotes + more_quotes) % 2 == 1))
+        lines, quotes = lines + more_lines, quotes + more_quotes
+    return spans
+
+
+def _count_marks(pieces: list[tuple[str, int, int]], task: int) -> bytes:
+    file, start, stop = pieces[task]
+    # up to the byte before the span, which says whether a row begins with it
+    return msgspec.msgpack.encode((task, count_marks(file, max(0, start - 1), stop - 1)))

@@ -1,0 +1,43 @@
+"""What the tasks of ingesting share: what each reads, and what it says of its rows."""
+
+from __future__ import annotations
+
+import msgspec
+
+from antiphon.pipeline.reading.mapping import Mapping
+from antiphon.pipeline.reading.text import TextSpan
+from antiphon.trace.run_file import RunFile
+
+
+class FilePart(msgspec.Struct, frozen=True):
+    """What one task reads: a file, some of a Parquet file's row groups, or a span of a text."""
+
+    file: str
+    row_groups: list[int] | None = None
+    span: TextSpan | None = None
+
+
+class IngestJob(msgspec.Struct, frozen=True):
+    """A trace to be ingested, and where to."""
+
+    root: str  # the folder above which no run.json is looked for
+    mapping: Mapping
+    folder: str
+    splits: list[list[FilePart]]  # by task
+    buckets: int
+
+
+class IngestPart(msgspec.Struct):
+    """What one task says of its rows."""
+
+    events: int = 0
+    in_order: bool = True
+    quarantined: dict[str, int] = msgspec.field(default_factory=dict)
+    promises: list[str] | None = None
+
+    def note(self, found: RunFile | None) -> bool:
+        """Note what the run.json of a file promises; return whether its runs have one global clock."""
+        if found is None:
+            return False
+        self.promises = sorted({*(self.promises or ()), *found.promises})
+        return found.global_clock

@@ -1,0 +1,50 @@
+"""Rows that cannot be read, kept beside the rest with a reason each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from antiphon.atomic_write import Replacement
+from antiphon.pipeline.reading.rows import UnreadableRow
+
+QUARANTINE_SCHEMA = pa.schema(
+    [
+        ("file", pa.string()),
+        ("row", pa.int64()),
+        ("reason", pa.string()),
+        ("event", pa.string()),
+        ("content", pa.string()),
+    ]
+)
+
+
+class Quarantine:
+    """Rows that cannot be read, written beside the rest with a reason each."""
+
+    def __init__(self, folder: str, name: str) -> None:
+        self.file = Replacement(Path(folder) / "quarantine" / f"{name}.parquet", durable=False)
+        self.counts: Counter[str] = Counter()
+        self.writer: pq.ParquetWriter | None = None
+
+    def add(self, rubbish: list[UnreadableRow]) -> None:
+        """Put rows aside."""
+        if not rubbish:
+            return
+        if self.writer is None:
+            self.writer = pq.ParquetWriter(self.file.fresh, QUARANTINE_SCHEMA)
+        self.writer.write_table(
+            pa.Table.from_pylist([msgspec.structs.asdict(row) for row in rubbish], QUARANTINE_SCHEMA)
+        )
+        self.counts.update(row.event or "" for row in rubbish)
+
+    def close(self) -> dict[str, int]:
+        """Finish the file; return how many rows of each event were put aside."""
+        if self.writer is not None:
+            self.writer.close()
+            self.file.commit()
+        return dict(self.counts)

@@ -1,0 +1,211 @@
+"""A trace in any order: its rows parted by (run, member) into buckets, then each bucket sorted and written."""
+
+from __future__ import annotations
+
+import functools
+import zlib
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from antiphon.atomic_write import Replacement
+from antiphon.pipeline.columns import as_numpy
+from antiphon.pipeline.ingest.job import IngestJob, IngestPart
+from antiphon.pipeline.ingest.quarantine import Quarantine
+from antiphon.pipeline.ingest.segments import Segments, stretches
+from antiphon.pipeline.reading import read_batches
+from antiphon.pipeline.reading.rows import DUPLICATE, REASONS, TRACE_SCHEMA, UnreadableRow
+from antiphon.trace.run_file import RunFiles
+from antiphon.trace.schema import EVENTS
+
+ROW_GROUP_ROWS: Final = 1 << 20
+TINY_ROWS: Final = 1 << 16  # members with fewer rows share a row group
+
+
+def spill(source: IngestJob, task: int) -> bytes:
+    """Read some files and part their rows by (run, member) into buckets: one IPC file, one batch a bucket."""
+    part = IngestPart()
+    quarantine = Quarantine(source.folder, f"read-{task:06}")
+    run_files = RunFiles(source.root)
+    number = 0
+    for split in source.splits[task]:
+        clock = part.note(run_files.of(Path(split.file).parent))
+        for batch in read_batches(split.file, split.row_groups, source.mapping, split.span):
+            quarantine.add(batch.bad)
+            if batch.good.num_rows:
+                _write_buckets(batch.good, source, f"{task:06}-{number:06}", clock)
+                number += 1
+    part.quarantined = quarantine.close()
+    return msgspec.msgpack.encode(part)
+
+
+def _write_buckets(table: pa.Table, source: IngestJob, name: str, clock: bool) -> None:
+    table = _with_codes(table)
+    run = table["run"].combine_chunks()
+    hashes = np.array([zlib.crc32(text.encode()) for text in run.dictionary.to_pylist()], np.uint64)
+    key = hashes[run.indices.to_numpy()] * np.uint64(0x9E3779B97F4A7C15) + table["member"].to_numpy().astype(np.uint64)
+    key = (key ^ (key >> np.uint64(31))) * np.uint64(0xBF58476D1CE4E5B9)
+    bucket = ((key >> np.uint64(40)) % np.uint64(source.buckets)).astype(np.uint16)
+    order = np.argsort(bucket, kind="stable")
+    ends = np.cumsum(np.bincount(bucket, minlength=source.buckets))
+    schema = table.schema.with_metadata({"clock": str(int(clock))})
+    sorted_rows = table.take(pa.array(order)).combine_chunks().replace_schema_metadata(schema.metadata)
+    path = Path(source.folder) / "spill" / f"{name}.arrow"
+    with Replacement(path, durable=False) as fresh, pa.ipc.new_file(str(fresh), schema) as out:
+        start = 0
+        for end in ends.tolist():
+            piece = sorted_rows.slice(start, end - start)
+            batches = piece.to_batches()
+            out.write_batch(batches[0] if batches else pa.RecordBatch.from_pylist([], schema=schema))
+            start = end
+
+
+def _with_codes(table: pa.Table) -> pa.Table:
+    """Runs as a dictionary, events as codes, the rest in the contract's types."""
+    columns = []
+    for field in TRACE_SCHEMA:
+        column = table[field.name].combine_chunks()
+        if field.name == "run":
+            columns.append(column.dictionary_encode() if not pa.types.is_dictionary(column.type) else column)
+        elif field.name == "event":
+            columns.append(pa.array(as_numpy(table["event"], "event"), pa.uint8()))
+        else:
+            columns.append(column.cast(field.type))
+    return pa.table(columns, names=TRACE_SCHEMA.names)
+
+
+def lay_out(source: IngestJob, bucket: int) -> bytes:
+    """Sort one bucket by (run, member, step) and write it, one member after the other."""
+    part = IngestPart()
+    clocks: dict[str, bool] = {}
+    pieces = []
+    for spill in sorted((Path(source.folder) / "spill").glob("*.arrow")):
+        reader = pa.ipc.open_file(pa.memory_map(str(spill)))
+        batch = reader.get_batch(bucket)
+        if not batch.num_rows:
+            continue
+        piece = pa.Table.from_batches([batch])
+        clock = reader.schema.metadata[b"clock"] == b"1"
+        if clock:
+            run = piece["run"].chunk(0)
+            clocks.update(dict.fromkeys(run.dictionary.take(pc.unique(run.indices)).to_pylist(), True))
+        pieces.append(piece.replace_schema_metadata(None))
+    if not pieces:
+        return msgspec.msgpack.encode(part)
+    table = pa.concat_tables(pieces).unify_dictionaries().combine_chunks()
+    table, repeated = _in_order(table)
+    quarantine = Quarantine(source.folder, f"sort-{bucket:06}")
+    quarantine.add(repeated)
+    part.quarantined = quarantine.close()
+    part.events = table.num_rows
+    _write_members(table, source.folder, f"part-{bucket:06}", clocks)
+    return msgspec.msgpack.encode(part)
+
+
+def _in_order(table: pa.Table) -> tuple[pa.Table, list[UnreadableRow]]:
+    """Sort by (run, member, step); of rows with the same three, keep the one with the smallest (event, sender, seq)."""
+    run_array = table["run"].chunk(0)
+    names = run_array.dictionary
+    rank = np.argsort(
+        np.argsort(np.array([name.encode() for name in names.to_pylist()], dtype=object), kind="stable"), kind="stable"
+    )
+    run = rank[run_array.indices.to_numpy()]
+    member, step = table["member"].to_numpy(), table["step"].to_numpy()
+    order = np.lexsort((step, member, run))
+    run, member, step = run[order], member[order], step[order]
+    repeats = (run[1:] == run[:-1]) & (member[1:] == member[:-1]) & (step[1:] == step[:-1])
+    if repeats.any():
+        name_rank = np.argsort(np.argsort(np.array(EVENTS)))[table["event"].to_numpy()]
+        sender, seq = (as_numpy(table[column], column) for column in ("sender", "seq"))
+        missing = pc.is_null(table["sender"]).to_numpy(), pc.is_null(table["seq"]).to_numpy()
+        order = np.lexsort(
+            (
+                seq,
+                ~missing[1],
+                sender,
+                ~missing[0],
+                name_rank,
+                table["step"].to_numpy(),
+                table["member"].to_numpy(),
+                rank[run_array.indices.to_numpy()],
+            )
+        )
+    keep = np.concatenate(([True], ~repeats))
+    rubbish = [
+        UnreadableRow(
+            "",
+            None,
+            REASONS[DUPLICATE],
+            EVENTS[row["event"]],
+            msgspec.json.encode({**row, "event": EVENTS[row["event"]]}).decode(),
+        )
+        for row in table.take(pa.array(order[~keep])).to_pylist()
+    ]
+    return table.take(pa.array(order[keep])).combine_chunks(), rubbish
+
+
+def _write_members(table: pa.Table, folder: str, name: str, clocks: dict[str, bool]) -> None:
+    """Write rows in order; a member with many rows gets row groups of its own, small ones share."""
+    path = Path(folder) / "events" / f"{name}.parquet"
+    starts, runs, _ = stretches(table, None)
+    assert runs is not None
+    stops = np.append(starts[1:], table.num_rows)
+    encoded = _with_names(table)
+    segments = Segments()
+    with (
+        Replacement(path, durable=False) as fresh,
+        pq.ParquetWriter(
+            str(fresh),
+            encoded.schema,
+            compression="lz4",
+            use_dictionary=["run", "event", "detail"],
+            write_statistics=["run", "member"],
+        ) as out,
+    ):
+        group = 0
+        begun = 0
+        for start, stop, run in zip(starts.tolist(), stops.tolist(), runs, strict=True):
+            last = stop == table.num_rows
+            if stop - start >= TINY_ROWS and begun < start:
+                group += _write_group(out, segments, encoded, begun, start, str(path), group, clocks, run)
+                begun = start
+            if stop - begun >= TINY_ROWS or last:
+                group += _write_group(out, segments, encoded, begun, stop, str(path), group, clocks, run)
+                begun = stop
+    segments.write(folder, name)
+
+
+def _write_group(
+    out: pq.ParquetWriter,
+    segments: Segments,
+    table: pa.Table,
+    start: int,
+    stop: int,
+    file: str,
+    group: int,
+    clocks: dict[str, bool],
+    run: str,
+) -> int:
+    """Write rows as row groups of bounded size; return how many."""
+    written = 0
+    for at in range(start, stop, ROW_GROUP_ROWS):
+        rows = table.slice(at, min(ROW_GROUP_ROWS, stop - at))
+        out.write_table(rows, row_group_size=ROW_GROUP_ROWS)
+        good = segments.add(rows, file, group + written, False, functools.partial(rows.select, ["view", "members"]))
+        assert good, "rows that were sorted and sifted are in order"
+        written += 1
+    if clocks:
+        segments.index["global_clock"] = [clocks.get(name, False) for name in segments.index["run"]]
+    return written
+
+
+def _with_names(table: pa.Table) -> pa.Table:
+    events = pa.DictionaryArray.from_arrays(
+        table["event"].combine_chunks().cast(pa.int8()), pa.array(EVENTS, pa.string())
+    )
+    return table.set_column(table.schema.get_field_index("event"), "event", events)

@@ -1,0 +1,73 @@
+"""From anyone's files to tables with the contract's columns, and a reason for every row that cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from antiphon.errors import UsageError
+from antiphon.pipeline.reading.mapping import Mapping
+from antiphon.pipeline.reading.rows import TYPES, RowBatch, sort_out
+from antiphon.pipeline.reading.text import TextSpan, read_csv, read_json_lines
+from antiphon.pipeline.store.files import format_of
+from antiphon.trace.schema import COLUMNS, REQUIRED
+
+BATCH_ROWS: Final = 1 << 21
+
+
+def read_batches(
+    file: str, row_groups: list[int] | None, mapping: Mapping, span: TextSpan | None = None
+) -> Iterator[RowBatch]:
+    """All rows of a file (or of some of its row groups, or of a span), a bounded number at a time."""
+    kind = format_of(Path(file)) or "parquet"
+    if kind == "parquet":
+        source = open_parquet_input(file, mapping)
+        wanted = [foreign for name in COLUMNS if (foreign := mapping.foreign(name)) in source.schema_arrow.names]
+        row = 1
+        if row_groups is not None:
+            row += sum(source.metadata.row_group(group).num_rows for group in range(row_groups[0]))
+        for batch in source.iter_batches(BATCH_ROWS, row_groups=row_groups, columns=wanted, use_threads=False):
+            yield sort_out(pa.Table.from_batches([batch]), file, row, mapping)
+            row += batch.num_rows
+    elif kind == "csv":
+        yield from read_csv(file, mapping, span)
+    else:
+        yield from read_json_lines(file, mapping, span)
+
+
+def open_parquet_input(file: str, mapping: Mapping) -> pq.ParquetFile:
+    """An input Parquet file whose columns have the contract's types; UsageError otherwise."""
+    try:
+        source = pq.ParquetFile(
+            file, memory_map=True, read_dictionary=[mapping.foreign("run"), mapping.foreign("event")]
+        )
+    except pa.ArrowInvalid:
+        raise UsageError(f"{file}: not a Parquet file") from None
+    schema = source.schema_arrow
+    for name, kind in TYPES.items():
+        foreign = mapping.foreign(name)
+        if foreign not in schema.names:
+            if name in REQUIRED and name not in mapping.constants:
+                raise UsageError(f"{file}: the column {foreign!r} is missing; a trace needs {', '.join(REQUIRED)}")
+        elif not _fits(schema.field(foreign).type, kind):
+            raise UsageError(
+                f"{file}: the column {foreign!r} is {schema.field(foreign).type}, expected {COLUMNS[name]}"
+            )
+    return source
+
+
+def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
+    if pa.types.is_dictionary(found):
+        found = found.value_type
+    if pa.types.is_null(found):
+        return True
+    if pa.types.is_list(wanted):
+        listed = pa.types.is_list(found) or pa.types.is_large_list(found)
+        return bool(listed and pa.types.is_integer(found.value_type))
+    if pa.types.is_integer(wanted):
+        return bool(pa.types.is_integer(found) or pa.types.is_floating(found))
+    return bool(pa.types.is_string(found) or pa.types.is_large_string(found))

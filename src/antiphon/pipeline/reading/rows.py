@@ -1,0 +1,233 @@
+"""Rows in the contract's types: the good ones as a table, and a reason for each one that cannot be read."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from antiphon.pipeline.columns import CONTROL, NO_EVENT, SEND, Array, event_codes
+from antiphon.pipeline.reading.mapping import Mapping
+from antiphon.trace.schema import COLUMNS, EVENTS
+
+TYPES: Final[dict[str, pa.DataType]] = {
+    name: pa.list_(pa.int32()) if kind.startswith("list") else pa.type_for_alias(kind) for name, kind in COLUMNS.items()
+}
+TRACE_SCHEMA: Final = pa.schema(list(TYPES.items()))
+_INTEGER: Final = re.compile(r"\s*[+-]?[0-9]+(\.0*)?\s*")
+INTEGERS: Final = tuple(name for name, kind in TYPES.items() if pa.types.is_integer(kind))
+
+# reasons, by code; 0 is a good row
+REASONS: Final = (
+    "",
+    "run is null or no text",
+    "member is null or no 32-bit number",
+    "step is null or no number",
+    "event is none of " + ", ".join(EVENTS),
+    "sender is null or no 32-bit number",
+    "seq is null, no number or below 1",
+    "the sender of a send is not its member",
+    "a second row with the same run, member and step",
+    "a value is not of its column's type",
+)
+BAD_RUN, BAD_MEMBER, BAD_STEP, BAD_EVENT, BAD_SENDER, BAD_SEQ, BAD_SEND, DUPLICATE, BAD_TYPE = range(1, len(REASONS))
+
+
+class UnreadableRow(msgspec.Struct, frozen=True):
+    """A row that cannot be read."""
+
+    file: str
+    row: int | None  # its place in the file, from 1
+    reason: str
+    event: str | None  # its event, where that can be read
+    content: str
+
+
+class RowBatch(msgspec.Struct):
+    """Some rows of a file: the good ones typed, the bad ones with their reasons."""
+
+    good: pa.Table
+    bad: list[UnreadableRow]
+
+
+def sort_out(raw: pa.Table, file: str, first_row: int, mapping: Mapping) -> RowBatch:
+    """Type the rows and part the good from the bad."""
+    table, reason = _typed(raw, mapping)
+    bad = np.flatnonzero(reason)
+    if not len(bad):
+        return RowBatch(table, [])
+    contents = raw.take(pa.array(bad)).to_pylist()
+    events = [event if event in EVENTS else None for event in table["event"].take(pa.array(bad)).to_pylist()]
+    rubbish = [
+        UnreadableRow(
+            file,
+            first_row + int(at),
+            REASONS[reason[at]],
+            event,
+            json.dumps(content, default=_readable, ensure_ascii=False),
+        )
+        for at, content, event in zip(bad, contents, events, strict=True)
+    ]
+    return RowBatch(table.filter(pa.array(reason == 0)), rubbish)
+
+
+def _readable(value: Any) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def _typed(raw: pa.Table, mapping: Mapping) -> tuple[pa.Table, Array]:
+    """The contract's columns in their types, and each row's reason to be put aside (0 if none)."""
+    rows = raw.num_rows
+    reason = np.zeros(rows, np.uint8)
+
+    def blame(wrong: Array, code: int) -> None:
+        reason[wrong & (reason == 0)] = code
+
+    columns: dict[str, pa.Array] = {}
+    unreadable: dict[str, Array] = {}
+    for name, kind in TYPES.items():
+        foreign = mapping.foreign(name)
+        if name in mapping.constants:
+            columns[name] = pa.array([mapping.constants[name]] * rows, kind)
+        elif foreign not in raw.column_names:
+            columns[name] = pa.nulls(rows, kind)
+        else:
+            column = raw[foreign].combine_chunks()
+            column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+            columns[name], unreadable[name] = _convert(column, kind)
+    if mapping.events:
+        columns["event"] = _renamed(columns["event"], mapping.events)
+    code = event_codes(columns["event"])
+    event_null = code == NO_EVENT
+
+    def null(name: str) -> Array:
+        result: Array = pc.is_null(columns[name]).to_numpy(zero_copy_only=False)
+        return result
+
+    blame(null("run"), BAD_RUN)
+    blame(null("member"), BAD_MEMBER)
+    blame(null("step"), BAD_STEP)
+    blame(event_null, BAD_EVENT)
+    about_message = code < CONTROL  # send, receive, deliver, stable, discard
+    blame(about_message & null("sender"), BAD_SENDER)
+    seq = pc.fill_null(columns["seq"], 0).to_numpy(zero_copy_only=False)
+    blame(about_message & (seq < 1), BAD_SEQ)
+    sender = pc.fill_null(columns["sender"], 0).to_numpy(zero_copy_only=False)
+    member = pc.fill_null(columns["member"], 0).to_numpy(zero_copy_only=False)
+    blame((code == SEND) & (sender != member), BAD_SEND)
+    for wrong in unreadable.values():
+        blame(wrong, BAD_TYPE)
+    return pa.table(columns, schema=_dictionary_schema(columns)), reason
+
+
+def _dictionary_schema(columns: dict[str, pa.Array]) -> pa.Schema:
+    return pa.schema([(name, columns[name].type) for name in TYPES])
+
+
+def _renamed(events: pa.Array, names: dict[str, str]) -> pa.Array:
+    encoded = events if pa.types.is_dictionary(events.type) else events.dictionary_encode()
+    dictionary = pa.array([names.get(name, name) for name in encoded.dictionary.to_pylist()], pa.string())
+    return dictionary.take(encoded.indices)
+
+
+def _convert(column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Array]:
+    """A column in its type, null where that is impossible; and where that was."""
+    nothing = np.zeros(len(column), bool)
+    if pa.types.is_null(column.type):
+        return pa.nulls(len(column), kind), nothing
+    if pa.types.is_string(kind) and pa.types.is_dictionary(column.type):
+        return column, nothing
+    try:
+        if not (pa.types.is_binary(column.type) and pa.types.is_list(kind)):
+            return _cast(column, kind), nothing
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        pass
+    parse = _parse_list if pa.types.is_list(kind) else _parse_integer if pa.types.is_integer(kind) else _parse_text
+    values = [None if value is None else parse(value) for value in column.to_pylist()]
+    if pa.types.is_integer(kind):
+        low, high = (-(1 << (kind.bit_width - 1)), (1 << (kind.bit_width - 1)) - 1)
+        values = [value if value is not None and low <= value <= high else None for value in values]
+    typed = pa.array(values, kind)
+    lost = pc.and_(pc.is_null(typed), pc.is_valid(column)).to_numpy(zero_copy_only=False)
+    return typed, lost
+
+
+def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_binary(column.type):
+        column = column.cast(pa.string())
+    typed = column.cast(kind)
+    hexadecimal = pa.types.is_integer(kind) and pa.types.is_string(column.type)
+    if hexadecimal and pc.any(pc.match_substring(column, "x", ignore_case=True)).as_py():
+        raise pa.ArrowInvalid("Arrow reads 0x10 as a number, the contract does not")
+    return typed
+
+
+def _parse_integer(value: Any) -> int | None:
+    """An integer, also from text and from a number without a fraction (a table with gaps may have made it one)."""
+    if isinstance(value, bytes):
+        value = value.decode(errors="replace")
+    if isinstance(value, str):
+        return int(value.partition(".")[0]) if _INTEGER.fullmatch(value) else None
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _parse_text(value: Any) -> str | None:
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return None
+    return value if isinstance(value, str) else None
+
+
+def _parse_list(value: Any) -> list[int] | None:
+    if isinstance(value, bytes):
+        value = value.decode(errors="replace")
+    if isinstance(value, str):
+        parsed = [_parse_integer(word) for word in re.split(r"[\s,;\[\]]+", value) if word]
+    elif isinstance(value, list):
+        parsed = [_parse_integer(word) for word in value]
+    else:
+        return None
+    numbers = [number for number in parsed if number is not None and -(1 << 31) <= number < 1 << 31]
+    return numbers if len(numbers) == len(parsed) else None
+
+
+def sort_out_objects(
+    objects: list[dict[str, Any]], rows: list[int], broken: list[UnreadableRow], file: str, mapping: Mapping
+) -> RowBatch:
+    """Type rows that come as plain objects and part the good from the bad."""
+    table, reason = _typed_objects(objects, mapping)
+    for at in np.flatnonzero(reason).tolist():
+        event = table["event"][at].as_py()
+        text = json.dumps(objects[at], default=_readable, ensure_ascii=False)
+        broken.append(UnreadableRow(file, rows[at], REASONS[reason[at]], event if event in EVENTS else None, text))
+    return RowBatch(table.filter(pa.array(reason == 0)), broken)
+
+
+def _typed_objects(objects: list[dict[str, Any]], mapping: Mapping) -> tuple[pa.Table, Array]:
+    columns: dict[str, pa.Array] = {}
+    wrong = np.zeros(len(objects), bool)
+    for name, kind in TYPES.items():
+        values = [content.get(mapping.foreign(name)) for content in objects]
+        if pa.types.is_list(kind):
+            parsed: list[Any] = [None if value is None else _parse_list(value) for value in values]
+        elif pa.types.is_integer(kind):
+            parsed = [_parse_integer(value) for value in values]
+            half = 1 << (kind.bit_width - 1)
+            parsed = [value if value is not None and -half <= value < half else None for value in parsed]
+        else:
+            parsed = [_parse_text(value) for value in values]
+        columns[mapping.foreign(name)] = pa.array(parsed, kind)
+        lost = [value is not None and good is None for value, good in zip(values, parsed, strict=True)]
+        wrong |= np.array(lost, bool)
+    table, reason = _typed(pa.table(columns), mapping)
+    reason[wrong & (reason == 0)] = BAD_TYPE
+    return table, reason

@@ -1,0 +1,88 @@
+"""Scratch arrays between two stages: one file a task, mapped into memory by those who read it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+import numpy as np
+
+from antiphon.atomic_write import Replacement
+from antiphon.pipeline.columns import Array, Unit
+
+_ALIGNED = 64
+
+
+class ArenaWriter:
+    """Appends named arrays of units to one file; nobody sees the file before it is whole."""
+
+    def __init__(self, scratch: str, stage: str, task: int) -> None:
+        self._file = Replacement(_path(scratch, stage, task), durable=False)
+        self._out: BinaryIO = self._file.fresh.open("wb")
+        self._at = 0
+        self._entries: dict[str, tuple[int, int, str]] = {}
+
+    def put(self, unit: Unit, name: str, array: Array) -> None:
+        """Keep an array for a unit."""
+        self._entries[f"{unit}/{name}"] = (self._at, len(array), array.dtype.str)
+        self._out.write(np.ascontiguousarray(array).data)
+        padding = -array.nbytes % _ALIGNED
+        self._out.write(b"\0" * padding)
+        self._at += array.nbytes + padding
+
+    def close(self) -> None:
+        """Write the list of what is where behind the arrays, and give the file its name."""
+        directory = msgspec.msgpack.encode(self._entries)
+        self._out.write(directory)
+        self._out.write(len(directory).to_bytes(8, "little"))
+        self._out.close()
+        self._file.commit()
+
+
+class Arena:
+    """The arrays that one task wrote."""
+
+    def __init__(self, path: Path) -> None:
+        self._bytes = np.memmap(path, np.uint8, "r")
+        size = int.from_bytes(self._bytes[-8:].tobytes(), "little")
+        directory = self._bytes[-8 - size : -8].tobytes()
+        self._entries = msgspec.msgpack.decode(directory, type=dict[str, tuple[int, int, str]])
+
+    def names(self) -> list[tuple[Unit, str]]:
+        """Name the arrays that are there, each by its unit and name."""
+        return [(int(unit), name) for unit, _, name in (key.partition("/") for key in self._entries)]
+
+    def get(self, unit: Unit, name: str) -> Array | None:
+        """Return a unit's array, or None if it has none of that name."""
+        entry = self._entries.get(f"{unit}/{name}")
+        if entry is None:
+            return None
+        at, length, dtype = entry
+        kind = np.dtype(dtype)
+        return self._bytes[at : at + length * kind.itemsize].view(kind)
+
+
+class Scratch:
+    """The arrays that the tasks of earlier stages left, found by stage, unit and name; open as long as this object."""
+
+    def __init__(self, folder: str, first_units: Array) -> None:
+        self._folder = folder
+        self._first_units = first_units  # of each task that writes, and the end
+        self._open: dict[tuple[str, int], Arena] = {}
+
+    def arena(self, stage: str, task: int) -> Arena:
+        """Return what one task of a stage left."""
+        if (stage, task) not in self._open:
+            self._open[stage, task] = Arena(_path(self._folder, stage, task))
+        return self._open[stage, task]
+
+    def array(self, stage: str, unit: Unit, name: str) -> Array:
+        """Return a unit's array; an empty one if it has none of that name."""
+        task = int(np.searchsorted(self._first_units, unit, side="right")) - 1
+        found = self.arena(stage, task).get(unit, name)
+        return np.zeros(0, np.int64) if found is None else found
+
+
+def _path(scratch: str, stage: str, task: int) -> Path:
+    return Path(scratch, stage, f"{task:06}.arena")

@@ -1,0 +1,239 @@
+"""The tasks of one batch: read its files, carry every run's state on, and conclude."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from antiphon.atomic_write import Replacement, atomic_write
+from antiphon.pipeline.columns import DISCARD, VIEW, Array, as_numpy
+from antiphon.pipeline.reading import read_batches
+from antiphon.pipeline.reading.mapping import Mapping
+from antiphon.pipeline.results import WatchAlarm
+from antiphon.pipeline.watch.intake import NO_ONE, NewRows, take_in
+from antiphon.pipeline.watch.judge import advance
+from antiphon.pipeline.watch.report import RunReport, report, words
+from antiphon.pipeline.watch.retire import retire
+from antiphon.pipeline.watch.state import WatchedView, load, new_run, save
+from antiphon.trace.run_file import RunFiles
+from antiphon.trace.schema import EVENTS
+
+SHOWN: Final = 10
+ALARM_SCHEMA: Final = pa.schema(
+    [
+        ("batch", pa.int64()),
+        ("run", pa.string()),
+        ("guarantee", pa.string()),
+        ("member", pa.int32()),
+        ("step", pa.int64()),
+        ("sender", pa.int32()),
+        ("seq", pa.int64()),
+        ("why", pa.string()),
+    ]
+)
+
+
+class ReadResult(msgspec.Struct):
+    """What one reading task says."""
+
+    runs: list[str] = []
+    quarantined: dict[str, int] = {}
+    promises: list[str] | None = None
+
+
+class JudgeResult(msgspec.Struct):
+    """What one judging task says."""
+
+    reports: list[tuple[RunReport | None, RunReport]] = []
+    alarms: int = 0
+    shown: list[WatchAlarm] = []
+    quarantined: dict[str, int] = {}
+
+
+class BatchJob(msgspec.Struct, frozen=True):
+    """A batch: where it reads and writes."""
+
+    directory: str
+    checkpoint: str
+    batch: int
+    committed: int
+    patience_ns: int
+
+    @property
+    def scratch(self) -> Path:
+        """Where the rows of the batch wait to be judged."""
+        return Path(self.checkpoint, f"batch-{self.batch:010}")
+
+    def state(self, run: str, batch: int) -> Path:
+        """A run's state after a batch."""
+        return Path(self.checkpoint, "state", f"{_hash(run)}.{batch:010}.npz")
+
+    def states(self, fingerprint: str) -> list[tuple[int, Path]]:
+        """A run's committed states, oldest first."""
+        files = sorted(Path(self.checkpoint, "state").glob(f"{fingerprint}.*.npz"))
+        numbered = [(int(file.name.split(".")[1]), file) for file in files]
+        return [(number, file) for number, file in numbered if number <= self.committed]
+
+
+def _hash(run: str) -> str:
+    return hashlib.sha256(run.encode()).hexdigest()[:24]
+
+
+def read_files(job: BatchJob, shares: list[list[str]], task: int) -> bytes:
+    """Read some files; leave the rows of each run as one piece, and put aside what cannot be read."""
+    part = ReadResult()
+    pieces: dict[str, list[pa.Table]] = {}
+    quarantined: Counter[str] = Counter()
+    rubbish: list[dict[str, Any]] = []
+    run_files = RunFiles(Path(job.directory).absolute())
+    for file in shares[task]:
+        about = run_files.of(Path(file).parent)
+        if about is not None:
+            part.promises = sorted({*(part.promises or ()), *about.promises})
+        for batch in read_batches(file, None, Mapping()):
+            quarantined.update(row.event or "" for row in batch.bad)
+            rubbish += [msgspec.structs.asdict(row) for row in batch.bad]
+            for run, rows in _by_run(batch.good):
+                pieces.setdefault(run, []).append(rows)
+    for run, tables in pieces.items():
+        _leave(job, run, task, tables)
+    if rubbish:
+        name = f"{job.batch:010}-{task:06}.parquet"
+        _write_table(Path(job.checkpoint, "quarantine", name), pa.Table.from_pylist(rubbish))
+    part.runs, part.quarantined = sorted(pieces), dict(quarantined)
+    return msgspec.msgpack.encode(part)
+
+
+def _by_run(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    if not table.num_rows:
+        return
+    run = table["run"].combine_chunks()
+    run = run.chunk(0) if isinstance(run, pa.ChunkedArray) else run
+    run = run if pa.types.is_dictionary(run.type) else run.dictionary_encode()
+    used = pc.unique(run.indices).to_pylist()
+    names = run.dictionary.to_pylist()
+    for code in used:
+        yield names[code], table if len(used) == 1 else table.filter(pc.equal(run.indices, code))
+
+
+def _leave(job: BatchJob, run: str, task: int, tables: list[pa.Table]) -> None:
+    columns: dict[str, list[Array]] = {name: [] for name in NewRows._fields if name != "views"}
+    views: list[WatchedView] = []
+    for table in tables:
+        code = as_numpy(table["event"], "event").astype(np.int64)
+        sender = as_numpy(table["sender"], "sender").astype(np.int64)
+        if table["sender"].null_count:
+            sender = np.where(pc.is_null(table["sender"]).to_numpy(), NO_ONE, sender)
+        installed = np.full(len(code), -1, np.int64)
+        for row in np.flatnonzero(code == VIEW).tolist():
+            installed[row] = len(views)
+            views.append(_view(table, row))
+        found = {
+            "member": as_numpy(table["member"], "member"),
+            "step": as_numpy(table["step"], "step"),
+            "code": code,
+            "sender": np.where(code <= DISCARD, sender, NO_ONE),
+            "seq": as_numpy(table["seq"], "seq"),
+            "time": as_numpy(table["time_ns"], "time_ns"),
+            "view": installed,
+        }
+        for name, column in found.items():
+            columns[name].append(column.astype(np.int64))
+    path = job.scratch / f"{_hash(run)}-{task:06}.npz"
+    arrays = {name: np.concatenate(parts) for name, parts in columns.items()}
+    arrays["views"] = np.frombuffer(msgspec.msgpack.encode(views), np.uint8)
+    atomic_write(path, lambda out: np.savez(out, allow_pickle=False, **arrays), durable=False)
+
+
+def _view(table: pa.Table, row: int) -> WatchedView:
+    members = table["members"][row].as_py()
+    return WatchedView(table["view"][row].as_py() or 0, None if members is None else tuple(sorted(set(members))))
+
+
+def _pieces(job: BatchJob, run: str) -> NewRows:
+    """All rows of a run in this batch."""
+    columns: list[list[Array]] = [[] for _ in range(len(NewRows._fields) - 1)]
+    views: list[WatchedView] = []
+    for file in sorted(job.scratch.glob(f"{_hash(run)}-*.npz")):
+        with np.load(file, allow_pickle=False) as found:
+            for parts, name in zip(columns, NewRows._fields[:-1], strict=True):
+                values = found[name]
+                parts.append(np.where(values < 0, -1, values + len(views)) if name == "view" else values)
+            views += msgspec.msgpack.decode(found["views"].tobytes(), type=list[WatchedView])
+    member, step, code, sender, seq, moment, view = (np.concatenate(parts) for parts in columns)
+    return NewRows(member, step, code, sender, seq, moment, view, views)
+
+
+def judge_runs(job: BatchJob, shares: list[list[str]], roster: dict[str, list[int]], task: int) -> bytes:
+    """Carry some runs on by one batch."""
+    part = JudgeResult()
+    alarms: list[WatchAlarm] = []
+    quarantined: Counter[str] = Counter()
+    for name in shares[task]:
+        states = job.states(_hash(name))
+        run = load(states[-1][1]) if states else new_run(name)
+        before = report(run) if states else None
+        quarantined.update(EVENTS[code] for code in take_in(run, _pieces(job, name), set(roster.get(name, ()))))
+        alarms += words(run, advance(run, job.patience_ns), job.batch)
+        retire(run)
+        save(run, job.state(name, job.batch))
+        part.reports.append((before, report(run)))
+        for _, old in states[:-1]:
+            old.unlink(missing_ok=True)
+    _write_alarms(Path(job.checkpoint, "alarms", f"{job.batch:010}-{task:06}.parquet"), alarms)
+    part.alarms, part.shown, part.quarantined = len(alarms), alarms[:SHOWN], dict(quarantined)
+    return msgspec.msgpack.encode(part)
+
+
+def conclude_runs(job: BatchJob, shares: list[list[str]], task: int) -> bytes:
+    """Judge what waits in some runs as if nothing more will come."""
+    part = JudgeResult()
+    alarms: list[WatchAlarm] = []
+    for fingerprint in shares[task]:
+        states = job.states(fingerprint)
+        if not states:
+            continue
+        run = load(states[-1][1])
+        before = report(run)
+        alarms += words(run, advance(run, job.patience_ns, to_the_end=True), job.batch)
+        part.reports.append((before, report(run, final=True)))
+    _write_alarms(Path(job.checkpoint, "conclusion", f"{task:06}.parquet"), alarms)
+    part.alarms, part.shown = len(alarms), alarms[:SHOWN]
+    return msgspec.msgpack.encode(part)
+
+
+def _write_alarms(path: Path, alarms: Iterable[WatchAlarm]) -> None:
+    rows = [msgspec.structs.asdict(alarm) for alarm in alarms]
+    if rows:
+        _write_table(path, pa.Table.from_pylist(rows, ALARM_SCHEMA))
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _write_table(path: Path, table: pa.Table) -> None:
+    with Replacement(path) as fresh:
+        pq.write_table(table, fresh)
+
+
+def members_of(shares: list[list[str]], task: int) -> bytes:
+    """Name the members of every run that has rows in some files."""
+    found: dict[str, set[int]] = {}
+    for file in shares[task]:
+        try:
+            table = pq.read_table(file, columns=["run", "member"], use_threads=False)
+            pairs = table.group_by(["run", "member"], use_threads=False).aggregate([])
+        except (pa.ArrowException, OSError):
+            continue  # reading it will say what is wrong
+        for run, member in zip(pairs["run"].to_pylist(), pairs["member"].to_pylist(), strict=True):
+            if isinstance(run, str) and isinstance(member, int):
+                found.setdefault(run, set()).add(member)
+    return msgspec.msgpack.encode({run: sorted(members) for run, members in found.items()})

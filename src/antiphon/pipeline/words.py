@@ -1,0 +1,81 @@
+"""One sentence for each way in which a guarantee can be violated, as docs/trace-guarantees.md has them."""
+
+from __future__ import annotations
+
+from antiphon.trace.verdict import Message
+
+
+def _message(message: Message) -> str:
+    return f"message {message[1]} of {message[0]}"
+
+
+def delivered_unsent(member: int, message: Message) -> str:
+    """Integrity: a delivery without a send."""
+    return f"member {member} delivers {_message(message)}, which was never sent"
+
+
+def delivered_again(member: int, message: Message) -> str:
+    """Integrity: a repeated delivery."""
+    return f"member {member} delivers {_message(message)} again"
+
+
+def sent_again(member: int, message: Message) -> str:
+    """Integrity: a repeated send."""
+    return f"member {member} uses its number {message[1]} again"
+
+
+def own_missing(member: int, message: Message) -> str:
+    """Validity: an own message neither delivered nor discarded."""
+    return f"member {member} neither delivers nor discards its own message {message[1]}"
+
+
+def delivery_missing(member: int, message: Message, obliged_by: int, view: int) -> str:
+    """Agreement: an owed message neither delivered nor discarded."""
+    return (
+        f"member {member} neither delivers nor discards {_message(message)}, "
+        f"which member {obliged_by} delivers in view {view}"
+    )
+
+
+def delivered_late(member: int, message: Message, highest: int) -> str:
+    """Fifo: a delivery after a higher number of the same sender."""
+    return f"member {member} delivers {_message(message)} after number {highest}"
+
+
+def effect_before_cause(member: int, event: str, message: Message, predecessor: Message) -> str:
+    """Causal: a message handled before one that its sending depends on."""
+    return (
+        f"member {member} {event}s {_message(message)} before it delivers or discards {_message(predecessor)}, "
+        f"which happened before it"
+    )
+
+
+def orders_differ(member: int, other: int, first: Message, second: Message) -> str:
+    """Total: two members that deliver two common messages in different orders."""
+    return (
+        f"member {member} delivers {_message(first)} before {_message(second)}, "
+        f"member {other} delivers them the other way round"
+    )
+
+
+def marked_unsent(member: int, message: Message) -> str:
+    """Stability: a mark on a message that does not exist."""
+    return f"member {member} marks {_message(message)} stable, which was never sent"
+
+
+def marked_unreceived(member: int, mark: Message, lacking: int, message: Message) -> str:
+    """Stability: a mark although a member of the view never receives a message that it covers."""
+    return f"member {member} marks {_message(mark)} stable, but member {lacking} never receives {_message(message)}"
+
+
+def marked_too_early(member: int, mark: Message, late: int, message: Message) -> str:
+    """Stability: a mark before a member of the view receives a message that it covers."""
+    return f"member {member} marks {_message(mark)} stable before member {late} receives {_message(message)}"
+
+
+def views_differ(deliverer: int, lacking: int, message: Message, view: int, following: int) -> str:
+    """View-synchrony: a message delivered in a view by only one of two members that go on to the same next view."""
+    return (
+        f"member {deliverer} delivers {_message(message)} in view {view}, member {lacking} does not, "
+        f"and both install view {following} next"
+    )

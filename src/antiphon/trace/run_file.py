@@ -1,0 +1,67 @@
+"""run.json: what a run says of itself, in the folder of its events or above it. Read and written here alone."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from antiphon import __version__
+from antiphon.atomic_write import atomic_write
+from antiphon.errors import UsageError
+from antiphon.trace.promises import has_global_clock, promised
+
+RUN_FILE: Final = "run.json"
+
+
+def write_run_file(folder: Path, run: str, about: Mapping[str, Any], versions: Mapping[str, str] | None = None) -> None:
+    """Write what is to be said about a run, with the versions of what wrote it."""
+    written_by = {"antiphon": __version__, "python": platform.python_version(), **(versions or {})}
+    text = json.dumps({"run": run, **about, "versions": written_by}, indent=1, default=str)
+    atomic_write(folder / RUN_FILE, text + "\n")
+
+
+class RunFile:
+    """The content of one run.json, and what follows from it."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except (ValueError, UnicodeDecodeError) as problem:
+            raise UsageError(f"{path} is not JSON ({problem}); mend or remove it") from None
+        if not isinstance(content, dict):
+            raise UsageError(f"{path} is not a JSON object; mend or remove it")
+        self.content: dict[str, Any] = content
+
+    @property
+    def promises(self) -> frozenset[str]:
+        """The guarantees that the run promises."""
+        return promised(self.content)
+
+    @property
+    def global_clock(self) -> bool:
+        """Whether all members of the run read one clock."""
+        return has_global_clock(self.content)
+
+
+class RunFiles:
+    """Finds the run.json of each folder of a trace, and reads each once; make a new one to see what has changed."""
+
+    def __init__(self, root: str | Path) -> None:
+        self._root = Path(root)
+        self._found: dict[Path, RunFile | None] = {}
+
+    def of(self, folder: str | Path) -> RunFile | None:
+        """Return the nearest one, from a folder up to the root of the trace."""
+        folder = Path(folder)
+        if folder not in self._found:
+            file = folder / RUN_FILE
+            if file.is_file():
+                self._found[folder] = RunFile(file)
+            elif folder == self._root or self._root not in folder.parents:
+                self._found[folder] = None
+            else:
+                self._found[folder] = self.of(folder.parent)
+        return self._found[folder]
