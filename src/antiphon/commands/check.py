@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
         words = {name: found.verdict for name, found in result.guarantees.items()}
         decisive = deciding(words, totals.promises, named=bool(args.guarantee))
         write_result(out / CHECK_FILE, result)
-        shutil.move(folder / "layout" / "quarantine", out / "quarantine")
+        shutil.copytree(folder / "layout" / "quarantine", out / "quarantine")
     if args.json:
         print(as_json(result))
     else:

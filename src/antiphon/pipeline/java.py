@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from antiphon.atomic_write import Replacement
 from antiphon.errors import UsageError
 
 OLDEST = 17  # Spark 4 is compiled for it
@@ -106,11 +107,9 @@ def _wrapped(home: Path) -> Path:
     script = wrapper / "bin" / "java"
     text = _WRAPPER.format(java=home / "bin" / "java")
     if not script.exists() or script.read_text() != text:
-        script.parent.mkdir(parents=True, exist_ok=True)
-        fresh = script.with_name(f"java.{os.getpid()}")
-        fresh.write_text(text)
-        fresh.chmod(fresh.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
-        fresh.replace(script)
+        with Replacement(script) as fresh:
+            fresh.write_text(text)
+            fresh.chmod(fresh.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
     return wrapper
 
 

@@ -13,7 +13,6 @@ Options: `mapping` (a mapping file, as `antiphon check --mapping`) and `unreadab
 from __future__ import annotations
 
 import os
-import shutil
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -42,6 +41,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from antiphon.atomic_write import Replacement
 from antiphon.errors import UsageError
 from antiphon.pipeline.ingest import FILE_PART_BYTES, TASK_ROWS
 from antiphon.pipeline.reading import read_batches
@@ -224,9 +224,9 @@ def _unreadable(options: dict[str, str]) -> bool:
 
 @dataclass
 class Written(WriterCommitMessage):
-    """A file that a task has finished."""
+    """A file that a task has finished and that waits for its name."""
 
-    file: str
+    file: Replacement
 
 
 class TraceWriter(DataSourceArrowWriter):
@@ -234,27 +234,25 @@ class TraceWriter(DataSourceArrowWriter):
 
     def __init__(self, path: str, overwrite: bool) -> None:
         self.folder, self.overwrite = Path(path).absolute(), overwrite
-        self.job = uuid.uuid4().hex[:12]
         if self.folder.is_file():
             raise UsageError(f"{path}: is a file; a trace is written into a folder")
 
-    @property
-    def _unfinished(self) -> Path:
-        return self.folder / f"_unfinished-{self.job}"  # hidden from readers by its name
-
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one task's rows."""
-        self._unfinished.mkdir(parents=True, exist_ok=True)
-        file = f"part-{uuid.uuid4().hex[:12]}.parquet"
-        with pq.ParquetWriter(self._unfinished / file, TRACE_SCHEMA, compression="zstd") as out:
-            for batch in iterator:
-                columns = [
-                    batch.column(field.name).cast(field.type)
-                    if field.name in batch.schema.names
-                    else pa.nulls(batch.num_rows, field.type)
-                    for field in TRACE_SCHEMA
-                ]
-                out.write_table(pa.table(columns, schema=TRACE_SCHEMA))
+        file = Replacement(self.folder / f"part-{uuid.uuid4().hex[:12]}.parquet")
+        try:
+            with pq.ParquetWriter(file.fresh, TRACE_SCHEMA, compression="zstd") as out:
+                for batch in iterator:
+                    columns = [
+                        batch.column(field.name).cast(field.type)
+                        if field.name in batch.schema.names
+                        else pa.nulls(batch.num_rows, field.type)
+                        for field in TRACE_SCHEMA
+                    ]
+                    out.write_table(pa.table(columns, schema=TRACE_SCHEMA))
+        except BaseException:
+            file.discard()
+            raise
         return Written(file)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -262,11 +260,12 @@ class TraceWriter(DataSourceArrowWriter):
         former = list(self.folder.glob("*.parquet")) if self.overwrite else []
         for message in messages:
             if isinstance(message, Written):
-                (self._unfinished / message.file).replace(self.folder / message.file)
+                message.file.commit()
         for file in former:
             file.unlink()
-        shutil.rmtree(self._unfinished, ignore_errors=True)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Leave nothing of a failed write."""
-        shutil.rmtree(self._unfinished, ignore_errors=True)
+        for message in messages:
+            if isinstance(message, Written):
+                message.file.discard()
