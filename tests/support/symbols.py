@@ -1,4 +1,4 @@
-"""Links of the documentation into the source: the file must be there, and the symbol that the link names must be in it."""
+"""Links of the documentation into the source: the file must be there, and define the symbol that the link names."""
 
 from __future__ import annotations
 
