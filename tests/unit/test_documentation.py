@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -20,6 +21,7 @@ from antiphon.trace.naive import check
 from antiphon.trace.reader import read
 from support.documentation import ON_SPARK, ROOT, Block, Reader, blocks
 from support.live_group import free_addresses
+from support.symbols import broken, defined, source_links
 
 LINKED = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("bench/**/*.md")]
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
@@ -270,3 +272,44 @@ def test_chapter_2_ends_with_a_check(tmp_path: Path) -> None:
     assert verdicts.pop("causal") in ("holds", "unknown")
     assert verdicts.pop("validity") == "unknown"
     assert verdicts == dict.fromkeys(verdicts, "holds")
+
+
+# Words, and where each thing is
+
+
+@pytest.mark.parametrize("page", [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")], ids=name)
+def test_links_into_the_source_lead_to_what_they_name(page: Path) -> None:
+    assert [found for link in source_links(page) if (found := broken(link))] == []
+
+
+# A stranger looks up the papers' words in the glossary; what the link leads to must be marked as that rule.
+PAPERS_RULES = {
+    "R4.1": "R4.1",
+    "delivery rule of section IV": "Section IV, delivery rule",
+    "R5.0": "R5.0",
+    "stability at delivery time": "stability at delivery time",
+    "ACC condition": "ACC condition",
+    "PACK condition": "PACK condition",
+    "ACK condition": "ACK condition",
+    "CPI operation": "CPI operation",
+    "flow condition": "flow condition",
+    "dissemination phase": "dissemination phase",
+    "decision phase": "decision phase",
+    "reception queue": "conditions (1) and (2)",
+    "message timestamps": "message timestamps",
+    "acknowledgment timestamps": "acknowledgment timestamps",
+    "null messages, T_send": "null messages",
+    "START, ACK, INFO of CoordP": "CoordP: the round ends",
+    "all rows are in": "FullDist: the round ends",
+    "Train's two laps": "Train",
+}
+
+
+@pytest.mark.parametrize("words", PAPERS_RULES)
+def test_a_stranger_finds_a_rule_of_a_paper_in_one_step(words: str) -> None:
+    sought = re.compile(rf"\b{re.escape(words)}")
+    (link,) = [link for link in source_links(ROOT / "docs" / "glossary.md") if sought.search(link.line)]
+    found = defined(link.path, link.symbol)
+    assert isinstance(found, ast.FunctionDef)
+    marks = [ast.unparse(mark) for mark in found.decorator_list]
+    assert any(mark.startswith("rule(") and PAPERS_RULES[words] in mark for mark in marks), marks
