@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from antiphon.errors import AntiphonError, UsageError
+    from antiphon.errors import AntiphonError, UsageError, UsageTypeError
     from antiphon.live.events import Batch, GroupClosed, Message, Notice, Status, ViewChange
     from antiphon.live.group import Group, join
     from antiphon.live.receipts import Receipt, Unknown
 
 # what an application uses, by where it is defined; imported when it is first asked for
 _EXPORTS = {
-    **dict.fromkeys(("AntiphonError", "UsageError"), "antiphon.errors"),
+    **dict.fromkeys(("AntiphonError", "UsageError", "UsageTypeError"), "antiphon.errors"),
     **dict.fromkeys(("Group", "join"), "antiphon.live.group"),
     **dict.fromkeys(("Batch", "GroupClosed", "Message", "Notice", "Status", "ViewChange"), "antiphon.live.events"),
     **dict.fromkeys(("Receipt", "Unknown"), "antiphon.live.receipts"),
@@ -31,6 +31,7 @@ __all__ = [
     "Status",
     "Unknown",
     "UsageError",
+    "UsageTypeError",
     "ViewChange",
     "__version__",
     "join",

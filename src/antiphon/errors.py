@@ -14,6 +14,10 @@ class UsageError(AntiphonError):
     """A wrong flag, scenario or input; the command line prints it as one line and exits with 2."""
 
 
+class UsageTypeError(UsageError, TypeError):
+    """An argument of a wrong type, named."""
+
+
 class LocalProtocolError(AntiphonError):
     """The local caller asked a machine for something that its state does not allow; nothing was changed."""
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from types import TracebackType
 
-from antiphon.errors import UsageError
+from antiphon.errors import UsageError, UsageTypeError
+from antiphon.live.arguments import as_payload, check_type
 from antiphon.live.events import Batch, Event, Notice, Status, ViewChange
 from antiphon.live.member import LiveMember
 from antiphon.live.receipts import Receipt
 from antiphon.live.recording import Recording
+from antiphon.live.sender import PLAIN, Kind
 from antiphon.live.settings import Settings, settable
 from antiphon.live.transport import Transport
 from antiphon.protocol.machine import SECOND
@@ -43,6 +45,7 @@ class Group:
 
     async def leave(self, *, hurry: bool = False) -> None:
         """Leave: send what is pending, wait for its delivery (unless in a hurry), tell the others, close."""
+        check_type("hurry", hurry, bool)
         await self._entered.leave(hurry=hurry)
 
     async def stop(self) -> None:
@@ -53,14 +56,19 @@ class Group:
     async def send(self, payload: bytes, *, lifetime_s: float | None = None, priority: int = 0) -> Receipt:
         """Multicast a message; wait only while the window and the buffers are full."""
         sender = self._entered.sender
-        if lifetime_s is None and not priority:
+        if type(payload) is not bytes:
+            payload = as_payload(payload)
+        if lifetime_s is None and priority == 0:
             receipt = sender.add(payload)
-            if receipt is not None:
-                return receipt
-        return await sender.begin(payload, (None if lifetime_s is None else int(lifetime_s * SECOND), priority))
+            return await sender.begin(payload, PLAIN) if receipt is None else receipt
+        return await sender.begin(payload, _kind(lifetime_s, priority))
 
     async def send_many(self, payloads: Iterable[bytes]) -> Receipt:
         """Multicast messages in their order, in as few bursts as they take; the receipt is the last one's."""
+        if isinstance(payloads, str | bytes | bytearray | memoryview) or not isinstance(payloads, Iterable):
+            raise UsageTypeError(f"payloads: must be several payloads, not {type(payloads).__name__}")
+        if isinstance(payloads, Sequence):
+            payloads = list(map(as_payload, payloads))  # all of them, or none is sent
         receipt: Receipt | None = None
         for payload in payloads:
             receipt = await self.send(payload)
@@ -106,6 +114,14 @@ class Group:
     def recording(self) -> Recording | None:
         """All inputs of the member, if `recording` was asked for."""
         return None if self._member is None else self._member.recording
+
+
+def _kind(lifetime_s: float | None, priority: int) -> Kind:
+    check_type("lifetime_s", lifetime_s, float | None)
+    check_type("priority", priority, int)
+    if lifetime_s is not None and lifetime_s <= 0:
+        raise UsageError(f"lifetime_s: must be more than 0, not {lifetime_s}")
+    return None if lifetime_s is None else int(lifetime_s * SECOND), priority
 
 
 @settable(Settings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -197,7 +198,7 @@ class LiveMember:
             return None
         ordering, stability = settings.protocols()
         self._trace = LiveTrace(
-            settings.trace,
+            Path(settings.trace),
             settings.group,
             {
                 "ordering": ordering,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from antiphon.errors import AntiphonError, UsageError
+from antiphon.errors import AntiphonError, UsageError, UsageTypeError
 from antiphon.live.addresses import Address
 
 if TYPE_CHECKING:
@@ -174,9 +174,10 @@ def check_keys(keys: Sequence[bytes]) -> list[bytes]:
     if not keys:
         raise UsageError("key: give at least one")
     for key in keys:
-        if not isinstance(key, bytes) or len(key) not in KEY_LENGTHS:
-            size = f"{len(key)} bytes" if isinstance(key, bytes) else type(key).__name__
-            raise UsageError(f"key: 16, 24 or 32 random bytes (os.urandom(16)), not {size}")
+        if not isinstance(key, bytes):
+            raise UsageTypeError(f"key: 16, 24 or 32 random bytes (os.urandom(16)), not {type(key).__name__}")
+        if len(key) not in KEY_LENGTHS:
+            raise UsageError(f"key: 16, 24 or 32 random bytes (os.urandom(16)), not {len(key)} bytes")
     return list(dict.fromkeys(keys))
 
 

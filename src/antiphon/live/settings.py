@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any, Literal, ParamSpec, TypeVar
+from os import PathLike
+from typing import Any, Literal, ParamSpec, TypeVar, get_type_hints
 
 import msgspec
 
-from antiphon.errors import UsageError
+from antiphon.errors import UsageError, UsageTypeError
 from antiphon.live.addresses import parse
+from antiphon.live.arguments import check_range, check_type
+from antiphon.live.burst import MESSAGE_BYTES_MAX
 from antiphon.live.events import Status
 from antiphon.live.session import check_keys
 from antiphon.protocol.membership.options import MembershipOptions
@@ -21,6 +24,14 @@ from antiphon.protocol.parts import Ordering, Stability
 
 PEERS = "peers"  # for `discover`: some of the others are known, and know the rest
 _USUAL = GroupOptions()
+_RANGES = {  # of numbers: the least and the most
+    "window": (1, 1 << 16),
+    "window_bytes": (1, 1 << 40),
+    "message_bytes_max": (1, MESSAGE_BYTES_MAX),
+    "inbox_bytes_max": (1, 1 << 40),
+    "ttl": (0, 255),
+    "leave_s": (0, math.inf),
+}
 
 
 class _Named(msgspec.Struct, frozen=True):
@@ -44,21 +55,21 @@ class Settings(_Named, frozen=True, kw_only=True):
     membership: MembershipOptions = _USUAL.membership
     partition: Literal["majority", "each-side"] = _USUAL.membership.partition  # who goes on when it is cut in two
     slow: Literal["block", "drop", "lag"] = _USUAL.membership.slow  # one holds all back: wait, drop it, or discard
-    state: Path | None = None  # where the little that must survive a crash is kept
+    state: str | PathLike[str] | None = None  # where the little that must survive a crash is kept
     snapshot: Callable[[], bytes] | None = None  # gives the application's state, for those who join
     restore: Callable[[bytes], None] | None = None  # takes it
     key: bytes | Sequence[bytes] | None = None  # the first seals, all are accepted
     window: int = _USUAL.window  # own bursts that may be unstable at once
     window_bytes: int = 512 << 10  # and their bytes, to which one more burst is added when they are fewer
-    message_bytes_max: int = 16 << 20
+    message_bytes_max: int = 16 << 20  # at most 72,088,500
     inbox_bytes_max: int = 8 << 20  # delivered and not yet taken; beyond, nothing more is taken in
     listen: bool = True  # False: this application only sends, and events are dropped
     discover: str | None = None  # IPv4 multicast group and port where members find each other; or "peers": by those
     multicast: str | None = None  # IPv4 group and port for what goes to all
-    ttl: int = 1
+    ttl: int = 1  # how many routers a multicast packet may pass
     offload: bool | None = None  # segmentation by the kernel; None: where it has it
     leave_s: float = 5.0  # how long the delivery of what was sent before may take, when the group is left
-    trace: Path | None = None
+    trace: str | PathLike[str] | None = None  # folder for this member's events, which `antiphon check` reads
     recording: bool = False  # keep all inputs in memory, to replay them
     metrics: Callable[[Status], None] | None = None  # called every second
     status_at: str | None = None  # host:port where `antiphon dashboard` may read the status
@@ -93,19 +104,31 @@ class Settings(_Named, frozen=True, kw_only=True):
 
     def check(self) -> None:
         """Raise a `UsageError` that names what is wrong, as far as it can be seen before the addresses are known."""
+        for name, hint in get_type_hints(type(self)).items():
+            check_type(name, getattr(self, name), hint)
         if not self.group:
             raise UsageError("group: a group needs a name")
-        for key in ("message_bytes_max", "inbox_bytes_max", "window_bytes"):
-            if getattr(self, key) < 1:
-                raise UsageError(f"{key}: must be at least 1, not {getattr(self, key)}")
+        for name, (least, most) in _RANGES.items():
+            check_range(name, getattr(self, name), least, most)
+        for name in ("metrics", "snapshot", "restore"):
+            if inspect.iscoroutinefunction(getattr(self, name)):
+                raise UsageTypeError(f"{name}: must be a function, not a coroutine function")
         if (self.snapshot is None) != (self.restore is None):
             raise UsageError("snapshot, restore: one without the other cannot bring a joiner up to date")
         if self.discover is not None and (not self.views or (self.peers and self.discover != PEERS)):
             raise UsageError("discover: finds members that come and go; give neither peers nor views=False with it")
         self.keys()
+        self._check_addresses()
+        self.options("").check(len(self.peers) + 1, founding=False)
+
+    def _check_addresses(self) -> None:
         parse(self.bind, "bind")
         for peer in self.peers:
             parse(peer, "peers")
+        for name in ("address", "multicast", "status_at", "discover"):
+            text = getattr(self, name)
+            if text is not None and (name, text) != ("discover", PEERS):
+                parse(text, name)
 
 
 _P = ParamSpec("_P")
@@ -124,7 +147,7 @@ def settable(
                 made = settings(*args, **keywords)
             except TypeError as error:
                 known = ", ".join(inspect.signature(called).parameters)
-                raise UsageError(f"{function.__name__}: {error}; its keywords are {known}") from None
+                raise UsageTypeError(f"{function.__name__}: {error}; its keywords are {known}") from None
             made.check()
             return function(made)
 

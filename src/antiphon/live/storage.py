@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Protocol
 
@@ -25,9 +26,9 @@ class Disk(Protocol):
 class StateFolder:
     """What a group's members on this machine keep: their incarnations and votes, and who founded the group."""
 
-    def __init__(self, disk: Disk, folder: Path | None, group: str) -> None:
+    def __init__(self, disk: Disk, folder: str | PathLike[str] | None, group: str) -> None:
         self._disk, self._group = disk, group
-        self._folder = folder or default_folder()
+        self._folder = default_folder() if folder is None else Path(folder)
 
     def founders(self, own: Address) -> list[str]:
         """Return who founded the group when it was last found, or nobody."""

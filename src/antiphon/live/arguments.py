@@ -1,0 +1,97 @@
+"""Arguments of public calls, checked where they enter: what is wrong is said with the argument's name."""
+
+from __future__ import annotations
+
+import math
+import types
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
+from typing import Any, Literal, Union, get_args, get_origin
+
+from antiphon.errors import UsageError, UsageTypeError
+
+
+def check_type(name: str, value: object, hint: Any) -> None:
+    """Raise unless a value is of the type that it is declared with: wrong types `UsageTypeError`, else `UsageError`."""
+    if conforms(value, hint):
+        return
+    choices = [choice for one in _alternatives(hint) if get_origin(one) is Literal for choice in get_args(one)]
+    if choices and any(type(value) is type(choice) for choice in choices):
+        raise UsageError(f"{name}: {value!r} is none of {', '.join(map(repr, choices))}")
+    raise UsageTypeError(f"{name}: must be {_shown(hint)}, not {type(value).__name__} ({value!r:.40})")
+
+
+def conforms(value: object, hint: Any) -> bool:
+    """Return whether a value is of a type, as far as that can be seen without calling it."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return True
+    if origin in (Union, types.UnionType):
+        return any(conforms(value, one) for one in arguments)
+    if origin is Literal:
+        return any(type(value) is type(choice) and value == choice for choice in arguments)
+    if origin is Callable:
+        return callable(value)
+    if origin is type:
+        return isinstance(value, type)
+    if origin is Sequence:
+        return (
+            isinstance(value, Sequence)
+            and not isinstance(value, str | bytes | bytearray)
+            and all(conforms(one, arguments[0]) for one in value)
+        )
+    if origin in (dict, Mapping):
+        return isinstance(value, Mapping) and all(conforms(key, arguments[0]) for key in value)
+    if origin is PathLike:
+        return isinstance(value, PathLike)
+    if hint in (int, float):
+        return not isinstance(value, bool) and (isinstance(value, int) or (hint is float and _is_finite(value)))
+    return isinstance(value, type(None) if hint is None else hint)
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, float) and math.isfinite(value)
+
+
+def _alternatives(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+
+
+def _shown(hint: Any) -> str:
+    names = []
+    for one in _alternatives(hint):
+        origin = get_origin(one)
+        if origin is Literal:
+            names.append(" or ".join(map(repr, get_args(one))))
+        elif origin is Callable:
+            names.append("a function")
+        elif origin is Sequence:
+            names.append(f"a sequence of {_shown(get_args(one)[0])}")
+        elif origin is type:
+            names.append("a class")
+        elif origin in (dict, Mapping):
+            names.append("a dict with names as keys")
+        elif origin is PathLike:
+            names.append("a path")
+        elif one in (None, type(None)):
+            names.append("None")
+        else:
+            names.append("a number" if one is float else one.__name__)
+    return " or ".join(names)
+
+
+def check_range(name: str, value: float, least: float, most: float = math.inf) -> None:
+    """Raise a `UsageError` unless a number lies between two others."""
+    if not least <= value <= most:
+        reach = f"at least {least}" if most == math.inf else f"between {least} and {most}"
+        raise UsageError(f"{name}: must be {reach}, not {value}")
+
+
+def as_payload(payload: object) -> bytes:
+    """Return a payload as bytes, or raise: text must be encoded first."""
+    if isinstance(payload, bytes):
+        return payload
+    if isinstance(payload, bytearray | memoryview):
+        return bytes(payload)
+    hint = "; encode it: text.encode()" if isinstance(payload, str) else ""
+    raise UsageTypeError(f"payload: must be bytes, not {type(payload).__name__}{hint}")
