@@ -103,7 +103,7 @@ def test_send_refuses_and_nothing_else_is_lost(
 def test_send_many_refuses_before_it_sends_any(tmp_path: Path, payloads: Any) -> None:
     async def test() -> None:
         async with members(2, tmp_path, views=False) as groups:
-            with pytest.raises(antiphon.UsageTypeError, match="^payloads?: must be"):
+            with pytest.raises(antiphon.UsageTypeError, match=r"^payloads?: must be"):
                 await groups[0].send_many(payloads)
             await groups[0].send_many([bytearray(b"one"), memoryview(b"two")])
             assert [event.payload for event in await collect(groups[1], 2)] == [b"one", b"two"]

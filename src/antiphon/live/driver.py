@@ -73,13 +73,14 @@ class Driver:
 
     def received(self, datagrams: list[bytes]) -> None:
         """Take what one wake-up of the transport completed."""
-        if self.inbox.is_full:
-            wanted = [datagram for datagram in datagrams if group_of(datagram) != self.data_tag]
-            # data is as good as lost: its sender's window closes, and it comes again
-            self.set_aside += len(datagrams) - len(wanted)
-            datagrams = wanted
-        if datagrams:
+        if not self.inbox.is_filling:
             self.drive(ReceiveMany(datagrams))
+            return
+        for datagram in datagrams:
+            if self.inbox.is_full and group_of(datagram) == self.data_tag:
+                self.set_aside += 1  # as good as lost: its sender's window closes, and it comes again
+            else:
+                self.drive(ReceiveMany([datagram]))
 
     def drive(self, event: Input | Snapshot) -> None:
         """Give the machine an input, carry out its effects, send what follows, and set the timer."""

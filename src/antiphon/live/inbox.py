@@ -9,6 +9,7 @@ from itertools import repeat
 from typing import TypeAlias
 
 from antiphon.live.events import Batch, Event, Message, Notice, ViewChange
+from antiphon.live.sockets import WAKE_BYTES_MAX
 from antiphon.protocol.machine import Capture, Restore
 
 _EACH_BYTES = 64  # what a message costs beside its payload
@@ -29,13 +30,15 @@ class Inbox:
         self._failure: Callable[[], BaseException] | None = None
         self.bytes = 0
         self.is_full = False  # more waits here than may
+        self.is_filling = False  # what one wake-up of the transport brings could fill it
+        self.emptied: Callable[[], None] | None = None  # called when it is no longer full
+        self._count(0)
 
     def put_messages(self, sender: str, payloads: list[bytes], view: int) -> None:
         """Append messages of one sender to the stream."""
         if self._listen:
             size = sum(map(len, payloads)) + _EACH_BYTES * len(payloads)
-            self.bytes += size
-            self.is_full = self.bytes > self._bytes_max
+            self._count(size)
             self._items.append((Batch(sender, payloads, view), size))
             if self._waiting:
                 self._wake()
@@ -45,6 +48,11 @@ class Inbox:
         if self._listen or isinstance(item, Capture | Restore):
             self._items.append((item, 0))
             self._wake()
+
+    def _count(self, size: int) -> None:
+        self.bytes += size
+        self.is_full = self.bytes > self._bytes_max
+        self.is_filling = self.bytes > self._bytes_max - WAKE_BYTES_MAX
 
     def close(self, failure: Callable[[], BaseException] | None = None) -> None:
         """End the stream after what is in it, with an exception if the group failed."""
@@ -97,8 +105,11 @@ class Inbox:
             if isinstance(item, Capture | Restore):
                 self._at_state(item)
                 continue
-            self.bytes -= size
-            self.is_full = self.bytes > self._bytes_max
+            if size:
+                was_full = self.is_full
+                self._count(-size)
+                if was_full and not self.is_full and self.emptied is not None:
+                    self.emptied()
             return item
         if self._failure is not None:
             raise self._failure()

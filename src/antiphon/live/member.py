@@ -23,7 +23,7 @@ from antiphon.live.sender import Sender
 from antiphon.live.session import PacketSession, SealedSession, open_session
 from antiphon.live.settings import PEERS, Settings
 from antiphon.live.storage import MemberFile, StateFolder, digest
-from antiphon.live.tracing import LiveTrace
+from antiphon.live.tracing import FLUSH_S, LiveTrace
 from antiphon.live.transport import Endpoint, Transport
 from antiphon.live.upcalls import Upcalls
 from antiphon.protocol import machine as protocol
@@ -208,7 +208,16 @@ class LiveMember:
                 "clock": "local",
             },
         )
-        return self._trace.life
+        self._flush_trace()
+        return self._trace.incarnation
+
+    def _flush_trace(self) -> None:
+        """Bring what was traced to the disk, now and again and again."""
+        if self._trace is not None:
+            self._trace.flush()
+            if self._trace.failed is not None and not self.anomalies.counts["trace-ended"]:
+                self.anomalies.note("trace-ended", self._trace.failed)
+            self._loop.call_later(FLUSH_S, self._flush_trace)
 
     def _begin_log(self) -> None:
         """Begin the log of the present incarnation, which may not have said anything yet."""

@@ -76,6 +76,7 @@ class Sender:
 
     async def _wait_for_room(self) -> None:
         """Wait until what is pending was taken by the machine."""
+        self._check_open()
         self._flush()
         if not self._pending and self._has_room():
             await asyncio.sleep(0)
@@ -84,8 +85,7 @@ class Sender:
                 self._room = asyncio.get_running_loop().create_future()
             self._driver.turned = self._room_again
             await asyncio.shield(self._room)
-        if not self._driver.running:
-            self._check_open()
+        self._check_open()
 
     def _schedule_flush(self) -> None:
         if not self._flush_scheduled:
@@ -109,6 +109,9 @@ class Sender:
         self._driver.drive(Submit(payload, *kind))
 
     def _has_room(self) -> bool:
+        if self._driver.inbox.is_full and self._gone is None:
+            self._driver.inbox.emptied = self._room_again  # own messages come back: they need room there too
+            return False
         return self._receipts.bytes < self._settings.window_bytes and self._driver.machine.room > 0
 
     def _room_again(self) -> None:
@@ -127,15 +130,15 @@ class Sender:
             raise GroupClosed(self._gone)
 
     def refuse(self, why: str) -> None:
-        """Take no more messages; what is pending still goes out."""
+        """Take no more messages, also of those who wait for room; what is pending still goes out."""
         self._gone, self._open_bytes = why, 0
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
 
     def close(self, why: str, lost: str) -> None:
         """End all that waits: senders with `GroupClosed(why)`, the receipt of what is pending with `Unknown(lost)`."""
         self.refuse(why)
         self._receipt.lose(lost)
-        if self._room is not None and not self._room.done():
-            self._room.set_result(None)
 
     @property
     def idle(self) -> bool:

@@ -20,6 +20,7 @@ from antiphon.live.anomalies import Anomalies
 
 PACKET_BYTES: Final = 1_400
 PACKETS_PER_WAKE_MAX: Final = 64
+WAKE_BYTES_MAX: Final = PACKETS_PER_WAKE_MAX << 16  # what one wake-up reads at most, where the kernel gathers packets
 WAITING_PACKETS_MAX: Final = 2_048
 SOCKET_BUFFER_BYTES: Final = 8 << 20
 _SEGMENTS_MAX: Final = 44  # of 1,400 bytes, in one datagram of at most 65,507

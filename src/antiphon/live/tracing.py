@@ -1,7 +1,8 @@
 """The trace of a live member: written by a thread, in files of bounded size, never waited for.
 
-Every life of a member is a log of its own. Events are collected in memory and handed to the thread some thousands at
-a time, or after a moment. If the disk cannot keep up, the log ends there, without its `end`, so that a reader knows.
+Every incarnation of a member is a log of its own. Events are collected in memory and handed to the thread some
+thousands at a time, and whenever the member's timer calls `flush`. If the disk cannot keep up, the log ends there,
+without its `end`, so that a reader knows.
 """
 
 from __future__ import annotations
@@ -12,22 +13,22 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from antiphon.errors import UsageError
-from antiphon.protocol.machine import SECOND, Instant, TraceRow
+from antiphon.protocol.machine import Instant, TraceRow
 from antiphon.trace.log import MemberLog
 from antiphon.trace.run_file import write_run_file
 from antiphon.trace.writer import write_part
 
 EVENTS_PER_FILE: Final = 20_000
 FILES_WAITING_MAX: Final = 16
-FLUSH_NS: Final = SECOND
+FLUSH_S: Final = 0.7  # so that events are on the disk within a second, whatever comes after them
 
 
 class LiveTrace:
-    """Writes the logs of one member's lives into a folder that all members may share."""
+    """Writes the logs of one member's incarnations into a folder that all members may share."""
 
     def __init__(self, folder: Path, run: str, about: dict[str, Any]) -> None:
         self._folder, self._run = folder, run
-        self._lives: list[LifeLog] = []
+        self._logs: list[LiveLog] = []
         self._jobs: queue.Queue[tuple[MemberLog, int, int] | None] = queue.Queue(FILES_WAITING_MAX)
         self.failed: str | None = None
         try:
@@ -37,21 +38,21 @@ class LiveTrace:
         self._thread = threading.Thread(target=self._write_all, name="antiphon-trace", daemon=True)
         self._thread.start()
 
-    def life(self, member: int) -> LifeLog:
-        """Begin the log of a member's next life."""
-        log = LifeLog(self, member)
-        self._lives.append(log)
+    def incarnation(self, member: int) -> LiveLog:
+        """Begin the log of a member's next incarnation."""
+        log = LiveLog(self, member)
+        self._logs.append(log)
         return log
 
     def flush(self) -> None:
         """Hand over what was collected."""
-        for life in self._lives:
-            life.hand_over()
+        for log in self._logs:
+            log.hand_over()
 
     def close(self, now: Instant, last: Literal["end", "crash"] | None) -> None:
         """Hand over the rest and wait for the thread; `last`: how the last log ends, if that is known."""
-        if last is not None and self._lives:
-            self._lives[-1].record(now, last, None, None, None, None)
+        if last is not None and self._logs:
+            self._logs[-1].record(now, last, None, None, None, None)
         self.flush()
         self._jobs.put(None)
         self._thread.join()
@@ -76,13 +77,12 @@ class LiveTrace:
         write_part(self._folder / f"member-{log.member}-{part:06}.parquet", self._run, log, first_step)
 
 
-class LifeLog:
-    """The log of one life of a member, as machines write it."""
+class LiveLog:
+    """The log of one incarnation of a member, as machines write it."""
 
     def __init__(self, trace: LiveTrace, member: int) -> None:
         self._trace, self._log = trace, MemberLog(member, 0)
         self._first_step, self._part = 1, 0
-        self._began_at: Instant | None = None
         self._cut = False
 
     def record(
@@ -92,9 +92,7 @@ class LifeLog:
         if self._cut:
             return
         self._log.record(now, event, sender, seq, size, detail)
-        if self._began_at is None:
-            self._began_at = now
-        elif now - self._began_at > FLUSH_NS or len(self._log) >= EVENTS_PER_FILE:
+        if len(self._log) >= EVENTS_PER_FILE:
             self.hand_over()
 
     def write(self, now: Instant, row: TraceRow) -> None:
@@ -117,5 +115,4 @@ class LifeLog:
         self._cut = not self._trace.hand_over(log, self._first_step, self._part)
         self._first_step += len(log)
         self._part += 1
-        self._began_at = None
         self._log = MemberLog(log.member, log.view)
