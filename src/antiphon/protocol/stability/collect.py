@@ -174,13 +174,13 @@ class CollectPart(VectorPart):
 
     # Losses, which the paper leaves to a reliable network
 
-    @rule("docs/protocols/coordinator.md, Losses")
+    @rule("docs/protocols/coordinator.md, What the paper got wrong or left open")
     def ask_for_reports(self) -> None:
         """Send START again to those who owe a report."""
         start = self.START(self.collect.number, self.collect.base if self.collect.base == self.epoch else 0)
         self.say_now(start, tuple(sorted(self.collect.awaited)))
 
-    @rule("docs/protocols/coordinator.md, Losses")
+    @rule("docs/protocols/coordinator.md, What the paper got wrong or left open")
     def ask_for_info(self) -> None:
         """Ask the coordinator whether there is a newer frontier."""
         self.say_now(self.ASK(self.epoch), (self._coordinator,))

@@ -198,7 +198,7 @@ class FullDistribution(VectorPart):
         elif poke.round == self.round:
             self.say_now(self.row_again(), (source,))
 
-    @rule("docs/protocols/full-distribution.md, Losses")
+    @rule("docs/protocols/full-distribution.md, What the paper got wrong or left open")
     def row_again(self) -> Row:
         """Make the row for a coordinator that lacks it: whole, since by now more may be known to be stable here."""
         return Row(self.round, False, self.pack_whole(self.held))
@@ -219,7 +219,7 @@ class FullDistribution(VectorPart):
         else:
             self._wait(now)
 
-    @rule("docs/protocols/full-distribution.md, Losses")
+    @rule("docs/protocols/full-distribution.md, What the paper got wrong or left open")
     def announce(self, now: Instant) -> None:
         """Tell all the frontier after a round in which rows were lost: others lack rows as well, and would all ask."""
         self.say(Found(self.pack_whole(self.frontier)), None, now)

@@ -212,7 +212,7 @@ class Train(VectorPart):
 
     # Each hop looks after itself
 
-    @rule("docs/protocols/train.md, Losses")
+    @rule("docs/protocols/train.md, What the paper got wrong or left open")
     def ask_next(self) -> None:
         """Ask the next member how far it is, unless later traffic has shown that the train went on."""
         self.say_now(Probe(), (self._after,))

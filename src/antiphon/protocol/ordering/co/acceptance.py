@@ -78,7 +78,7 @@ class Acceptance:
         self.req[p.source] = p.number + 1
         self._blocked.pop(p.source, None)
 
-    @rule("docs/protocols/co.md, what is early is held")
+    @rule("docs/protocols/co.md, Rule: what comes early is held")
     def hold(self, p: Logged) -> None:
         """Keep an early PDU if there is a place; one that is dropped will be asked for again."""
         if self.free == 0 or p.number >= self.req[p.source] + self.places:

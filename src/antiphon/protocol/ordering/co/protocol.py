@@ -230,7 +230,7 @@ class Co(Ending):
 
     # When the view ends: what is accepted is closed under precedence, and nobody lacks what is pre-acknowledged
 
-    @rule("docs/protocols/co.md, Cost: when a view ends")
+    @rule("docs/protocols/co.md, When a view ends")
     def reach(self) -> list[int]:
         """Say up to which number this member has accepted each source's PDUs."""
         return [number - 1 for number in self.acceptance.req]

@@ -105,7 +105,7 @@ class TwoPhase(Ending):
 
     # The rules
 
-    @rule("docs/protocols/abcast.md, Rule 3, which the paper leaves out")
+    @rule("docs/protocols/abcast.md, Clock rule: the paper leaves it out")
     def clock_rule(self, final: Stamp) -> None:
         """Stamp what comes later above a final timestamp that this member has heard."""
         self.clock.witness(final[0])
