@@ -27,7 +27,7 @@ import simpy_callbacks
 import simpy_processes
 
 from antiphon.sim import kernels
-from antiphon.sim.lan import Lan, Message, Send, message_bytes, run_round
+from antiphon.sim.lan import Lan, LanMessage, LanSend, message_bytes, run_round
 from antiphon.sim.trees import Tree, filled, parse_tree
 
 HERE = Path(__file__).parent
@@ -43,10 +43,10 @@ class Sender:
     def __init__(self, n: int) -> None:
         self.size = message_bytes(n)
 
-    def on_start(self, now: int) -> list[Send]:
-        return [Send(None, self.size, "INFO")]
+    def on_start(self, now: int) -> list[LanSend]:
+        return [LanSend(None, self.size, "INFO")]
 
-    def on_receive(self, message: Message, now: int) -> list[Send]:
+    def on_receive(self, message: LanMessage, now: int) -> list[LanSend]:
         return []
 
 

@@ -36,7 +36,8 @@ def cpu_rate(work: Callable[[], int], repeat: int) -> float:
 def protocol_scenario(ordering: str, n: int) -> Scenario:
     messages = {8: 60, 64: 3, 512: 1}[n]
     senders = None if n < 512 else [0]
-    return Scenario(
+    return Scenario.of(
+        "paper",
         members=n,
         messages=messages,
         ordering=ordering,

@@ -24,7 +24,7 @@ from antiphon.pipeline.measure.quantiles import Sketch, exact
 from antiphon.pipeline.results import MeasureResult, read_measure
 from antiphon.pipeline.session import Session
 from antiphon.sim.about import about
-from antiphon.sim.cluster import Run, simulate
+from antiphon.sim.cluster import SimulatedRun, simulate
 from antiphon.sim.scenario import from_table
 from antiphon.trace.event import Event
 from antiphon.trace.writer import write_trace
@@ -40,7 +40,7 @@ Tables = dict[str, list[dict[str, Any]]]
 NAMES = tuple(TABLES)
 
 
-def simulated(ordering: str, **table: Any) -> Run:
+def simulated(ordering: str, **table: Any) -> SimulatedRun:
     usual = {"members": 4, "messages": 25, "ordering": ordering, "network": {"loss": 0.1, "duplicate": 0.05}}
     return simulate(from_table({**usual, **table}), seed=11)
 

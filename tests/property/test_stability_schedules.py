@@ -6,7 +6,7 @@ import pytest
 
 from antiphon.protocol.stability import STABILITIES
 from antiphon.protocol.stability.rounds import VectorPart
-from antiphon.sim.cluster import Run, simulate
+from antiphon.sim.cluster import SimulatedRun, simulate
 from antiphon.sim.network import NetworkOptions
 from antiphon.sim.scenario import Clocks, Scenario
 from antiphon.trace.naive import check
@@ -36,7 +36,7 @@ def test_schedules_catch_a_broken_rule(mutant: type[VectorPart]) -> None:
     assert any(outcome(seed, mutant) in MUTANTS[mutant] for seed in range(BATCH))
 
 
-def holds(run: Run) -> None:
+def holds(run: SimulatedRun) -> None:
     assert run.finished
     assert run.stats["still_held"] == 0
     assert not [reason for reason in run.stats["members"] if reason.startswith("dropped")]

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from antiphon.protocol.ordering import ORDERINGS
-from antiphon.sim.cluster import Run, simulate
+from antiphon.sim.cluster import SimulatedRun, simulate
 from antiphon.sim.network import NetworkOptions
 from antiphon.sim.scenario import Scenario, Workload
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
-def transcript(run: Run) -> str:
+def transcript(run: SimulatedRun) -> str:
     rows = sorted(run.events, key=lambda event: (event.time_ns, event.member, event.step))
     lines = []
     for row in rows:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from antiphon.sim.lan import ROUND_PROTOCOLS, Lan, Message, Send, message_bytes, run_round
+from antiphon.sim.lan import ROUND_PROTOCOLS, Lan, LanMessage, LanSend, message_bytes, run_round
 from antiphon.sim.trees import Tree, filled, near_complete, random_tree
 
 pytest.importorskip("numba")
@@ -88,10 +88,10 @@ class Burst:
     def __init__(self, n: int) -> None:
         self.size = message_bytes(n)
 
-    def on_start(self, now: int) -> list[Send]:
-        return [Send(None, self.size, "INFO")]
+    def on_start(self, now: int) -> list[LanSend]:
+        return [LanSend(None, self.size, "INFO")]
 
-    def on_receive(self, message: Message, now: int) -> list[Send]:
+    def on_receive(self, message: LanMessage, now: int) -> list[LanSend]:
         return []
 
 

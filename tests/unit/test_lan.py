@@ -10,9 +10,9 @@ from antiphon.sim.lan import (
     ROUND_PROTOCOLS,
     ROUTER_NS,
     Lan,
-    Message,
-    Send,
-    Traffic,
+    LanMessage,
+    LanSend,
+    LanTraffic,
     message_bytes,
     receive_ns,
     run_round,
@@ -29,22 +29,22 @@ SEND, RECEIVE, WIRE = send_ns(SIZE), receive_ns(SIZE), wire_ns(SIZE)
 class Script:
     """A host that sends a list at the start and writes down what it receives."""
 
-    def __init__(self, *sends: Send, reply: Send | None = None) -> None:
+    def __init__(self, *sends: LanSend, reply: LanSend | None = None) -> None:
         self.sends = sends
         self.reply = reply
         self.received: list[tuple[int, object]] = []
 
-    def on_start(self, now: int) -> Sequence[Send]:
+    def on_start(self, now: int) -> Sequence[LanSend]:
         assert now == 0
         return self.sends
 
-    def on_receive(self, message: Message, now: int) -> Sequence[Send]:
+    def on_receive(self, message: LanMessage, now: int) -> Sequence[LanSend]:
         self.received.append((now, message.body))
         return [self.reply] if self.reply and len(self.received) == 1 else []
 
 
-def to(node: int | None, body: str = "m") -> Send:
-    return Send(node, SIZE, body)
+def to(node: int | None, body: str = "m") -> LanSend:
+    return LanSend(node, SIZE, body)
 
 
 def chain(n: int) -> Tree:
@@ -66,7 +66,7 @@ def test_a_unicast_pays_sender_wires_routers_between_and_receiver() -> None:
     arrived = SEND + 3 * WIRE + 2 * ROUTER_NS + RECEIVE
     assert hosts[3].received == [(arrived, "m")]
     assert hosts[0].received == hosts[1].received == hosts[2].received == []
-    assert traffic == Traffic(hops=3, link_queue_max=1, host_queue_max=1, ended_ns=arrived)
+    assert traffic == LanTraffic(hops=3, link_queue_max=1, host_queue_max=1, ended_ns=arrived)
 
 
 def test_a_multicast_is_charged_once_and_its_sender_receives_a_copy() -> None:
@@ -106,7 +106,7 @@ def test_the_two_directions_of_a_link_do_not_hinder_each_other() -> None:
 
 def test_a_link_serves_in_order_and_counts_who_waits() -> None:
     big = 100_000  # 8 ms on the wire and 12 ms to send, so with small ones behind it the link is the bottleneck
-    hosts = [Script(Send(2, big, "big"), to(2, "a"), to(2, "b"), to(2, "c")), Script(), Script()]
+    hosts = [Script(LanSend(2, big, "big"), to(2, "a"), to(2, "b"), to(2, "c")), Script(), Script()]
     traffic = Lan(chain(3)).run(hosts)
     assert [body for _, body in hosts[2].received] == ["big", "a", "b", "c"]
     assert traffic.link_queue_max == 4

@@ -39,7 +39,7 @@ from antiphon.protocol.wire import (
     Pdu,
 )
 from antiphon.sim.cluster import Cluster, simulate
-from antiphon.sim.lan import Lan, Message, Send
+from antiphon.sim.lan import Lan, LanMessage, LanSend
 from antiphon.sim.network import NetworkOptions
 from antiphon.sim.part_hosts import PartHost, part_hosts
 from antiphon.sim.scenario import Fault, Scenario, Workload
@@ -77,14 +77,14 @@ class Counting:
         self._host = host
         self.processed = 0
 
-    def on_start(self, now: int) -> Sequence[Send]:
+    def on_start(self, now: int) -> Sequence[LanSend]:
         return self._count(self._host.on_start(now))
 
-    def on_receive(self, message: Message, now: int) -> Sequence[Send]:
+    def on_receive(self, message: LanMessage, now: int) -> Sequence[LanSend]:
         self.processed += 1
         return self._count(self._host.on_receive(message, now))
 
-    def _count(self, sends: Sequence[Send]) -> Sequence[Send]:
+    def _count(self, sends: Sequence[LanSend]) -> Sequence[LanSend]:
         self.processed += len(sends)
         return sends
 

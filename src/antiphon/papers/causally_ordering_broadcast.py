@@ -24,7 +24,7 @@ from antiphon.protocol.parts import Out, PartContext, Received, Step
 from antiphon.protocol.rules import replaced
 from antiphon.protocol.wire import unpack_vector
 from antiphon.report.figures import drawing, look, save
-from antiphon.sim.cluster import Run, simulate
+from antiphon.sim.cluster import SimulatedRun, simulate
 from antiphon.sim.network import NetworkOptions
 from antiphon.sim.scenario import Scenario, Workload
 
@@ -345,7 +345,7 @@ def _run(
     options: dict[str, Duration],
     workload: Workload,
     network: NetworkOptions = _CONSTANT,
-) -> Run:
+) -> SimulatedRun:
     scenario = Scenario.of(
         "paper",
         members=size,

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from antiphon.papers.claims import Claim, Progress, Reproduction, Table, Value
-from antiphon.sim.lan import ROUND_PROTOCOLS, Lan, Message, Round, Send, run_round
+from antiphon.sim.lan import ROUND_PROTOCOLS, Lan, LanMessage, LanRound, LanSend, run_round
 from antiphon.sim.rounds import ROUND_HOSTS
 from antiphon.sim.trees import Tree, filled, group_size, near_complete, random_tree
 
@@ -141,21 +141,21 @@ class _Counting:
         self.chain_hops = 0
         self.arrows: list[Arrow] = []
 
-    def on_start(self, now: int) -> Sequence[Send]:
+    def on_start(self, now: int) -> Sequence[LanSend]:
         return self._numbered(self._host.on_start(now), 0, 0)
 
-    def on_receive(self, message: Message, now: int) -> Sequence[Send]:
+    def on_receive(self, message: LanMessage, now: int) -> Sequence[LanSend]:
         rounds, chain_hops, body = message.body
         self.processed += 1
         return self._numbered(
-            self._host.on_receive(Message(message.sender, message.size, body), now), rounds, chain_hops
+            self._host.on_receive(LanMessage(message.sender, message.size, body), now), rounds, chain_hops
         )
 
-    def _numbered(self, sends: Iterable[Send], rounds: int, chain_hops: int) -> list[Send]:
+    def _numbered(self, sends: Iterable[LanSend], rounds: int, chain_hops: int) -> list[LanSend]:
         numbered = []
         for send in sends:
             hops = 0 if send.to is None else chain_hops + self._tree.distance(self._node, send.to)
-            numbered.append(Send(send.to, send.size, (rounds + 1, hops, send.body)))
+            numbered.append(LanSend(send.to, send.size, (rounds + 1, hops, send.body)))
             self.arrows.append(Arrow(rounds + 1, self._node, send.to, send.body))
             self.processed += 1
             self.rounds = rounds + 1
@@ -220,7 +220,7 @@ class Point(msgspec.Struct, frozen=True):
     tree: str
     n: int
     stability: str
-    outcome: Round
+    outcome: LanRound
 
 
 def _points(trees: Sequence[tuple[str, Tree, Sequence[str]]], progress: Progress) -> list[Point]:
@@ -241,11 +241,11 @@ class Measured:
         self.points = points
         self._found = {(point.tree, point.n, point.stability): point.outcome for point in points}
 
-    def near_complete(self, n: int, stability: str) -> Round:
+    def near_complete(self, n: int, stability: str) -> LanRound:
         """The round on the near-complete tree of n nodes."""
         return self._found["near-complete", n, stability]
 
-    def filled(self, n: int, stability: str) -> Round:
+    def filled(self, n: int, stability: str) -> LanRound:
         """The round on the 4-ary tree of exactly n nodes."""
         return self._found["filled", n, stability]
 

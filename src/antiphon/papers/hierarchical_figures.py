@@ -8,7 +8,7 @@ from typing import Any
 
 from antiphon.papers.hierarchical import PUBLISHED_SIZES, STRUCTURED_OF, Measured, arrows
 from antiphon.report.figures import COLOURS, drawing, save
-from antiphon.sim.lan import ROUND_PROTOCOLS, Round
+from antiphon.sim.lan import ROUND_PROTOCOLS, LanRound
 from antiphon.sim.trees import near_complete
 
 # One look a protocol in every figure. FullDist nearly covers CoordP, so it is dashed and hollow.
@@ -33,20 +33,20 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 BASIC = tuple(STRUCTURED_OF)
 STRUCTURED = ("tree-coordinator", "tree-train")
-Measure = Callable[[Round], float]
+Measure = Callable[[LanRound], float]
 
 
-def hops(outcome: Round) -> float:
+def hops(outcome: LanRound) -> float:
     """Messages on all hops."""
     return outcome.traffic.hops
 
 
-def rtt_ms(outcome: Round) -> float:
+def rtt_ms(outcome: LanRound) -> float:
     """Round-trip time at the root."""
     return outcome.rtt_ns / 1e6
 
 
-def queue(outcome: Round) -> float:
+def queue(outcome: LanRound) -> float:
     """The largest queue in the network."""
     return outcome.traffic.link_queue_max
 

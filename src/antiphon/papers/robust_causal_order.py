@@ -23,7 +23,7 @@ from antiphon.protocol.ordering.causal_blocks.repair import Repair
 from antiphon.protocol.parts import Out, PartContext, Step
 from antiphon.protocol.rules import replaced
 from antiphon.protocol.wire import Codec, pack_vector
-from antiphon.sim.cluster import Run, simulate
+from antiphon.sim.cluster import SimulatedRun, simulate
 from antiphon.sim.network import NetworkOptions
 from antiphon.sim.scenario import Fault, Scenario, Workload
 from antiphon.trace.naive import check
@@ -216,7 +216,7 @@ def measure(scenario: Scenario, seed: int, loses: Callable[[random.Random, int, 
     return _measured(simulate(scenario, seed, drop=drop), lost)
 
 
-def _measured(run: Run, lost: set[tuple[int, int, int]]) -> Measured:
+def _measured(run: SimulatedRun, lost: set[tuple[int, int, int]]) -> Measured:
     sent: dict[tuple[int | None, int | None], int] = {}
     received: dict[tuple[int, int | None, int | None], int] = {}
     repairs = by_others = 0

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 
 from antiphon.protocol.options import part_name
-from antiphon.sim.cluster import Run
+from antiphon.sim.cluster import SimulatedRun
 
 
-def about(result: Run) -> dict[str, Any]:
+def about(result: SimulatedRun) -> dict[str, Any]:
     """Give what `run.json` says of a simulated run."""
     scenario = result.scenario
     parameters = msgspec.to_builtins(

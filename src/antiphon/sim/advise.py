@@ -28,7 +28,7 @@ from antiphon.sim.lan import (
     HEADER_BYTES,
     ROUND_PROTOCOLS,
     ROUTER_NS,
-    Round,
+    LanRound,
     message_bytes,
     receive_ns,
     run_round,
@@ -491,7 +491,7 @@ def _tree_latency_ms(hops: int, payload: int) -> float:
 
 
 @lru_cache(maxsize=16)
-def _one_round(tree: Tree, stability: str) -> Round:
+def _one_round(tree: Tree, stability: str) -> LanRound:
     """Run a round; it does not depend on the pauses between rounds, with which a protocol is tried several times."""
     return run_round(tree, stability)
 

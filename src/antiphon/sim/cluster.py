@@ -39,7 +39,7 @@ _WAKE = Wake()
 _WAKES_IN_A_MILLISECOND_MAX = 10_000  # a member that asks for more never lets time go on
 
 
-class Run(msgspec.Struct, frozen=True):
+class SimulatedRun(msgspec.Struct, frozen=True):
     """What a simulated run leaves behind."""
 
     scenario: Scenario
@@ -70,7 +70,7 @@ def simulate(
     *,
     drop: Callable[[int, int, bytes, Instant], bool] | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> Run:
+) -> SimulatedRun:
     """Run a scenario to its end; `drop(source, target, datagram, now)` may lose datagrams of a test's choice."""
     if scenario.views:
         from antiphon.sim.view_cluster import ViewCluster
@@ -145,7 +145,7 @@ class Cluster:
         self._delivered = 0
         self._delivered_at: Instant = 0
 
-    def run(self) -> Run:
+    def run(self) -> SimulatedRun:
         """Run until everything is delivered and let go, or the limit is reached."""
         scenario = self.scenario
         senders = scenario.senders
@@ -357,11 +357,11 @@ class Cluster:
     def _finished(self) -> bool:
         return not self._undrained and not self._to_submit
 
-    def _result(self) -> Run:
+    def _result(self) -> SimulatedRun:
         logs = self._logs()
         ordering = self.scenario.ordering
         name = ordering if isinstance(ordering, str) else ordering.__name__
-        return Run(
+        return SimulatedRun(
             scenario=self.scenario,
             seed=self.seed,
             name=f"{self.scenario.name or name}-{self.seed}",

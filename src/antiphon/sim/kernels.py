@@ -23,8 +23,8 @@ from antiphon.errors import UsageError
 from antiphon.sim.lan import (
     HEADER_BYTES,
     ROUTER_NS,
-    Round,
-    Traffic,
+    LanRound,
+    LanTraffic,
     message_bytes,
     receive_ns,
     send_ns,
@@ -81,12 +81,12 @@ class _Costs:
         self.send, self.receive, self.wire = send_ns(size), receive_ns(size), wire_ns(size)
 
 
-def run_kernel(tree: Tree, stability: str) -> Round:
+def run_kernel(tree: Tree, stability: str) -> LanRound:
     """One round of a stability protocol, as the event-driven model would run it."""
     return _KERNELS[stability](_Layout(tree), _Costs(len(tree)))
 
 
-def run_burst(tree: Tree) -> Traffic:
+def run_burst(tree: Tree) -> LanTraffic:
     """Every host multicasts at time 0: the traffic of FullDist without its rule for when to send."""
     layout, costs = _Layout(tree), _Costs(len(tree))
     sends = np.full(layout.n, costs.send, dtype=np.int64)
@@ -110,7 +110,7 @@ def _ended(layout: _Layout, costs: _Costs, info_sent: int, started: Ints) -> tup
     return rtt, info_sent + height * costs.wire + (height - 1) * ROUTER_NS + costs.receive
 
 
-def _coordinator(layout: _Layout, costs: _Costs) -> Round:
+def _coordinator(layout: _Layout, costs: _Costs) -> LanRound:
     started = _started(layout)
     sends = started + costs.send
     times, ports, offsets = _upward_room(layout)
@@ -119,10 +119,10 @@ def _coordinator(layout: _Layout, costs: _Costs) -> Round:
     last, delay = _serve(at_root, costs.receive, started[0])
     rtt, ended = _ended(layout, costs, last + costs.send, started)
     hops = acks + 2 * (layout.n - 1)
-    return Round(rtt, Traffic(int(hops), int(queue), max(1, -(-delay // costs.receive)), ended))
+    return LanRound(rtt, LanTraffic(int(hops), int(queue), max(1, -(-delay // costs.receive)), ended))
 
 
-def _full_distribution(layout: _Layout, costs: _Costs) -> Round:
+def _full_distribution(layout: _Layout, costs: _Costs) -> LanRound:
     # First assumption: the root's INFO meets nothing on its way, and nothing else comes while a host receives it.
     travel = layout.depths * costs.wire + np.maximum(layout.depths - 1, 0) * ROUTER_NS
     sends = costs.send + travel + costs.receive + costs.send
@@ -130,11 +130,11 @@ def _full_distribution(layout: _Layout, costs: _Costs) -> Round:
     while True:
         implied, rtt, traffic = _everyone_multicasts(layout, costs, sends, at_once=False)
         if np.array_equal(sends, implied):
-            return Round(rtt, traffic)
+            return LanRound(rtt, traffic)
         sends = implied
 
 
-def _everyone_multicasts(layout: _Layout, costs: _Costs, sends: Ints, at_once: bool) -> tuple[Ints, int, Traffic]:
+def _everyone_multicasts(layout: _Layout, costs: _Costs, sends: Ints, at_once: bool) -> tuple[Ints, int, LanTraffic]:
     """Every host's INFO, sent at the times assumed: the send times that the arrivals imply, the RTT, the traffic."""
     times, ports, offsets = _upward_room(layout)
     tree = (layout.first_child, layout.sizes, offsets)
@@ -144,31 +144,31 @@ def _everyone_multicasts(layout: _Layout, costs: _Costs, sends: Ints, at_once: b
         *tree, sends, times, ports, costs.send, costs.receive, costs.wire, at_once, implied
     )
     queue = int(max(up_queue, down_queue))
-    return implied, int(rtt), Traffic(int(up_hops + down_hops), queue, int(host_queue), int(ended))
+    return implied, int(rtt), LanTraffic(int(up_hops + down_hops), queue, int(host_queue), int(ended))
 
 
-def _train(layout: _Layout, costs: _Costs) -> Round:
+def _train(layout: _Layout, costs: _Costs) -> LanRound:
     circle = int(_circle_hops(layout.parents, layout.depths, layout.circle))
     # One message is under way at a time, so nothing waits for anything.
     rtt = layout.n * (costs.send + costs.receive) + circle * costs.wire + (circle - layout.n) * ROUTER_NS
-    return Round(rtt, Traffic(2 * circle, 1, 1, 2 * rtt))
+    return LanRound(rtt, LanTraffic(2 * circle, 1, 1, 2 * rtt))
 
 
-def _tree_coordinator(layout: _Layout, costs: _Costs) -> Round:
+def _tree_coordinator(layout: _Layout, costs: _Costs) -> LanRound:
     started = _started(layout)
     ready, queue = _collect(layout.first_child, started, costs.send, costs.receive, costs.wire)
     rtt, ended = _ended(layout, costs, int(ready) + costs.send, started)
-    return Round(rtt, Traffic(3 * (layout.n - 1), 1, int(queue), ended))
+    return LanRound(rtt, LanTraffic(3 * (layout.n - 1), 1, int(queue), ended))
 
 
-def _tree_train(layout: _Layout, costs: _Costs) -> Round:
+def _tree_train(layout: _Layout, costs: _Costs) -> LanRound:
     started = _started(layout)
     ready, acks, queue = _pass_up(layout.first_child, started, costs.send, costs.receive, costs.wire)
     rtt, ended = _ended(layout, costs, int(ready) + costs.send, started)
-    return Round(rtt, Traffic(int(acks) + 2 * (layout.n - 1), 1, int(queue), ended))
+    return LanRound(rtt, LanTraffic(int(acks) + 2 * (layout.n - 1), 1, int(queue), ended))
 
 
-_KERNELS: dict[str, Callable[[_Layout, _Costs], Round]] = {
+_KERNELS: dict[str, Callable[[_Layout, _Costs], LanRound]] = {
     "coordinator": _coordinator,
     "full-distribution": _full_distribution,
     "train": _train,

@@ -53,7 +53,7 @@ def wire_ns(size: int) -> int:
     return 80 * size
 
 
-class Send(msgspec.Struct, frozen=True):
+class LanSend(msgspec.Struct, frozen=True):
     """What a host asks of the network: `body`, of `size` bytes with its header, to one node or (None) to all."""
 
     to: int | None
@@ -61,7 +61,7 @@ class Send(msgspec.Struct, frozen=True):
     body: Any
 
 
-class Message(msgspec.Struct, frozen=True):
+class LanMessage(msgspec.Struct, frozen=True):
     """What a host receives."""
 
     sender: int
@@ -69,24 +69,24 @@ class Message(msgspec.Struct, frozen=True):
     body: Any
 
 
-class Host(Protocol):
+class LanHost(Protocol):
     """What runs on a node; both methods return what it sends."""
 
-    def on_start(self, now: int) -> Sequence[Send]:
+    def on_start(self, now: int) -> Sequence[LanSend]:
         """Called once, at time 0."""
 
-    def on_receive(self, message: Message, now: int) -> Sequence[Send]:
+    def on_receive(self, message: LanMessage, now: int) -> Sequence[LanSend]:
         """Called when the processor has finished receiving the message."""
 
 
-class TimedHost(Host, Protocol):
+class TimedHost(LanHost, Protocol):
     """A host that notes when a round begins and ends for it."""
 
     begun_ns: int | None
     ended_ns: int | None
 
 
-class Traffic(msgspec.Struct, frozen=True):
+class LanTraffic(msgspec.Struct, frozen=True):
     """What a run did to the network."""
 
     hops: int  # messages on all hops
@@ -120,7 +120,7 @@ class _Server:
 class _Flight(msgspec.Struct, frozen=True):
     """A message under way and, unless it is a multicast, the port by which each node on its path passes it on."""
 
-    message: Message
+    message: LanMessage
     wire_ns: int
     receive_ns: int
     ports: dict[int, int] | None
@@ -137,7 +137,7 @@ class Lan:
             neighbours = ([parent] if parent >= 0 else []) + tree.children[node]
             self._ports.append({neighbour: port for port, neighbour in enumerate(neighbours)})
 
-    def run(self, hosts: Sequence[Host]) -> Traffic:
+    def run(self, hosts: Sequence[LanHost]) -> LanTraffic:
         """Start every host at time 0 and return the traffic that followed."""
         assert len(hosts) == len(self.tree), "one host a node"
         # An event is (time, kind, node, port, what): the first four are never all equal, so `what` is not compared.
@@ -150,7 +150,7 @@ class Lan:
         ]
         hops = now = 0
 
-        def submit(node: int, sends: Sequence[Send]) -> None:
+        def submit(node: int, sends: Sequence[LanSend]) -> None:
             for send in sends:
                 done = processors[node].take(now, send_ns(send.size))
                 heapq.heappush(events, (done, _PROCESSOR, node, _OWN, send))
@@ -180,34 +180,34 @@ class Lan:
                     receive(node, what)
             elif kind == _ROUTER:
                 put_on_links(node, port, what)
-            elif isinstance(what, Message):
+            elif isinstance(what, LanMessage):
                 submit(node, hosts[node].on_receive(what, now))
             else:
                 flight = self._launch(node, what)
                 if flight.ports is None:
                     receive(node, flight)
                 put_on_links(node, _OWN, flight)
-        return Traffic(
+        return LanTraffic(
             hops=hops,
             link_queue_max=max(link.queue_max for ports in links for link, _, _ in ports),
             host_queue_max=max(processor.queue_max for processor in processors),
             ended_ns=now,
         )
 
-    def _launch(self, sender: int, send: Send) -> _Flight:
+    def _launch(self, sender: int, send: LanSend) -> _Flight:
         ports = None
         if send.to is not None:
             path = self.tree.path(sender, send.to)
             assert len(path) > 1, "a host does not send to itself"
             ports = {node: self._ports[node][following] for node, following in pairwise(path)}
-        return _Flight(Message(sender, send.size, send.body), wire_ns(send.size), receive_ns(send.size), ports)
+        return _Flight(LanMessage(sender, send.size, send.body), wire_ns(send.size), receive_ns(send.size), ports)
 
 
-class Round(msgspec.Struct, frozen=True):
+class LanRound(msgspec.Struct, frozen=True):
     """One execution of a stability protocol: its round-trip time at the root, and its traffic."""
 
     rtt_ns: int
-    traffic: Traffic
+    traffic: LanTraffic
 
 
 # parts: the very parts that members are made of; objects: hosts reduced to who sends when; kernel: compiled. All agree.
@@ -225,7 +225,7 @@ ROUND_PROTOCOLS = {
 _HOPS_IN_PYTHON = 50_000  # about a second; beyond that a kernel is worth its compilation
 
 
-def run_round(tree: Tree, stability: str, engine: Engine = "auto") -> Round:
+def run_round(tree: Tree, stability: str, engine: Engine = "auto") -> LanRound:
     """One round of a stability protocol on a network at rest."""
     if stability not in ROUND_PROTOCOLS:
         raise UsageError(
@@ -253,7 +253,7 @@ def run_round(tree: Tree, stability: str, engine: Engine = "auto") -> Round:
     root = hosts[tree.root]
     assert root.begun_ns is not None, "a round begins"
     assert root.ended_ns is not None, "a round that nothing disturbs comes to its end"
-    return Round(root.ended_ns - root.begun_ns, traffic)
+    return LanRound(root.ended_ns - root.begun_ns, traffic)
 
 
 def simulate_rounds(tree: Tree, stability: str, rounds: int, engine: Engine = "auto") -> list[dict[str, int]]:

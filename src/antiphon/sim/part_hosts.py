@@ -19,7 +19,7 @@ from antiphon.protocol.stability.collect import Info, Start
 from antiphon.protocol.stability.full_distribution import FullDistribution
 from antiphon.protocol.stability.train import Train
 from antiphon.protocol.wire import Data
-from antiphon.sim.lan import HEADER_BYTES, Message, Send, message_bytes
+from antiphon.sim.lan import HEADER_BYTES, LanMessage, LanSend, message_bytes
 from antiphon.sim.trees import Tree
 
 _ARRIVED = Data(number=1)
@@ -53,7 +53,7 @@ class PartHost:
         self.frontier: tuple[int, ...] | None = None
         self._size = len(tree)
 
-    def on_start(self, now: int) -> Sequence[Send]:
+    def on_start(self, now: int) -> Sequence[LanSend]:
         """Let a message have arrived; at the root, the round that follows from it begins."""
         self._carry(self.part.advanced(0, _ARRIVED, [1], now))
         if not self.is_root:
@@ -64,7 +64,7 @@ class PartHost:
         assert deadline is not None, "something is unstable"
         return self._carry(self.part.wake(deadline))
 
-    def on_receive(self, message: Message, now: int) -> Sequence[Send]:
+    def on_receive(self, message: LanMessage, now: int) -> Sequence[LanSend]:
         """Hand a message to the part, unless it is the sender's own copy, which only tells the time."""
         if message.sender == self.node:
             if isinstance(message.body, Info):
@@ -77,12 +77,12 @@ class PartHost:
             self.ended_ns = now
         return sends
 
-    def _carry(self, step: Step) -> list[Send]:
-        sends: list[Send] = []
+    def _carry(self, step: Step) -> list[LanSend]:
+        sends: list[LanSend] = []
         for out in step.down:
             assert isinstance(out, Out)
             size = HEADER_BYTES if isinstance(out.pdu, Start) else message_bytes(self._size)
-            sends += [Send(to, size, out.pdu) for to in ((None,) if out.to is None else out.to)]
+            sends += [LanSend(to, size, out.pdu) for to in ((None,) if out.to is None else out.to)]
         for up in step.up:
             assert isinstance(up, Frontier)
             self.frontier = up.numbers

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from antiphon.sim.lan import HEADER_BYTES, Message, Send, message_bytes
+from antiphon.sim.lan import HEADER_BYTES, LanMessage, LanSend, message_bytes
 from antiphon.sim.trees import Tree
 
 
@@ -22,11 +22,11 @@ class RoundHost:
         self.begun_ns: int | None = None
         self.ended_ns: int | None = None
 
-    def on_start(self, now: int) -> Sequence[Send]:
+    def on_start(self, now: int) -> Sequence[LanSend]:
         """The root multicasts START, a bare header."""
-        return [Send(None, HEADER_BYTES, "START")] if self.is_root else []
+        return [LanSend(None, HEADER_BYTES, "START")] if self.is_root else []
 
-    def on_receive(self, message: Message, now: int) -> Sequence[Send]:
+    def on_receive(self, message: LanMessage, now: int) -> Sequence[LanSend]:
         """Note START and INFO, and let the protocol answer."""
         if message.body == "START":
             self.begun_ns = now
@@ -34,23 +34,23 @@ class RoundHost:
             self.ended_ns = now
         return self.answer(message)
 
-    def answer(self, message: Message) -> Sequence[Send]:
+    def answer(self, message: LanMessage) -> Sequence[LanSend]:
         """What the protocol sends on this message."""
         raise NotImplementedError
 
-    def numbers_to(self, to: int | None, kind: str) -> list[Send]:
+    def numbers_to(self, to: int | None, kind: str) -> list[LanSend]:
         """A message with one sequence number a member."""
-        return [Send(to, message_bytes(len(self.tree)), kind)]
+        return [LanSend(to, message_bytes(len(self.tree)), kind)]
 
 
-class Coordinator(RoundHost):
+class CoordinatorHost(RoundHost):
     """CoordP: on START everyone sends its array to the root, which multicasts the minimum once it has all."""
 
     def __init__(self, tree: Tree, node: int) -> None:
         super().__init__(tree, node)
         self._awaited = len(tree) - 1
 
-    def answer(self, message: Message) -> Sequence[Send]:
+    def answer(self, message: LanMessage) -> Sequence[LanSend]:
         """ACK to the root on START; at the root, INFO on the last ACK."""
         if message.body == "START" and not self.is_root:
             return self.numbers_to(self.tree.root, "ACK")
@@ -61,18 +61,18 @@ class Coordinator(RoundHost):
         return []
 
 
-class FullDistribution(RoundHost):
+class FullDistributionHost(RoundHost):
     """FullDist: the root multicasts its row; whoever has received that multicasts its own."""
 
     def __init__(self, tree: Tree, node: int) -> None:
         super().__init__(tree, node)
         self._awaited = len(tree)
 
-    def on_start(self, now: int) -> Sequence[Send]:
+    def on_start(self, now: int) -> Sequence[LanSend]:
         """The root's INFO is what starts the others."""
         return self.numbers_to(None, "INFO") if self.is_root else []
 
-    def on_receive(self, message: Message, now: int) -> Sequence[Send]:
+    def on_receive(self, message: LanMessage, now: int) -> Sequence[LanSend]:
         """The round is over when all n INFOs are in."""
         from_root = message.sender == self.tree.root
         if from_root:
@@ -83,21 +83,21 @@ class FullDistribution(RoundHost):
         return self.numbers_to(None, "INFO") if from_root and not self.is_root else []
 
 
-class Train(RoundHost):
+class TrainHost(RoundHost):
     """Train: the array goes around the circle twice, first to be lowered, then to be read."""
 
     def __init__(self, tree: Tree, node: int) -> None:
         super().__init__(tree, node)
         self._next = tree.circle_next[node]
 
-    def on_start(self, now: int) -> Sequence[Send]:
+    def on_start(self, now: int) -> Sequence[LanSend]:
         """The root sets the train going; there is no START."""
         if not self.is_root:
             return []
         self.begun_ns = now
         return self.numbers_to(self._next, "ACK")
 
-    def on_receive(self, message: Message, now: int) -> Sequence[Send]:
+    def on_receive(self, message: LanMessage, now: int) -> Sequence[LanSend]:
         """Pass the train on; at the root the first circle is the round trip, and the second one ends there."""
         if not self.is_root:
             return self.numbers_to(self._next, message.body)
@@ -107,14 +107,14 @@ class Train(RoundHost):
         return self.numbers_to(self._next, "INFO")
 
 
-class TreeCoordinator(RoundHost):
+class TreeCoordinatorHost(RoundHost):
     """S_CoordP: a member reports to its parent once START and the reports of all its children are in."""
 
     def __init__(self, tree: Tree, node: int) -> None:
         super().__init__(tree, node)
         self._awaited = 1 + len(tree.children[node])
 
-    def answer(self, message: Message) -> Sequence[Send]:
+    def answer(self, message: LanMessage) -> Sequence[LanSend]:
         """ACK to the parent, or INFO to all from the root, on the last of what is awaited."""
         if message.body == "INFO":
             return []
@@ -124,7 +124,7 @@ class TreeCoordinator(RoundHost):
         return self.numbers_to(None, "INFO") if self.is_root else self.numbers_to(self.tree.parents[self.node], "ACK")
 
 
-class TreeTrain(RoundHost):
+class TreeTrainHost(RoundHost):
     """S_Train: a train through the children of each node, from the first to the last and then up to their parent."""
 
     def __init__(self, tree: Tree, node: int) -> None:
@@ -136,7 +136,7 @@ class TreeTrain(RoundHost):
         self._awaited = 1 + bool(tree.children[node]) + (not is_first)
         self._next = tree.parents[node] if is_last else siblings[bisect_right(siblings, node)]
 
-    def answer(self, message: Message) -> Sequence[Send]:
+    def answer(self, message: LanMessage) -> Sequence[LanSend]:
         """Pass the train on once all that is awaited is in; the root multicasts INFO instead."""
         if message.body == "INFO":
             return []
@@ -147,9 +147,9 @@ class TreeTrain(RoundHost):
 
 
 ROUND_HOSTS: dict[str, type[RoundHost]] = {
-    "coordinator": Coordinator,
-    "full-distribution": FullDistribution,
-    "train": Train,
-    "tree-coordinator": TreeCoordinator,
-    "tree-train": TreeTrain,
+    "coordinator": CoordinatorHost,
+    "full-distribution": FullDistributionHost,
+    "train": TrainHost,
+    "tree-coordinator": TreeCoordinatorHost,
+    "tree-train": TreeTrainHost,
 }

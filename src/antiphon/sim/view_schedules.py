@@ -16,7 +16,7 @@ from antiphon.errors import UsageError
 from antiphon.protocol.machine import MILLISECOND
 from antiphon.protocol.membership.process import MembershipOptions, Process
 from antiphon.protocol.options import ordering_type
-from antiphon.sim.cluster import Run
+from antiphon.sim.cluster import SimulatedRun
 from antiphon.sim.network import NetworkOptions
 from antiphon.sim.scenario import Clocks, Fault, Scenario, Workload
 from antiphon.sim.view_cluster import ViewCluster
@@ -117,7 +117,7 @@ def flaw(scenario: Scenario, seed: int, process: type[Process] = Process) -> str
     return wrong
 
 
-def flaw_of(run: Run, *, ended: bool = True) -> str | None:
+def flaw_of(run: SimulatedRun, *, ended: bool = True) -> str | None:
     """Say what is wrong with the trace of a run, if anything is; what has not `ended` may lack deliveries."""
     scenario, events = run.scenario, run.events
     promises = [name for name in scenario.promises() if ended or name not in ("validity", "agreement")]
