@@ -19,7 +19,9 @@ import antiphon
 from antiphon import testing
 from antiphon.errors import UsageError
 from antiphon.protocol.membership.views import incarnation_of
+from antiphon.protocol.ordering.fifo import Fifo
 from antiphon.testing import World
+from antiphon.trace import naive
 from antiphon.trace.reader import read
 
 
@@ -162,7 +164,7 @@ def test_members_without_the_key_are_not_heard() -> None:
                 await asyncio.sleep(0.2)
             assert own.status().counts["refused-unsealed"] > 0
 
-    testing.run(main)
+    testing.run(main, unexamined=["validity"])
 
 
 def test_a_partition_stalls_the_minority_until_it_heals() -> None:
@@ -535,3 +537,48 @@ def test_the_program_in_the_documentation_runs(capsys: pytest.CaptureFixture[str
     exec(compile(program, "docs/testing.md", "exec"), {"__name__": "documented"})
     (said,) = capsys.readouterr().out.splitlines()
     assert f"prints `{said}`" in page
+
+
+def test_members_that_end_in_good_order_are_examined() -> None:
+    """Processes that take part until the test is over all leave then; what they did before is judged nevertheless."""
+
+    async def member(own: str, peers: list[str], ordering: Any) -> None:
+        async with antiphon.join("test", bind=own, peers=peers, ordering=ordering) as group:
+            for number in range(5):
+                await group.send(f"{own} {number}".encode())
+            async for _ in group:
+                pass
+
+    async def main(world: World, ordering: Any) -> None:
+        addresses = world.addresses(3)
+        for own in addresses:
+            world.spawn(own, member, own, [peer for peer in addresses if peer != own], ordering)
+        await asyncio.sleep(2)
+
+    with testing.simulated(seed=5) as world:
+        world.run(lambda world: main(world, "total"))
+    (run,) = world.runs.values()
+    verdicts = naive.check(run.complete_events(), guarantees=run.promises())
+    for name in ("integrity", "validity", "agreement", "fifo", "total"):
+        assert (name, verdicts[name].verdict) == (name, "holds")
+    with pytest.raises(testing.Violated, match="total is violated"), testing.simulated(seed=5) as world:
+        world.run(lambda world: main(world, DisorderlySequencer))
+
+
+class DisorderlySequencer(Fifo):
+    """Promises one order, and gives each member's own."""
+
+    PROMISES = ("fifo", "total")
+
+
+def test_a_promise_of_which_nothing_can_be_examined_fails() -> None:
+    async def main(world: World) -> None:
+        groups = await joined(world, 2)
+        await (await groups[0].send(b"x")).stable()
+        await asyncio.sleep(0.2)
+        for address in world.addresses(2):
+            world.crash(address)
+
+    with pytest.raises(testing.Unexamined, match="nothing of validity could be examined: of 2 incarnations 2 crashed"):
+        testing.run(main)
+    testing.run(main, unexamined=["validity", "agreement"])

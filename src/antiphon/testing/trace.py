@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from antiphon.live.group import Group
 from antiphon.live.recording import Origin
 from antiphon.protocol.machine import Instant
 from antiphon.protocol.options import GroupOptions, ordering_type, part_name
-from antiphon.testing.errors import Violated
+from antiphon.testing.errors import Unexamined, Violated
 from antiphon.trace import naive, writer
 from antiphon.trace.event import Event
 from antiphon.trace.log import MemberLog
+from antiphon.trace.verdict import Verdict
 
 _WANT_AN_END = ("validity", "agreement")  # of a run that was broken off, these say nothing
+_OF_MESSAGES = ("send", "deliver", "discard")
 
 
 class Run:
-    """What the members of one group did: those that hear each other, with every life of theirs."""
+    """What the members of one group did: those that hear each other, with every incarnation of theirs."""
 
     def __init__(self, name: str, addresses: Mapping[int, str], config: GroupOptions, *, views: bool) -> None:
         self.name, self.addresses, self.config, self.views = name, addresses, config, views
         self.logs: list[MemberLog] = []
+        self.left: list[MemberLog] = []  # those of members that left in good order
         self.settled = True  # nothing was under way at the end
 
     @property
@@ -45,10 +50,78 @@ class Run:
         every = self.config.promises()
         return every if self.settled else [name for name in every if name not in _WANT_AN_END]
 
-    def check(self, *, global_clock: bool) -> None:
-        """Raise `Violated` for the first promise that was not kept."""
+    def complete_events(self) -> list[Event]:
+        """The trace as rows, in which members that left in good order are complete, not gone.
+
+        A view change that does nothing but let them leave would part those that ended one after another. So what comes
+        after a member's last message is left out, and its log ends there, in the view of that message. An incarnation
+        that never took part, since it was passed over when it wanted to join, is no member.
+        """
+        events: list[Event] = []
+        for log in sorted(self.logs, key=lambda log: log.member):
+            rows = list(log.rows(self.name))
+            if not any(row.event in ("view", *_OF_MESSAGES) for row in rows):
+                continue
+            if log in self.left or rows[-1].event == "end":
+                last = max((index for index, row in enumerate(rows) if row.event in _OF_MESSAGES), default=0)
+                events += [*rows[: last + 1], msgspec.structs.replace(rows[-1], event="end", members=None)]
+            else:
+                events += rows
+        return events
+
+    def check(self, *, global_clock: bool, unexamined: Collection[str] = ()) -> None:
+        """Raise `Violated` for the first promise that was not kept, or of which nothing could be examined."""
         __tracebackhide__ = True  # from pytest: the witness says it all
-        events, promises = self.events, self.promises()
+        promises = self.promises()
+        verdicts = self._verdicts(self.events, promises, global_clock=global_clock)
+        if self.left:
+            complete = self._verdicts(self.complete_events(), promises, global_clock=global_clock)
+            for name, verdict in complete.items():
+                if verdict.examined > verdicts[name].examined:
+                    verdicts[name] = verdict
+        self._demand_examined(verdicts, unexamined)
+
+    def _demand_examined(self, verdicts: Mapping[str, Verdict], unexamined: Collection[str]) -> None:
+        """Raise `Unexamined` where messages were sent, and a promise about them could not be looked at."""
+        for name in self.config.promises():
+            if name in unexamined or not self._has_matter_for(name):
+                continue
+            if name not in verdicts:
+                raise Unexamined(self.name, name, "something was still under way when the run ended")
+            if verdicts[name].verdict == "unknown":
+                raise Unexamined(self.name, name, self._why_unexamined())
+
+    def _has_matter_for(self, guarantee: str) -> bool:
+        """Say whether members did something that a guarantee is about: without messages there is no order.
+
+        What was done by those that did not end in good order counts only where nobody did.
+        """
+        ended = [log for log in self.logs if log in self.left or "end" in log.events]
+        logs = ended or self.logs
+        delivered = [log.count("deliver") for log in logs]
+        match guarantee:
+            case "integrity" | "fifo":
+                return any(delivered)
+            case "validity":
+                return any("send" in log.events for log in logs)
+            case "agreement":
+                return sum(map(bool, delivered)) > 1
+            case "total":
+                return sum(count > 1 for count in delivered) > 1
+            case "causal":
+                return any(log.count("send") > 1 for log in logs)
+            case _:
+                return False  # stability is about marks, view synchrony about changes: there may be none
+
+    def _why_unexamined(self) -> str:
+        gone = sum("crash" in log.events for log in self.logs)
+        ended = sum(log in self.left or "end" in log.events for log in self.logs)
+        return f"of {len(self.logs)} incarnations {gone} crashed or were cut short, and {ended} ended in good order"
+
+    def _verdicts(self, events: list[Event], promises: list[str], *, global_clock: bool) -> dict[str, Verdict]:
+        """Check, and raise `Violated` for the first promise that was not kept."""
+        __tracebackhide__ = True
+        found: dict[str, Verdict] = {}
         before: naive.HappenedBefore = getattr(ordering_type(self.config.ordering), "HAPPENED_BEFORE", "deliver")
         kinds = [(promises, False)]
         if self.config.safe:
@@ -61,6 +134,8 @@ class Run:
                 if verdict.verdict == "violated":
                     kind = f"uniform {name}" if uniform else name
                     raise Violated(self.name, kind, verdict.witnesses[0], events)
+                found.setdefault(name, verdict)
+        return found
 
     def about(self, seed: int, *, global_clock: bool) -> dict[str, Any]:
         """Give what `run.json` says of it."""
@@ -118,9 +193,13 @@ class Traces:
     def stopped(self, group: Group, *, drained: bool) -> None:
         """Note that a member is gone, if it did not do so itself; where membership is fixed, nobody says farewell."""
         run, log = self._present.pop(group, (None, None))
-        if run is None or log is None or "leave" in log.events:
+        if run is None or log is None:
             return
-        log.record(self._now(), "leave" if drained and not run.views else "crash", None, None, None, None)
+        if "leave" not in log.events:
+            farewell = drained and not run.views
+            log.record(self._now(), "leave" if farewell else "crash", None, None, None, None)
+        if "leave" in log.events and (drained or run.views):
+            run.left.append(log)
 
     def end(self) -> None:
         """Note that the logs of those that are still there are complete, or that too much is under way to say so."""

@@ -15,7 +15,7 @@ import asyncio
 import contextvars
 import inspect
 import random
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -55,6 +55,7 @@ class Options(TypedDict, total=False):
     limit: str
     patience: str
     inline_threads: bool
+    unexamined: Collection[str]
 
 
 class World:
@@ -74,6 +75,7 @@ class World:
         limit: str = "5min",  # virtual time after which a run is given up
         patience: str = "30s",  # virtual time without a step of the application after which it is stuck
         inline_threads: bool = False,  # run what the application gives to threads in place, instead of refusing it
+        unexamined: Collection[str] = (),  # guarantees that need not have been examined
     ) -> None:
         self.seed = seed
         network = NetworkOptions(latency=latency, loss=loss, duplicate=duplicate, reorder=reorder, bandwidth=bandwidth)
@@ -81,6 +83,7 @@ class World:
         self._faults.check()
         skew_ns = duration(skew, "skew")
         self.clocks_agree = skew_ns == 0
+        self._unexamined = frozenset(unexamined)
         self._kernel = Kernel()
         self._traces = Traces(lambda: self._kernel.now)
         self._host = SimulatedHost(self._kernel, seed, network, skew_ns, self._traces)
@@ -144,7 +147,7 @@ class World:
                     f"a fault names {min(wrong)!r}, which never joined; known are {', '.join(self._all())}"
                 )
             for run in self._traces.runs.values():
-                run.check(global_clock=self.clocks_agree)
+                run.check(global_clock=self.clocks_agree, unexamined=self._unexamined)
         except Exception as error:
             error.add_note(f"antiphon.testing: seed {self.seed}, after {self.now:g} s of virtual time")
             raise
