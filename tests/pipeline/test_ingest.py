@@ -212,3 +212,20 @@ def test_a_run_json_that_comes_later_is_seen(inline: Checker, tmp_path: Path) ->
     assert inline.check(trace)[0].promises is None
     (trace / "run.json").write_text('{"ordering": "fifo"}')
     assert "fifo" in (inline.check(trace)[0].promises or ())
+
+
+def test_a_linked_folder_is_part_of_the_trace(inline: Checker, tmp_path: Path) -> None:
+    """A member's folder is often a link to another disk; without it, nobody would miss anything."""
+    events = sample(23).events
+    members = sorted({event.member for event in events})
+    trace = tmp_path / "trace"
+    trace.mkdir()
+    for member in members:
+        write([event for event in events if event.member == member], tmp_path / f"disk-{member}" / "events.parquet")
+        (trace / f"member-{member}").symlink_to(tmp_path / f"disk-{member}")
+    totals, verdicts = inline.check(trace)
+    assert (totals.members, totals.events) == (len(members), len(events))
+    assert verdicts == naive.check(events)
+    (trace / "member-lost").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(UsageError, match="member-lost"):
+        inline.check(trace)

@@ -80,6 +80,22 @@ class TestFormats:
         (tmp_path / "notes.txt").write_text("not a trace")
         assert read(tmp_path).events == EVENTS
 
+    def test_a_link_to_a_folder_is_that_folder_once(self, tmp_path: Path) -> None:
+        (tmp_path / "elsewhere").mkdir()
+        write_lines(tmp_path / "elsewhere" / "t.jsonl", ROWS)
+        trace = tmp_path / "trace"
+        trace.mkdir()
+        (trace / "member-1").symlink_to(tmp_path / "elsewhere")
+        (trace / "again").symlink_to(tmp_path / "elsewhere")
+        (tmp_path / "elsewhere" / "back").symlink_to(trace)
+        assert read(trace).events == EVENTS
+
+    def test_a_link_to_nothing_is_an_error(self, tmp_path: Path) -> None:
+        write_lines(tmp_path / "t.jsonl", ROWS)
+        (tmp_path / "member-2").symlink_to(tmp_path / "nowhere")
+        with pytest.raises(UsageError, match=r"member-2.*not there"):
+            read(tmp_path)
+
     def test_reading_csv_does_not_need_pyarrow(self) -> None:
         code = "import sys; import antiphon.trace.reader, antiphon.trace.naive; sys.exit('pyarrow' in sys.modules)"
         assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

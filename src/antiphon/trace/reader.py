@@ -16,6 +16,7 @@ import msgspec
 
 from antiphon.errors import UsageError
 from antiphon.trace.event import Event
+from antiphon.trace.files import visible_files
 from antiphon.trace.run_file import RunFile, RunFiles
 from antiphon.trace.schema import COLUMNS, EVENTS, REQUIRED
 
@@ -85,13 +86,7 @@ def _files(root: Path) -> list[Path]:
         return [root]
     if not root.is_dir():
         raise UsageError(f"there is no trace at {root}; give a Parquet, CSV or JSON lines file, or a directory of them")
-    files = [
-        file
-        for file in sorted(root.rglob("*"))
-        if file.suffix in _FORMATS
-        and file.is_file()
-        and not any(part.startswith((".", "_")) for part in file.relative_to(root).parts)
-    ]
+    files = sorted(visible_files(root, lambda name: Path(name).suffix in _FORMATS))
     if not files:
         raise UsageError(f"{root} has no trace in it: no file ends in {', '.join(_FORMATS)}")
     return files

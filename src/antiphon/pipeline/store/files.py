@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from antiphon.errors import UsageError
+from antiphon.trace.files import visible_files
 
 SUFFIXES: Final = {".parquet": "parquet", ".csv": "csv", ".jsonl": "json lines", ".ndjson": "json lines"}
 
@@ -17,13 +18,7 @@ def find_files(trace: str) -> list[str]:
         raise UsageError(f"{trace}: no such file or directory")
     if root.is_file():
         return [str(root.absolute())]
-    found = sorted(
-        str(path.absolute())
-        for path in root.rglob("*")
-        if format_of(path)
-        and path.is_file()
-        and not any(part.startswith((".", "_")) for part in path.relative_to(root).parts)
-    )
+    found = sorted(str(path.absolute()) for path in visible_files(root, lambda name: format_of(Path(name)) is not None))
     if not found:
         raise UsageError(f"{trace}: no events in this directory; expected files named *{', *'.join(SUFFIXES)}")
     return found
