@@ -55,7 +55,7 @@ def main() -> None:
     from antiphon.pipeline.measure import measure_layout
     from antiphon.pipeline.results import WatchCommit
     from antiphon.pipeline.session import open_session
-    from antiphon.pipeline.watch import DirectoryWatch, wait
+    from antiphon.pipeline.watch import DirectoryWatch
 
     # one member's log must fit into one row group, so that it can be cut
     assert args.events // args.members < 1 << 20, "fewer events or more members, please"
@@ -72,7 +72,7 @@ def main() -> None:
             lambda now, alarms, seconds, files: told.append((now, seconds)),
             files_max=args.members * args.files // args.batches,
         )
-        wait(watcher.start(available_now=True))
+        watcher.run(once=True)
         final = watcher.conclude()
     assert set(final.verdicts().values()) == {"holds"}, final.verdicts()
     assert final.events == events

@@ -51,11 +51,6 @@ def pieces(events: list[Event], rng: random.Random, batches: int) -> Iterator[li
         yield [event for member, log in logs.items() for event in log[cuts[member][batch] : cuts[member][batch + 1]]]
 
 
-def names(*files: Path) -> Any:
-    """What a stream of file names hands over."""
-    return SimpleNamespace(collect=lambda: [SimpleNamespace(path=f"file:{file}") for file in files])
-
-
 def watcher(folder: Path, **options: Any) -> DirectoryWatch:
     (folder / "live").mkdir(parents=True, exist_ok=True)
     return DirectoryWatch(Inline(2), str(folder / "live"), str(folder / "watch"), lambda *_: None, **options)
@@ -69,7 +64,7 @@ def watched(folder: Path, events: list[Event], rng: random.Random, batches: int)
         files = [write(part[i::2], folder / "live" / f"{number}-{i}.parquet") for i in range(2) if part[i::2]]
         one = watcher(folder)
         one.roster = {"r": roster}
-        one.batch(names(*files), number)
+        one.batch([str(file) for file in files])
         kept = max(kept, one.sum.live)
     return watcher(folder).conclude(), kept
 
@@ -127,7 +122,7 @@ def test_traces_of_other_systems(tmp_path: Path, system: str) -> None:
         file = tmp_path / "live" / f"{number}.parquet"
         thirds = pc.floor(pc.multiply(_share_of_log(table), 3.0))
         pq.write_table(table.filter(pc.equal(thirds, number)), file)
-        one.batch(names(file), number)
+        one.batch([str(file)])
     expected = json.loads((folder / "expected.json").read_text())
     final = one.conclude()
     for name, verdict in final.verdicts().items():
@@ -152,7 +147,7 @@ def test_state_goes_when_messages_are_stable(tmp_path: Path) -> None:
     live, size = [], []
     for number in range(40):
         part = by_time[len(by_time) * number // 40 : len(by_time) * (number + 1) // 40]
-        one.batch(names(write(part, tmp_path / "live" / f"{number}.parquet")), number)
+        one.batch([str(write(part, tmp_path / "live" / f"{number}.parquet"))])
         live.append(one.sum.live)
         size.append(max(file.stat().st_size for file in (tmp_path / "watch" / "state").iterdir()))
     compare(one.sum, events)
@@ -174,7 +169,7 @@ def test_state_of_many_members(tmp_path: Path, order: str) -> None:
             senders = range(members) if order == "total" else [(member + i) % members for i in range(members)]
             events += [Event("r", member, step + 1 + i, "deliver", s, number + 1) for i, s in enumerate(senders)]
     one = watcher(tmp_path)
-    one.batch(names(write(events, tmp_path / "live" / "all.parquet")), 0)
+    one.batch([str(write(events, tmp_path / "live" / "all.parquet"))])
     assert one.sum.verdicts()["total"] == ("holds" if order == "total" else "violated")
     assert compare(one.conclude(), events)["inexact"] == 0
     (job,) = (tmp_path / "watch" / "state").iterdir()
@@ -189,7 +184,7 @@ def test_lag_is_what_was_sent_and_is_not_stable(tmp_path: Path) -> None:
     run = simulate(from_table({"members": 3, "messages": 20, "ordering": "co"}), 2)
     events = [event for event in in_run(run.events, "r") if event.time_ns < 100_000_000]
     one = watcher(tmp_path)
-    one.batch(names(write(events, tmp_path / "live" / "a.parquet")), 0)
+    one.batch([str(write(events, tmp_path / "live" / "a.parquet"))])
     marks: dict[tuple[int, int], int] = defaultdict(int)
     for event in events:
         if event.event == "stable":
@@ -234,22 +229,91 @@ def alarms(checkpoint: Path) -> list[tuple[Any, ...]]:
 def test_a_batch_done_twice_raises_its_alarms_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = swapped_files(tmp_path / "files")
     whole = watcher(tmp_path / "whole")
-    for number, file in enumerate(files):
-        whole.batch(names(file), number)
+    for file in files:
+        whole.batch([str(file)])
     one = watcher(tmp_path / "broken")
     real = directory_watch.atomic_write
     for number, file in enumerate(files):
         if number % 3 == 1:  # all is written but the commit
             monkeypatch.setattr(directory_watch, "atomic_write", lambda *_: (_ for _ in ()).throw(OSError("killed")))
             with pytest.raises(OSError, match="killed"):
-                one.batch(names(file), number)
+                one.batch([str(file)])
             monkeypatch.setattr(directory_watch, "atomic_write", real)
             one = watcher(tmp_path / "broken")
-        one.batch(names(file), number)
-        one.batch(names(file), number)  # and Spark did not hear of the commit
+        one.batch([str(file)])
     assert alarms(tmp_path / "broken" / "watch") == alarms(tmp_path / "whole" / "watch")
     assert len(alarms(tmp_path / "whole" / "watch")) == whole.sum.alarms > 5
     assert one.conclude().verdicts() == whole.conclude().verdicts()
+
+
+def test_what_a_batch_left_that_was_cut_off_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a restart the batch of the same number may have other files: its alarms are those of these files alone."""
+    files = swapped_files(tmp_path / "live", count=2)
+    one = watcher(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(directory_watch, "atomic_write", lambda *_: (_ for _ in ()).throw(OSError("killed")))
+        with pytest.raises(OSError, match="killed"):
+            one.batch([str(file) for file in files])
+    assert list((tmp_path / "watch" / "alarms").glob("*.parquet"))
+    one = watcher(tmp_path)
+    write(sample(3).events, tmp_path / "other" / "sound.parquet")
+    one.batch([str(tmp_path / "other" / "sound.parquet")])
+    assert (alarms(tmp_path / "watch"), one.sum.alarms) == ([], 0)
+    one.run(once=True)
+    assert len(alarms(tmp_path / "watch")) == one.sum.alarms > 0
+
+
+def test_files_of_any_age_are_read_once(tmp_path: Path) -> None:
+    """A copy that keeps times (rsync -t) brings files older than any that were read; a new time alone is no news."""
+    events = sample(5).events
+    one = watcher(tmp_path)
+    write([event for event in events if event.member == 1], tmp_path / "live" / "new.parquet")
+    one.run(once=True)
+    old = write([event for event in events if event.member != 1], tmp_path / "live" / "old.parquet")
+    os.utime(old, (1_000_000_000, 1_000_000_000))
+    one.run(once=True)
+    assert one.sum.events + one.sum.waiting == len(events)
+    os.utime(old)
+    one.run(once=True)
+    one = watcher(tmp_path)
+    one.run(once=True)
+    assert (one.sum.files, one.sum.quarantined) == (2, {})
+
+
+@pytest.mark.parametrize("broken", [b"PAR1", b"", b"PAR1" + b"x" * 5000])
+def test_a_file_that_cannot_be_read_stops_nobody(tmp_path: Path, broken: bytes) -> None:
+    """Nothing can be said to hold without it; replaced by a good one under its name, it is read."""
+    events = sample(6).events
+    last = max(event.member for event in events)
+    one = watcher(tmp_path)
+    one.roster = {event.run: sorted({event.member for event in events}) for event in events}
+    write([event for event in events if event.member != last], tmp_path / "live" / "good.parquet")
+    bad = tmp_path / "live" / "bad.parquet"
+    bad.write_bytes(broken)
+    one.run(once=True)
+    assert list(one.sum.missing) == [str(bad)]
+    assert one.sum.events > 0
+    assert set(one.conclude().verdicts().values()) == {"unknown"}
+    write([event for event in events if event.member == last], bad)
+    one = watcher(tmp_path)
+    one.run(once=True)
+    assert one.sum.missing == {}
+    assert "holds" in one.conclude().verdicts().values()
+    compare(one.conclude(), events)
+
+
+def test_a_link_to_a_folder_is_watched(tmp_path: Path) -> None:
+    events = sample(7).events
+    one = watcher(tmp_path)
+    write(events, tmp_path / "disk" / "events.parquet")
+    (tmp_path / "live" / "member").symlink_to(tmp_path / "disk")
+    (tmp_path / "live" / "lost").symlink_to(tmp_path / "nowhere")
+    one.run(once=True)
+    assert one.sum.events == len(events)
+    assert set(one.conclude().verdicts().values()) == {"unknown"}  # who knows what is behind the other link
+    (tmp_path / "live" / "lost").unlink()
+    one.run(once=True)
+    assert "holds" in one.conclude().verdicts().values()
 
 
 @pytest.mark.slow
@@ -269,8 +333,8 @@ def test_kill_9_and_restart(tmp_path: Path, spark_session: Session) -> None:
     assert main(["watch", str(live), "--checkpoint", str(tmp_path / "killed"), "--once", "--files", "1"]) == 1
     whole = watcher(tmp_path / "whole")
     whole.roster = {"r": [1, 2, 3]}
-    for number, file in enumerate(files):
-        whole.batch(names(file), number)
+    for file in files:
+        whole.batch([str(file)])
     assert alarms(tmp_path / "killed") == alarms(tmp_path / "whole" / "watch")
 
 
@@ -300,7 +364,7 @@ def test_members_still_writing(spark_session: Session, tmp_path: Path) -> None:
     live.mkdir()
     told: list[WatchCommit] = []
     one = DirectoryWatch(spark_session, str(live), str(tmp_path / "watch"), lambda now, *_: told.append(now))
-    query = one.start(available_now=False)
+    deadline = time.monotonic() + 90
 
     def play() -> None:
         writers = [RollingWriter(live, run.name, log.member, rows_max=150) for log in run.logs]
@@ -311,11 +375,8 @@ def test_members_still_writing(spark_session: Session, tmp_path: Path) -> None:
 
     thread = threading.Thread(target=play)
     thread.start()
+    one.run(once=False, go_on=lambda: one.sum.events < len(run.events) and time.monotonic() < deadline)
     thread.join()
-    deadline = time.monotonic() + 90
-    while one.sum.events < len(run.events) and time.monotonic() < deadline and query.isActive:
-        time.sleep(0.1)
-    query.stop()
     assert one.sum.events == len(run.events)
     assert one.sum.waiting == 0
     assert compare(one.sum, run.events)["holds"] >= 3
@@ -341,10 +402,10 @@ def test_rolling_writer(tmp_path: Path) -> None:
 def test_rows_that_cannot_be_judged_are_counted(tmp_path: Path) -> None:
     good = [Event("r", 1, 1, "send", 1, 1), Event("r", 1, 2, "deliver", 1, 1), Event("r", 2, 1, "deliver", 1, 1)]
     one = watcher(tmp_path)
-    one.batch(names(write(good, tmp_path / "live" / "a.parquet")), 0)
+    one.batch([str(write(good, tmp_path / "live" / "a.parquet"))])
     assert one.sum.verdicts()["integrity"] == "holds"
-    one.batch(names(write([Event("r", 2, 1, "deliver", 1, 1)], tmp_path / "live" / "b.parquet")), 1)  # an old step
-    one.batch(names(write([Event("r", 2, 9, "deliver", None, 1)], tmp_path / "live" / "c.parquet")), 2)  # no sender
+    one.batch([str(write([Event("r", 2, 1, "deliver", 1, 1)], tmp_path / "live" / "b.parquet"))])  # an old step
+    one.batch([str(write([Event("r", 2, 9, "deliver", None, 1)], tmp_path / "live" / "c.parquet"))])  # no sender
     assert one.sum.quarantined == {"deliver": 2}
     assert set(one.sum.verdicts().values()) == {"unknown"}
     assert len(list((tmp_path / "watch" / "quarantine").glob("*.parquet"))) == 1
@@ -353,11 +414,11 @@ def test_rows_that_cannot_be_judged_are_counted(tmp_path: Path) -> None:
 def test_unsent_deliveries_wait_until_the_sender_has_ended(tmp_path: Path) -> None:
     one = watcher(tmp_path)
     events = [Event("r", 2, 1, "deliver", 1, 1), Event("r", 1, 1, "control"), Event("r", 2, 2, "deliver", 1, 2)]
-    one.batch(names(write(events, tmp_path / "live" / "a.parquet")), 0)
+    one.batch([str(write(events, tmp_path / "live" / "a.parquet"))])
     assert (one.sum.waiting, one.sum.waits_for, one.sum.alarms) == (2, 1, 0)
-    one.batch(names(write([Event("r", 1, 2, "send", 1, 1)], tmp_path / "live" / "b.parquet")), 1)
+    one.batch([str(write([Event("r", 1, 2, "send", 1, 1)], tmp_path / "live" / "b.parquet"))])
     assert (one.sum.waiting, one.sum.alarms) == (1, 0)
-    one.batch(names(write([Event("r", 1, 3, "end")], tmp_path / "live" / "c.parquet")), 2)
+    one.batch([str(write([Event("r", 1, 3, "end")], tmp_path / "live" / "c.parquet"))])
     assert (one.sum.waiting, one.sum.alarms) == (0, 1)
     assert one.sum.findings["integrity"].violations == 1
 
@@ -371,13 +432,13 @@ def test_a_send_that_was_lost_does_not_stop_the_watch(tmp_path: Path) -> None:
         Event("r", 2, 1, "deliver", 1, 2, second // 2),
         Event("r", 2, 2, "send", 2, 1, second),
     ]
-    one.batch(names(write(lost, tmp_path / "live" / "a.parquet")), 0)
+    one.batch([str(write(lost, tmp_path / "live" / "a.parquet"))])
     assert (one.sum.waiting, one.sum.waits_for) == (2, 1)
-    one.batch(names(write([Event("r", 2, 3, "deliver", 2, 1, 2 * second)], tmp_path / "live" / "b.parquet")), 1)
+    one.batch([str(write([Event("r", 2, 3, "deliver", 2, 1, 2 * second)], tmp_path / "live" / "b.parquet"))])
     assert (one.sum.waiting, one.sum.alarms) == (0, 0)
     assert one.sum.verdicts()["integrity"] == "unknown"
     assert one.conclude().verdicts()["integrity"] == "violated"  # as a check says of a log that seems complete
-    one.batch(names(write([Event("r", 1, 2, "send", 1, 2, 0)], tmp_path / "live" / "c.parquet")), 2)
+    one.batch([str(write([Event("r", 1, 2, "send", 1, 2, 0)], tmp_path / "live" / "c.parquet"))])
     assert one.conclude().verdicts()["integrity"] == "holds"
     assert one.conclude().findings["causal"].inexact
 
@@ -411,8 +472,8 @@ def test_an_empty_directory_decides_nothing(spark_session: Session, tmp_path: Pa
 def test_a_run_json_that_comes_later_is_seen(tmp_path: Path) -> None:
     one = watcher(tmp_path)
     files = swapped_files(tmp_path / "live")
-    one.batch(names(files[0]), 0)
+    one.batch([str(files[0])])
     assert one.sum.promises is None
     (tmp_path / "live" / "run.json").write_text('{"promises": ["fifo"]}')
-    one.batch(names(files[1]), 1)
+    one.batch([str(files[1])])
     assert one.sum.promises == ["fifo"]

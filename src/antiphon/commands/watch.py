@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Watch until it is interrupted, or all is read; the exit code is that of the verdicts."""
     from antiphon.pipeline.results import as_json
-    from antiphon.pipeline.watch import DirectoryWatch, wait
+    from antiphon.pipeline.watch import DirectoryWatch
     from antiphon.trace.verdict import deciding, exit_code
 
     directory = str(Path(args.directory).absolute())
@@ -55,12 +54,9 @@ def run(args: argparse.Namespace) -> int:
         watcher = DirectoryWatch(
             spark, directory, checkpoint, _BatchReporter(args), files_max=max(1, args.files), patience_s=args.patience
         )
-        query = watcher.start(available_now=args.once)
         try:
-            wait(query)
-        except KeyboardInterrupt:
-            with contextlib.suppress(Exception):  # a batch under way is cut off; the next start does it again
-                query.stop()
+            watcher.run(once=args.once)
+        except KeyboardInterrupt:  # a batch under way is cut off; the next start does it again
             if args.once:
                 raise  # not all that is there was read: nothing to conclude from
         final = watcher.conclude() if args.once else watcher.sum
@@ -81,6 +77,7 @@ class _BatchReporter:
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
         self.waiting: list[int] = []
+        self.named: set[str] = set()  # of what could not be read
 
     def __call__(self, now: WatchCommit, alarms: list[WatchAlarm], seconds: float, waiting: int) -> None:
         if not self.args.json:
@@ -97,6 +94,11 @@ class _BatchReporter:
             file=sys.stderr,
             flush=True,
         )
+        for path in sorted(now.missing.keys() - self.named):
+            self.named.add(path)
+            print(
+                f"not read: {path}: {now.missing[path]}; no guarantee can be said to hold without it", file=sys.stderr
+            )
         self.waiting = [*self.waiting, waiting][-self.BATCHES - 1 :]
         growing = len(self.waiting) > self.BATCHES and all(
             later > earlier for earlier, later in zip(self.waiting, self.waiting[1:], strict=False)
@@ -124,6 +126,7 @@ def _result(directory: str, checkpoint: str, final: WatchCommit) -> WatchResult:
         waiting=final.waiting,
         live=final.live,
         quarantined=sum(final.quarantined.values()),
+        missing=final.missing,
         alarms=final.alarms,
         lag=final.lag,
         events_per_s=round(final.events_per_s),
@@ -157,4 +160,6 @@ def _show(result: WatchResult) -> None:
         ],
         numbers=(3, 4),
     )
+    for path, why in result.missing.items():
+        print(f"not read: {path}: {why}")
     print(f"{result.alarms:,} alarms; state and alarms are in {result.checkpoint}")

@@ -412,14 +412,21 @@ class WatchCommit(msgspec.Struct):
         default_factory=lambda: {name: WatchFinding() for name in WATCHED_GUARANTEES}
     )
     quarantined: dict[str, int] = {}  # by event
+    broken: dict[str, str] = {}  # file -> why nothing of it could be read
+    unreachable: dict[str, str] = {}  # folder or link -> why nobody can look into it now
     promises: list[str] | None = None
     lag: StabilityLag | None = None  # of the run that is furthest behind
     waits_for: int | None = None  # the member whose send most members wait for
     events_per_s: float = 0.0
 
+    @property
+    def missing(self) -> dict[str, str]:
+        """All that could not be read, with the reasons."""
+        return {**self.broken, **self.unreachable}
+
     def verdicts(self) -> dict[str, VerdictName]:
         """Return the verdicts so far."""
-        affected = left_open(self.quarantined)
+        affected = left_open([*self.quarantined, *("" for _ in self.missing)])  # anything may be in them
         return {
             name: verdict(
                 found.examined,
@@ -467,6 +474,7 @@ class WatchResult(msgspec.Struct, kw_only=True):
     waiting: int
     live: int
     quarantined: int
+    missing: dict[str, str]  # file or folder -> why nothing of it could be read
     alarms: int
     lag: StabilityLag | None
     events_per_s: int

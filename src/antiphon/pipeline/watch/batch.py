@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from antiphon.atomic_write import Replacement, atomic_write
+from antiphon.errors import UsageError
 from antiphon.pipeline.columns import DISCARD, VIEW, Array, as_numpy
 from antiphon.pipeline.reading import read_batches
 from antiphon.pipeline.reading.mapping import Mapping
@@ -48,6 +49,7 @@ class ReadResult(msgspec.Struct):
     runs: list[str] = []
     quarantined: dict[str, int] = {}
     promises: list[str] | None = None
+    broken: dict[str, str] = {}  # file -> why nothing of it could be read
 
 
 class JudgeResult(msgspec.Struct):
@@ -96,10 +98,15 @@ def read_files(job: BatchJob, shares: list[list[str]], task: int) -> bytes:
     rubbish: list[dict[str, Any]] = []
     run_files = RunFiles(Path(job.directory).absolute())
     for file in shares[task]:
-        about = run_files.of(Path(file).parent)
+        try:
+            about = run_files.of(Path(file).parent)
+            batches = list(read_batches(file, None, Mapping()))
+        except (UsageError, OSError, pa.ArrowException) as problem:  # a file that is no good must not stop the watch
+            part.broken[file] = str(problem).splitlines()[0].removeprefix(f"{file}: ")
+            continue
         if about is not None:
             part.promises = sorted({*(part.promises or ()), *about.promises})
-        for batch in read_batches(file, None, Mapping()):
+        for batch in batches:
             quarantined.update(row.event or "" for row in batch.bad)
             rubbish += [msgspec.structs.asdict(row) for row in batch.bad]
             for run, rows in _by_run(batch.good):

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import functools
-import logging
-import os
 import shutil
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote, urlparse
+from typing import Final
 
 import msgspec
 
 from antiphon.atomic_write import atomic_write
 from antiphon.errors import UsageError
 from antiphon.pipeline.results import WatchAlarm, WatchCommit, last_commit
-from antiphon.pipeline.session import Session, one_line_errors
+from antiphon.pipeline.session import Session
 from antiphon.pipeline.watch.batch import (
     SHOWN,
     BatchJob,
@@ -31,14 +27,12 @@ from antiphon.pipeline.watch.batch import (
     read_files,
 )
 from antiphon.pipeline.watch.report import RunReport
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.streaming.query import StreamingQuery
+from antiphon.pipeline.watch.seen_files import FileVersion, SeenFiles, version_of
 
 FILES_MAX: Final = 512  # that one batch takes
+POLL_S: Final = 0.5  # between two looks at the directory while nothing comes
 PATIENCE_S: Final = 30.0  # of the trace's own time, that a delivery waits for its send
-_FOLDERS: Final = ("state", "alarms", "commits", "quarantine", "conclusion", "spark")
+_FOLDERS: Final = ("state", "alarms", "commits", "quarantine", "conclusion")
 
 
 def take(commit: WatchCommit, before: RunReport | None, after: RunReport) -> None:
@@ -73,51 +67,52 @@ class DirectoryWatch:
         self.files_max, self.patience_ns = files_max, int(patience_s * 1e9)
         if not Path(directory).is_dir():
             raise UsageError(f"{directory}: no such directory; watch needs one into which members write Parquet files")
+        if Path(checkpoint, "commits").is_dir() and not Path(checkpoint, "files").is_dir():
+            raise UsageError(f"{checkpoint}: made by an earlier version of antiphon; choose another --checkpoint")
         for name in _FOLDERS:
             Path(checkpoint, name).mkdir(parents=True, exist_ok=True)
-        for stale in Path(checkpoint).glob("batch-*"):
-            shutil.rmtree(stale)
         self.sum = last_commit(Path(checkpoint)) or WatchCommit()
+        self._forget_uncommitted()
+        self.files = SeenFiles(directory, checkpoint, self.sum.batch)
         self.roster: dict[str, list[int]] = {}
 
-    def start(self, *, available_now: bool) -> StreamingQuery:
-        """Start the stream."""
-        spark = self.session.spark
-        if type(spark).__module__.startswith("pyspark.sql.connect"):
-            raise UsageError("watch needs a Spark of its own or a cluster's master, not Spark Connect")
-        files = [str(file) for file in _parquet_files(self.directory)]
-        if len(files) > self.files_max:  # no batch sees all of them, so see first who takes part
-            self.roster = _find_members(self.session, files)
-        stream = (
-            spark.readStream.format("binaryFile")
-            .schema("path string, modificationTime timestamp, length long, content binary")
-            .option("pathGlobFilter", "*.parquet")
-            .option("recursiveFileLookup", "true")
-            .option("maxFilesPerTrigger", self.files_max)
-            .load(self.directory)
-            .select("path")
-        )
-        writer = stream.writeStream.option("checkpointLocation", str(Path(self.checkpoint, "spark")))
-        writer = writer.foreachBatch(self.batch)
-        for name in ("py4j.clientserver", "py4j.java_gateway"):
-            logging.getLogger(name).addFilter(_not_a_traceback)
-        trigger = (
-            writer.trigger(availableNow=True) if available_now else writer.trigger(processingTime="500 milliseconds")
-        )
-        with one_line_errors():
-            return trigger.start()
+    def _forget_uncommitted(self) -> None:
+        """Remove what a batch left that was cut off: it may be done again with other files."""
+        for stale in Path(self.checkpoint).glob("batch-*"):
+            shutil.rmtree(stale)
+        for pattern in ("alarms/*.parquet", "quarantine/*.parquet", "state/*.npz"):
+            for file in Path(self.checkpoint).glob(pattern):
+                number = file.name.split(".")[1] if file.suffix == ".npz" else file.name.split("-")[0]
+                if int(number) > self.sum.batch:
+                    file.unlink()
 
-    def batch(self, frame: DataFrame, number: int) -> None:
-        """Judge one batch of files, unless it has been."""
-        if number <= self.sum.batch:
-            return
+    def run(self, *, once: bool, go_on: Callable[[], bool] = lambda: True) -> None:
+        """Judge batch after batch: until all is read (`once`), or as long as `go_on` says so."""
+        unread = self.files.unread()
+        if len(unread) > self.files_max:  # no batch sees all of them, so see first who takes part
+            self.roster = _find_members(self.session, unread)
+        while go_on():
+            if unread:
+                self.batch(unread[: self.files_max], waiting=len(unread) - self.files_max)
+            elif once:
+                return
+            else:
+                time.sleep(POLL_S)
+            unread = self.files.unread()
+
+    def batch(self, files: Sequence[str], *, waiting: int = 0) -> None:
+        """Judge one batch of files; `waiting`: how many there are besides."""
         begun = time.monotonic()
-        files = sorted(unquote(urlparse(row.path).path) for row in frame.collect())
+        number = self.sum.batch + 1
         job = BatchJob(self.directory, self.checkpoint, number, self.sum.batch, self.patience_ns)
         fresh = msgspec.json.decode(msgspec.json.encode(self.sum), type=WatchCommit)
         fresh.batch, fresh.files = number, fresh.files + len(files)
         before = fresh.events
-        shown = self._judge(job, self._read(job, files, fresh), fresh)
+        versions, vanished = _versions(files)
+        fresh.broken = {path: why for path, why in fresh.broken.items() if path not in versions} | vanished
+        fresh.unreachable = self.files.problems
+        shown = self._judge(job, self._read(job, sorted(versions), fresh), fresh)
+        self.files.note(number, versions)
         took = time.monotonic() - begun
         fresh.events_per_s = (fresh.events - before) / max(took, 1e-9)
         atomic_write(Path(self.checkpoint, "commits", f"{number:010}.json"), msgspec.json.encode(fresh))
@@ -125,8 +120,7 @@ class DirectoryWatch:
             old.unlink()
         shutil.rmtree(job.scratch, ignore_errors=True)
         self.sum = fresh
-        waiting = max(0, sum(1 for _ in _parquet_files(self.directory)) - fresh.files)
-        self.tell(fresh, shown, took, waiting)
+        self.tell(fresh, shown, took, max(0, waiting))
 
     def _read(self, job: BatchJob, files: list[str], fresh: WatchCommit) -> list[str]:
         """Read the files of a batch; returns the runs that they are about."""
@@ -137,6 +131,7 @@ class DirectoryWatch:
             part = msgspec.msgpack.decode(result, type=ReadResult)
             runs.update(part.runs)
             fresh.quarantined = dict(Counter(fresh.quarantined) + Counter(part.quarantined))
+            fresh.broken |= part.broken
             if part.promises is not None:
                 fresh.promises = sorted({*(fresh.promises or ()), *part.promises})
         return sorted(runs)
@@ -167,6 +162,7 @@ class DirectoryWatch:
         Path(self.checkpoint, "conclusion").mkdir()
         job = BatchJob(self.directory, self.checkpoint, self.sum.batch, self.sum.batch, self.patience_ns)
         final = msgspec.json.decode(msgspec.json.encode(self.sum), type=WatchCommit)
+        final.unreachable = self.files.problems
         for result in self.session.each(tasks, functools.partial(conclude_runs, job, shares), "conclude"):
             part = msgspec.msgpack.decode(result, type=JudgeResult)
             for before, after in part.reports:
@@ -175,35 +171,15 @@ class DirectoryWatch:
         return final
 
 
-def _not_a_traceback(record: logging.LogRecord) -> bool:
-    """What a batch raises is reported when the query ends; py4j need not print it as well."""
-    return record.exc_info is None
-
-
-def wait(query: StreamingQuery) -> None:
-    """Wait until the stream ends; one line if it fails."""
-    failure: list[Exception] = []
-
-    def until_it_ends() -> None:
+def _versions(files: Sequence[str]) -> tuple[dict[str, FileVersion], dict[str, str]]:
+    """Return the version of each file, and why some could not be looked at."""
+    versions, problems = {}, {}
+    for file in files:
         try:
-            query.awaitTermination()
-        except Exception as error:
-            failure.append(error)
-
-    # in a thread of its own: an interrupt in the middle of a word to Spark leaves the conversation in disorder
-    thread = threading.Thread(target=until_it_ends, daemon=True)
-    thread.start()
-    while thread.is_alive():
-        thread.join(0.1)
-    with one_line_errors():
-        if failure:
-            raise failure[0]
-
-
-def _parquet_files(directory: str) -> Iterator[Path]:
-    for folder, folders, files in os.walk(directory):
-        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
-        yield from (Path(folder, name) for name in files if name.endswith(".parquet") and name[0] not in "._")
+            versions[file] = version_of(file)
+        except OSError as error:
+            problems[file] = f"{error.strerror}, before it was read"
+    return versions, problems
 
 
 def _shares(files: list[str], tasks: int) -> list[list[str]]:
