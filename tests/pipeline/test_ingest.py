@@ -16,7 +16,7 @@ import pytest
 
 from antiphon.errors import UsageError
 from antiphon.pipeline.ingest.quarantine import QUARANTINE_SCHEMA
-from antiphon.pipeline.reading.mapping import load_mapping
+from antiphon.pipeline.reading.mapping import Mapping, load_mapping
 from antiphon.trace import naive, reader
 from antiphon.trace.event import Event
 from pipeline.conftest import Checker
@@ -229,3 +229,55 @@ def test_a_linked_folder_is_part_of_the_trace(inline: Checker, tmp_path: Path) -
     (trace / "member-lost").symlink_to(tmp_path / "nowhere")
     with pytest.raises(UsageError, match="member-lost"):
         inline.check(trace)
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
+class TestOddColumns:
+    """What other tools write: other capitals, folders that say a column, no column `run` at all."""
+
+    def rows(self, seed: int) -> tuple[list[Event], list[dict[str, Any]]]:
+        events = in_run(sample(seed).events, "monday")
+        return events, rows_of(events)
+
+    def put(self, rows: list[dict[str, Any]], path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix == ".parquet":
+            pq.write_table(pa.Table.from_pylist(rows), path)
+        elif path.suffix == ".csv":
+            with path.open("w", newline="") as out:
+                table = csv.DictWriter(out, list(rows[0]))
+                table.writeheader()
+                for row in rows:
+                    lists = {k: " ".join(map(str, v)) for k, v in row.items() if isinstance(v, (list, tuple))}
+                    table.writerow({**row, **lists})
+        else:
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def test_capitals(self, inline: Checker, tmp_path: Path, suffix: str) -> None:
+        events, rows = self.rows(24)
+        self.put([{key.upper(): value for key, value in row.items()} for row in rows], tmp_path / f"t.{suffix}")
+        totals, verdicts = inline.check(tmp_path / f"t.{suffix}")
+        assert (totals.events, totals.quarantined) == (len(events), {})
+        assert verdicts == naive.check(events)
+
+    def test_folders_that_say_a_column(self, inline: Checker, tmp_path: Path, suffix: str) -> None:
+        events, rows = self.rows(25)
+        for member in sorted({event.member for event in events}):
+            mine = [
+                {key: value for key, value in row.items() if key not in ("run", "member")}
+                for row in rows
+                if row["member"] == member
+            ]
+            self.put(mine, tmp_path / "t" / "run=monday" / f"member={member}" / f"part.{suffix}")
+        totals, verdicts = inline.check(tmp_path / "t")
+        assert (totals.events, totals.quarantined) == (len(events), {})
+        assert verdicts == naive.check(events)
+
+    def test_a_constant_in_place_of_a_column(self, inline: Checker, tmp_path: Path, suffix: str) -> None:
+        events, rows = self.rows(26)
+        self.put([{k: v for k, v in row.items() if k != "run"} for row in rows], tmp_path / f"t.{suffix}")
+        with pytest.raises(UsageError, match="'run' is missing"):
+            inline.check(tmp_path / f"t.{suffix}")
+        totals, verdicts = inline.check(tmp_path / f"t.{suffix}", Mapping(constants={"run": "monday"}))
+        assert (totals.events, totals.quarantined) == (len(events), {})
+        assert verdicts == naive.check(events)

@@ -136,9 +136,11 @@ class _Reader:
 
     def _tables(self, file: str, columns: Sequence[str]) -> Iterator[pa.Table]:
         if (format_of(Path(file)) or "parquet") == "parquet" and not self.mapping.renames:
-            source = open_parquet_input(file, self.mapping)
+            source, mapping = open_parquet_input(file, self.mapping)
             present = [name for name in columns if name in source.schema_arrow.names]
-            if all(_as_promised(source.schema_arrow.field(name).type, name) for name in present):
+            if not mapping.renames and all(
+                _as_promised(source.schema_arrow.field(name).type, name) for name in present
+            ):
                 for batch in source.iter_batches(BATCH_ROWS, columns=present, use_threads=False):
                     yield _completed(pa.Table.from_batches([batch]), columns)
                 return

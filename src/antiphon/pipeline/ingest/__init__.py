@@ -88,7 +88,7 @@ def _plan(files: list[str], mapping: Mapping) -> Iterator[list[FilePart]]:
     for file in files:
         parquet = (format_of(Path(file)) or "parquet") == "parquet"
         if parquet and os.path.getsize(file) > FILE_PART_BYTES // 4:
-            metadata = open_parquet_input(file, mapping).metadata
+            metadata = open_parquet_input(file, mapping)[0].metadata
             groups: list[int] = []
             rows = 0
             for group in range(metadata.num_row_groups):

@@ -24,9 +24,9 @@ def survey(source: IngestJob, task: int) -> bytes:
     segments = Segments()
     run_files = RunFiles(source.root)
     for split in source.splits[task]:
-        file = open_parquet_input(split.file, source.mapping)
+        file, mapping = open_parquet_input(split.file, source.mapping)
         clock = part.note(run_files.of(Path(split.file).parent))
-        if not _has_plain_types(file):
+        if mapping.renames or not _has_plain_types(file):
             return msgspec.msgpack.encode(IngestPart(in_order=False))
         for group in split.row_groups if split.row_groups is not None else range(file.metadata.num_row_groups):
             only = _one_member(file, group)

@@ -25,7 +25,7 @@ def read_batches(
     """All rows of a file (or of some of its row groups, or of a span), a bounded number at a time."""
     kind = format_of(Path(file)) or "parquet"
     if kind == "parquet":
-        source = open_parquet_input(file, mapping)
+        source, mapping = open_parquet_input(file, mapping)
         wanted = [foreign for name in COLUMNS if (foreign := mapping.foreign(name)) in source.schema_arrow.names]
         row = 1
         if row_groups is not None:
@@ -39,25 +39,28 @@ def read_batches(
         yield from read_json_lines(file, mapping, span)
 
 
-def open_parquet_input(file: str, mapping: Mapping) -> pq.ParquetFile:
-    """An input Parquet file whose columns have the contract's types; UsageError otherwise."""
+def open_parquet_input(file: str, mapping: Mapping) -> tuple[pq.ParquetFile, Mapping]:
+    """Open an input Parquet file whose columns have the contract's types, and fit the mapping to it."""
     try:
-        source = pq.ParquetFile(
-            file, memory_map=True, read_dictionary=[mapping.foreign("run"), mapping.foreign("event")]
-        )
+        names = pq.read_schema(file, memory_map=True).names
+        mapping = mapping.fitted(file, names)
+        texts = [foreign for name in ("run", "event") if (foreign := mapping.foreign(name)) in names]
+        source = pq.ParquetFile(file, memory_map=True, read_dictionary=texts)
     except pa.ArrowInvalid:
         raise UsageError(f"{file}: not a Parquet file") from None
     schema = source.schema_arrow
     for name, kind in TYPES.items():
         foreign = mapping.foreign(name)
+        if name in mapping.constants:
+            continue
         if foreign not in schema.names:
-            if name in REQUIRED and name not in mapping.constants:
+            if name in REQUIRED:
                 raise UsageError(f"{file}: the column {foreign!r} is missing; a trace needs {', '.join(REQUIRED)}")
         elif not _fits(schema.field(foreign).type, kind):
             raise UsageError(
                 f"{file}: the column {foreign!r} is {schema.field(foreign).type}, expected {COLUMNS[name]}"
             )
-    return source
+    return source, mapping
 
 
 def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:

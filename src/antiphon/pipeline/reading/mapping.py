@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Collection
 from pathlib import Path
+from typing import Final
+from urllib.parse import unquote
 
 import msgspec
 
 from antiphon.errors import UsageError
 from antiphon.trace.schema import COLUMNS, EVENTS
+
+_NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
 class Mapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -27,6 +32,42 @@ class Mapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def foreign(self, name: str) -> str:
         """Return the log's name of one of the contract's columns."""
         return self.columns.get(name, name)
+
+    def fitted(self, file: str, names: Collection[str]) -> Mapping:
+        """Return this mapping as it applies to a file with these columns.
+
+        A column may be written in other capitals, or be said by the file's folders (`run=monday/member=3/...`), as
+        tables are laid out that are partitioned as in Hive.
+        """
+        columns, constants = dict(self.columns), dict(self.constants)
+        folders = _partition(file)
+        for name in COLUMNS:
+            foreign = self.foreign(name)
+            if foreign in names or name in constants:
+                continue
+            alike = [one for one in names if one.lower() == foreign.lower()]
+            if len(alike) == 1:
+                columns[name] = alike[0]
+            elif foreign.lower() in folders:
+                constants[name] = _constant(file, name, folders[foreign.lower()])
+        if (columns, constants) == (self.columns, self.constants):
+            return self
+        return msgspec.structs.replace(self, columns=columns, constants=constants)
+
+
+def _partition(file: str) -> dict[str, str]:
+    """Return what the folders above a file say, each as NAME=VALUE; the names in small letters."""
+    parts = (folder.partition("=") for folder in Path(file).parts[:-1])
+    return {name.lower(): unquote(value) for name, equals, value in parts if equals and value != _NO_VALUE}
+
+
+def _constant(file: str, name: str, value: str) -> str | int:
+    if COLUMNS[name] == "string":
+        return value
+    try:
+        return int(value)
+    except ValueError:
+        raise UsageError(f"{file}: its folder says {name}={value}, which is no number") from None
 
 
 def load_mapping(path: str) -> Mapping:

@@ -91,6 +91,7 @@ def read_csv(file: str, mapping: Mapping, span: TextSpan | None) -> Iterator[Row
         return "skip"
 
     header = _csv_header(file)
+    mapping = mapping.fitted(file, header)
     _require(header, file, mapping)
     text, lines = _open_text(file, span)
     before = max(0, lines - 1)  # the header is a line
@@ -133,6 +134,7 @@ def _require(header: Collection[str], file: str, mapping: Mapping) -> None:
 
 def read_json_lines(file: str, mapping: Mapping, span: TextSpan | None) -> Iterator[RowBatch]:
     """One JSON object a line; a block with a line that does not fit is read line by line."""
+    mapping = mapping.fitted(file, _json_keys(file))
     schema = pa.schema(
         [(mapping.foreign(name), pa.int64() if name in INTEGERS else kind) for name, kind in TYPES.items()]
     )
@@ -158,6 +160,20 @@ def read_json_lines(file: str, mapping: Mapping, span: TextSpan | None) -> Itera
         except pa.ArrowInvalid:
             yield _line_by_line(block, file, row, mapping, decode)
         row += lines
+
+
+def _json_keys(file: str) -> set[str]:
+    """Return the keys of a file's first lines."""
+    with pa.input_stream(file, compression="detect") as stream:
+        lines = stream.read(1 << 18).splitlines()[:100]
+    keys: set[str] = set()
+    for line in lines:
+        try:
+            content = msgspec.json.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue
+        keys |= content.keys() if isinstance(content, dict) else set()
+    return keys
 
 
 def _line_by_line(block: bytes, file: str, first: int, mapping: Mapping, decode: Callable[[bytes], Any]) -> RowBatch:
