@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from antiphon.cli import main
-from antiphon.report.diagram_window import Request, read_window
+from antiphon.report.diagram_window import DiagramRequest, read_window
 from antiphon.trace.event import Event
 
 
@@ -21,7 +21,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Event]]:
     words = "simulate --members 5 --ordering causal --messages 20 --loss 0.1 --seed 3 --out"
     assert main([*words.split(), str(folder / "run")]) == 0
     assert main(["diagram", str(folder / "run"), "--around", "1:4", "--out", str(folder / "a.html")]) == 0
-    return folder / "a.html", read_window(str(folder / "run"), Request(around=(1, 4))).events
+    return folder / "a.html", read_window(str(folder / "run"), DiagramRequest(around=(1, 4))).events
 
 
 @pytest.fixture

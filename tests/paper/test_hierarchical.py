@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from antiphon.cli import main
-from antiphon.papers.claims import Claim, Reproduction
+from antiphon.papers.claims import PaperClaim, Reproduction
 from antiphon.papers.hierarchical import (
     HEIGHT,
     TABLE_3,
@@ -102,7 +102,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> tuple[Reproduction, Path]
     return reproduction, out
 
 
-def claim(reproduction: Reproduction, beginning: str) -> Claim:
+def claim(reproduction: Reproduction, beginning: str) -> PaperClaim:
     return next(claim for claim in reproduction.claims if claim.claim.startswith(beginning))
 
 

@@ -16,7 +16,9 @@ pytest.importorskip("aiohttp")
 from antiphon.cli import main
 from antiphon.live.events import Status
 from antiphon.live.publish import Publisher
-from antiphon.report.dashboard import Board, Follower, Watched, application
+from antiphon.report.board_state import Headline, MemberRow
+from antiphon.report.dashboard_server import application
+from antiphon.report.live_board import Board, Follower, Watched
 
 A, B, C = "127.0.0.1:7001", "127.0.0.1:7002", "127.0.0.1:7003"
 STATUS = Status(
@@ -42,7 +44,7 @@ class Told:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, count: int, watched: Watched | None = None) -> None:
         self.now = 1000.0
-        monkeypatch.setattr("antiphon.report.dashboard.time.time", lambda: self.now)
+        monkeypatch.setattr("antiphon.report.live_board.time.time", lambda: self.now)
         self.followers = [Follower(f"127.0.0.1:{7101 + number}") for number in range(count)]
         self.board = Board(self.followers, watched)
 
@@ -56,8 +58,8 @@ class Told:
         self.followers[number].connected = False
         self.board.lost(self.followers[number])
 
-    def row(self, member: str) -> dict[str, object]:
-        return next(row for row in self.board.show()["members"] if row["member"] == member)
+    def row(self, member: str) -> MemberRow:
+        return next(row for row in self.board.show().members if row.member == member)
 
 
 def test_a_healthy_group_is_called_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,17 +67,17 @@ def test_a_healthy_group_is_called_so(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(3):
         told.hear(number)
     shown = told.board.show()
-    assert shown["headline"] == {"level": "good", "text": "3 members, view 1: everyone is heard from."}
-    assert [row["state"] for row in shown["members"]] == ["live"] * 3
-    assert [view["joined"] for view in shown["views"]] == [[A, B, C]]
+    assert shown.headline == Headline("good", "3 members, view 1: everyone is heard from.")
+    assert [row.state for row in shown.members] == ["live"] * 3
+    assert [view.joined for view in shown.views] == [[A, B, C]]
 
 
 def test_one_member_shows_the_others_too(monkeypatch: pytest.MonkeyPatch) -> None:
     told = Told(monkeypatch, 1)
     told.hear(0, lag={B: 4, C: None})
-    assert told.row(B)["state"] == "unpublished"
-    assert told.row(B)["lag"] == 4
-    assert told.row(C)["unheard"] is True
+    assert told.row(B).state == "unpublished"
+    assert told.row(B).lag == 4
+    assert told.row(C).unheard is True
 
 
 def test_who_is_gone_who_left_and_who_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,19 +85,19 @@ def test_who_is_gone_who_left_and_who_is_silent(monkeypatch: pytest.MonkeyPatch)
     for number in range(3):
         told.hear(number)
     told.lose(1)
-    assert told.row(B)["state"] == "gone"
-    assert told.board.show()["headline"] == {"level": "bad", "text": f"3 members, view 1: no news from {B}."}
+    assert told.row(B).state == "gone"
+    assert told.board.show().headline == Headline("bad", f"3 members, view 1: no news from {B}.")
     told.hear(1, standing="leaving")
     told.lose(1)
-    assert told.board.show()["headline"]["level"] == "good"
-    assert told.board.show()["news"][0]["text"] == f"{B} has left"
+    assert told.board.show().headline.level == "good"
+    assert told.board.show().news[0].text == f"{B} has left"
     told.now += 2
     told.hear(0)
     told.board.tick()
-    assert told.row(C)["state"] == "silent"
+    assert told.row(C).state == "silent"
     told.hear(2)
     told.board.tick()
-    assert told.board.show()["news"][0]["text"] == f"{C} speaks again"
+    assert told.board.show().news[0].text == f"{C} speaks again"
 
 
 def test_a_view_without_a_member_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,9 +106,9 @@ def test_a_view_without_a_member_is_told_once(monkeypatch: pytest.MonkeyPatch) -
         told.hear(number)
     for number in (0, 2):
         told.hear(number, view=2, members=(A, C))
-    views = told.board.show()["views"]
-    assert [(view["view"], view["left"]) for view in views] == [(2, [B]), (1, [])]
-    assert told.row(B)["in_view"] is False
+    views = told.board.show().views
+    assert [(view.view, view.left) for view in views] == [(2, [B]), (1, [])]
+    assert told.row(B).in_view is False
 
 
 def test_rates_are_of_the_last_second_and_never_negative(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,33 +118,72 @@ def test_rates_are_of_the_last_second_and_never_negative(monkeypatch: pytest.Mon
     told.now += 1
     told.hear(0, sent=60, delivered=400)
     told.board.tick()
-    assert (told.row(A)["sent_per_s"], told.row(A)["delivered_per_s"]) == (50, 300)
+    assert (told.row(A).published.sent_per_s, told.row(A).published.delivered_per_s) == (50, 300)
     told.now += 1
     told.hear(0, sent=0, delivered=0)  # started again
     told.board.tick()
-    assert told.row(A)["delivered_per_s"] == 0
+    assert told.row(A).published.delivered_per_s == 0
 
 
 def test_whoever_stays_the_slowest_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     told = Told(monkeypatch, 3)
     for second in range(4):
         told.now += 1
-        told.hear(0, slowest=C)
-        told.hear(1, slowest=C if second else A)
+        told.hear(0, slowest=C, lag={B: 0, C: 5})
+        told.hear(1, slowest=C if second else A, lag={A: 0, C: 5})
         told.hear(2, slowest=None)
         told.board.tick()
-    assert told.row(C)["holds_back_s"] == 4
-    assert told.row(A)["holds_back_s"] == 0
-    assert told.board.show()["headline"] == {
-        "level": "warn",
-        "text": f"3 members, view 1: {C} holds stability back.",
-    }
+    assert told.row(C).holds_back_s == 4
+    assert told.row(A).holds_back_s == 0
+    assert told.board.show().headline == Headline("warn", f"3 members, view 1: {C} holds stability back.")
+
+
+def test_a_group_that_delivers_nothing_although_messages_wait_is_not_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told(monkeypatch, 3)
+    for second in range(6):
+        told.now += 1
+        for number in range(3):
+            told.hear(number, delivered=10, held=4 if second else 0)
+        told.board.tick()
+    assert told.board.show().headline == Headline(
+        "bad", "3 members, view 1: nobody has delivered anything for 5 s, although messages wait."
+    )
+    assert [row.published.stuck_s for row in told.board.show().members if row.published] == [5, 5, 5]
+    told.now += 1
+    told.hear(0, delivered=11, held=3)
+    assert told.row(A).published.stuck_s == 0
+    told.hear(1, delivered=10, held=0)
+    assert told.row(B).published.stuck_s == 0
+    assert told.board.show().headline.text.startswith(f"3 members, view 1: {C} delivered nothing for 6 s")
+
+
+def test_a_group_with_nothing_to_do_is_idle_and_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told(monkeypatch, 1)
+    for delivered in (0, 50, 50, 50, 50):
+        told.now += 1
+        told.hear(0, delivered=delivered, members=(A,), lag={})
+        told.board.tick()
+        assert told.row(A).published.idle is (delivered == 0 or told.now >= 1005)
+    assert told.board.show().headline == Headline("good", "1 member, view 1: everyone is heard from.")
+
+
+def test_a_killed_member_is_named_until_the_others_have_gone_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told(monkeypatch, 3)
+    for number in range(3):
+        told.hear(number)
+    told.lose(1)
+    for _ in range(4):
+        told.now += 1
+        for number in (0, 2):
+            told.hear(number, view=2, members=(A, C), lag={A: 0, C: 0}, slowest=(A, None, C)[number])
+        told.board.tick()
+    assert told.board.show().headline == Headline("warn", f"2 members, view 2: {B} is gone, and the others went on.")
 
 
 def test_a_stalled_member_says_why_nothing_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     told = Told(monkeypatch, 3)
     told.hear(0, standing="stalled")
-    assert "stopped delivering" in told.board.show()["headline"]["text"]
+    assert "stopped delivering" in told.board.show().headline.text
 
 
 def test_what_watch_found_is_shown_up_to_its_last_commit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -158,14 +199,16 @@ def test_what_watch_found_is_shown_up_to_its_last_commit(monkeypatch: pytest.Mon
     (tmp_path / "commits" / "0000000000.json").write_bytes(msgspec.json.encode(commit))
     assert watched.read()
     assert not watched.read()
-    assert [shown["why"] for shown in watched.show()["alarms"]] == ["late"]
+    assert [shown.why for shown in watched.show().alarms] == ["late"]
     told = Told(monkeypatch, 1, watched)
     told.hear(0)
-    assert told.board.show()["headline"]["text"].endswith("watch found 1 violations.")
+    assert told.board.show().headline.text.endswith("watch found 1 violation.")
 
-    (tmp_path / "commits" / "0000000001.json").write_bytes(msgspec.json.encode({**commit, "promises": ["causal"]}))
+    (tmp_path / "commits" / "0000000001.json").write_bytes(
+        msgspec.json.encode({**commit, "batch": 1, "promises": ["causal"]})
+    )
     assert watched.read()
-    assert told.board.show()["headline"]["text"].endswith("everyone is heard from.")  # fifo was not promised
+    assert told.board.show().headline.text.endswith("everyone is heard from.")  # fifo was not promised
 
 
 def test_a_published_status_arrives_and_its_end_is_noticed() -> None:
@@ -183,7 +226,7 @@ def test_a_published_status_arrives_and_its_end_is_noticed() -> None:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
-        return follower.status, board.show()["news"][0]["text"]
+        return follower.status, board.show().news[0].text
 
     assert asyncio.run(follow()) == (STATUS, f"{A} is gone: its status ended without a word")
 

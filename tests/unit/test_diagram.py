@@ -14,11 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.cli import main
-from antiphon.report.diagram import figure, standalone, witness_diagram
-from antiphon.report.diagram_layout import MARK_GAP, SMALL_GAP, Layout, lay_out, tell_members, tell_time
-from antiphon.report.diagram_links import find_links
-from antiphon.report.diagram_story import story
-from antiphon.report.diagram_window import Request, read_window
+from antiphon.diagram.layout import DiagramLayout, lay_out
+from antiphon.diagram.links import find_links
+from antiphon.diagram.marks import MARK_GAP, SMALL_GAP, tell_members, tell_time
+from antiphon.diagram.page import figure, standalone, witness_diagram
+from antiphon.diagram.story import story
+from antiphon.report.diagram_window import DiagramRequest, read_window
 from antiphon.sim.cluster import simulate
 from antiphon.sim.scenario import from_table
 from antiphon.trace.event import Event
@@ -50,7 +51,7 @@ def any_rows(draw: st.DrawFn) -> list[Event]:
     ]
 
 
-def assert_legible(layout: Layout) -> None:
+def assert_legible(layout: DiagramLayout) -> None:
     """No two marks of a line and no two labels touch; a line's events come in their order."""
     by_line: dict[int, list[int]] = {}
     for place, mark in enumerate(layout.marks):
@@ -68,13 +69,13 @@ def assert_legible(layout: Layout) -> None:
     assert all(box.left >= 0 and box.right <= layout.width for box in boxes)
 
 
-def assert_no_arrow_backwards(layout: Layout) -> None:
+def assert_no_arrow_backwards(layout: DiagramLayout) -> None:
     for number, link in enumerate(layout.links):
         if link.source is not None and link.target is not None and number not in layout.backwards:
             assert layout.marks[link.target].x > layout.marks[link.source].x
 
 
-def assert_drawn_once(layout: Layout, title: str) -> None:
+def assert_drawn_once(layout: DiagramLayout, title: str) -> None:
     """In both drawings each event is there once, and the file is XML."""
     wanted = sorted((mark.event.member, mark.event.step) for mark in layout.marks)
     alone = ElementTree.fromstring(standalone(layout, title))
@@ -207,7 +208,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_window_has_the_whole_story_of_its_message(trace: Path) -> None:
-    window = read_window(str(trace), Request(around=(1, 2)))
+    window = read_window(str(trace), DiagramRequest(around=(1, 2)))
     about = [row for row in window.events if (row.sender, row.seq) == (1, 2) and row.event in ("send", "deliver")]
     assert len(about) == 1 + 4
     assert window.clocks_agree
@@ -215,7 +216,7 @@ def test_a_window_has_the_whole_story_of_its_message(trace: Path) -> None:
     assert window.after
     assert not window.thinned
     times = [row.time_ns or 0 for row in window.events]
-    everything = read_window(str(trace), Request(around=(1, 2), whole=True))
+    everything = read_window(str(trace), DiagramRequest(around=(1, 2), whole=True))
     inside = [row for row in everything.events if min(times) <= (row.time_ns or 0) <= max(times)]
     assert window.events == inside
     assert not everything.before
@@ -223,8 +224,8 @@ def test_a_window_has_the_whole_story_of_its_message(trace: Path) -> None:
 
 
 def test_whether_a_message_came_later_or_never_is_known(trace: Path) -> None:
-    everything = read_window(str(trace), Request(around=(1, 2), whole=True))
-    window = read_window(str(trace), Request(around=(1, 2), margin_ns=0))
+    everything = read_window(str(trace), DiagramRequest(around=(1, 2), whole=True))
+    window = read_window(str(trace), DiagramRequest(around=(1, 2), margin_ns=0))
     sent = {(row.sender, row.seq) for row in window.events if row.event == "send"}
     received = {(row.member, (row.sender, row.seq)) for row in window.events if row.event in ("receive", "deliver")}
     later = {
@@ -237,22 +238,22 @@ def test_whether_a_message_came_later_or_never_is_known(trace: Path) -> None:
 
 
 def test_few_events_are_shown_of_much(trace: Path) -> None:
-    window = read_window(str(trace), Request(around=(1, 2), most=60))
+    window = read_window(str(trace), DiagramRequest(around=(1, 2), most=60))
     assert window.thinned
     assert len(window.events) <= 60
     assert {row.member for row in window.events if (row.sender, row.seq) == (1, 2)} == {0, 1, 2, 3}
 
 
 def test_steps_around_one_event(trace: Path) -> None:
-    everything = read_window(str(trace), Request(around=(1, 2), whole=True)).events
+    everything = read_window(str(trace), DiagramRequest(around=(1, 2), whole=True)).events
     control = next(row for row in everything if row.event == "control" and row.sender is None and row.step > 20)
-    window = read_window(str(trace), Request(around_step=(control.member, control.step), margin_steps=3))
+    window = read_window(str(trace), DiagramRequest(around_step=(control.member, control.step), margin_steps=3))
     assert window.focus is None
     mine = [row.step for row in window.events if row.member == control.member]
     assert mine == list(range(control.step - 3, control.step + 4))
     assert {row.member for row in window.events} == {0, 1, 2, 3}
     deliver = next(row for row in everything if row.event == "deliver" and row.step > 20)
-    assert read_window(str(trace), Request(around_step=(deliver.member, deliver.step))).focus == (
+    assert read_window(str(trace), DiagramRequest(around_step=(deliver.member, deliver.step))).focus == (
         deliver.sender,
         deliver.seq,
     )
@@ -260,12 +261,12 @@ def test_steps_around_one_event(trace: Path) -> None:
 
 def test_members_without_a_common_clock(trace: Path, tmp_path: Path) -> None:
     """One that never got the message is shown at the time at which the others had it."""
-    rows = read_window(str(trace), Request(around=(1, 9), whole=True)).events
+    rows = read_window(str(trace), DiagramRequest(around=(1, 9), whole=True)).events
     kept = [row for row in rows if not (row.member == 3 and (row.sender, row.seq) == (1, 9)) and row.event != "stable"]
     with (tmp_path / "events.jsonl").open("w") as file:
         for row in kept:
             file.write(json.dumps({**msgspec.to_builtins(row), "time_ns": None}) + "\n")
-    window = read_window(str(tmp_path), Request(around=(1, 9)))
+    window = read_window(str(tmp_path), DiagramRequest(around=(1, 9)))
     assert not window.clocks_agree
     near = {(row.sender, row.seq) for row in window.events if row.member == 0 and row.event == "receive"}
     there = {(row.sender, row.seq) for row in window.events if row.member == 3 and row.event == "receive"}
@@ -276,8 +277,8 @@ def test_members_without_a_common_clock(trace: Path, tmp_path: Path) -> None:
 
 
 def test_every_format_gives_the_same_window(trace: Path, tmp_path: Path) -> None:
-    wanted = read_window(str(trace), Request(around=(1, 2)))
-    rows = read_window(str(trace), Request(around=(1, 2), whole=True)).events
+    wanted = read_window(str(trace), DiagramRequest(around=(1, 2)))
+    rows = read_window(str(trace), DiagramRequest(around=(1, 2), whole=True)).events
     for kind in ("csv", "jsonl", "foreign"):
         folder = tmp_path / kind
         folder.mkdir()
@@ -296,7 +297,7 @@ def test_every_format_gives_the_same_window(trace: Path, tmp_path: Path) -> None
     from antiphon.pipeline.reading.mapping import load_mapping
 
     for kind, mapping in (("csv", None), ("jsonl", None), ("foreign", load_mapping(str(tmp_path / "mapping.toml")))):
-        assert read_window(str(tmp_path / kind), Request(around=(1, 2)), mapping).events == wanted.events
+        assert read_window(str(tmp_path / kind), DiagramRequest(around=(1, 2)), mapping).events == wanted.events
 
 
 @pytest.mark.parametrize(
@@ -325,14 +326,14 @@ def test_what_cannot_be_drawn_is_said_in_one_line(
 
 
 def test_several_runs_want_a_name(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = read_window(str(trace), Request(around=(1, 2), whole=True)).events
+    rows = read_window(str(trace), DiagramRequest(around=(1, 2), whole=True)).events
     for run, few in (("a", 400), ("b", 20)):
         lines = [json.dumps({**msgspec.to_builtins(row), "run": run}) for row in rows[:few]]
         (tmp_path / f"{run}.jsonl").write_text("\n".join(lines))
     assert main(["diagram", str(tmp_path), "--around", "0:1"]) == 2
     assert "2 runs have it; name one with --run: a, b" in capsys.readouterr().err
-    assert read_window(str(tmp_path), Request(around=(0, 1), run="b")).run == "b"
-    assert read_window(str(tmp_path), Request(around=(0, 15))).run == "a", "only one of them has this message"
+    assert read_window(str(tmp_path), DiagramRequest(around=(0, 1), run="b")).run == "b"
+    assert read_window(str(tmp_path), DiagramRequest(around=(0, 15))).run == "a", "only one of them has this message"
 
 
 def test_the_command_draws_and_tells(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from antiphon.report.page import asset, page
+from antiphon.web.page import asset, page
 
 COLOURS = {
     name: (light, dark)

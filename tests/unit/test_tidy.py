@@ -29,8 +29,10 @@ LAYERS: Final = [
     ["pipeline", "testing"],
     [FACADE],
     ["live", "sim"],
+    ["diagram"],
     ["trace"],
     ["protocol"],
+    ["web"],
 ]
 LEVEL: Final = {package: len(LAYERS) - number for number, line in enumerate(LAYERS) for package in line}
 BOTTOM: Final = 0
@@ -48,10 +50,7 @@ BORROWED: Final = {
 
 # Today's offenders. This list may only shrink.
 TODAY: Final[dict[str, set[str]]] = {
-    "layers": {
-        "testing.story -> report.diagram",
-        "testing.story -> report.diagram_layout",
-    },
+    "layers": set(),
     "renames": {
         "live/host.py",
     },
@@ -60,25 +59,19 @@ TODAY: Final[dict[str, set[str]]] = {
         "Accepted",
         "Ack",
         "Ask",
-        "Box",
-        "Claim",
         "Fault",
         "Flow",
         "Host",
-        "Link",
         "Load",
-        "Measured",
         "Message",
         "Notice",
         "NullMessage",
         "Process",
-        "Request",
         "Run",
         "Send",
         "Silence",
     },
     "private": {
-        "papers/causally_ordering_broadcast.py",
         "protocol/membership/flush.py",
         "protocol/membership/process.py",
         "sim/view_cluster.py",

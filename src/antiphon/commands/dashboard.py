@@ -8,7 +8,7 @@ import json
 import sys
 from pathlib import Path
 
-from antiphon.errors import UsageError
+from antiphon.errors import UsageError, require
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -49,10 +49,10 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("nothing to show; name a member's status address (--member) or a watch's checkpoint (--watch)")
     if args.watch is not None and not args.watch.is_dir():
         raise UsageError(f"--watch: {args.watch} is no folder; give the --checkpoint of antiphon watch")
-    try:
-        from antiphon.report.dashboard import Board, Follower, Watched, serve
-    except ModuleNotFoundError as error:
-        raise UsageError(f"needs the package {error.name}; pip install 'antiphon[dashboard]'") from None
+    require("aiohttp")
+    from antiphon.report.dashboard_server import serve
+    from antiphon.report.live_board import Board, Follower, Watched
+
     board = Board(map(Follower, args.member), None if args.watch is None else Watched(args.watch))
 
     def ready(address: str) -> None:

@@ -12,8 +12,8 @@ from antiphon.atomic_write import atomic_write
 from antiphon.errors import UsageError
 
 if TYPE_CHECKING:
-    from antiphon.report.diagram_layout import Layout
-    from antiphon.report.diagram_window import Request, Window
+    from antiphon.diagram.layout import DiagramLayout
+    from antiphon.report.diagram_window import DiagramRequest, DiagramWindow
 
 _EXAMPLES = """examples:
   antiphon diagram out/run --around 2:5 --out 2-5.html            # to explore: zoom, follow a message
@@ -49,9 +49,9 @@ def run(args: argparse.Namespace) -> int:
     if args.out is not None and args.out.suffix not in (".svg", ".html"):
         raise UsageError(f"--out {args.out}: name it *.svg for a document or *.html to explore")
     request = _request(args)
+    from antiphon.diagram.layout import lay_out
+    from antiphon.diagram.page import page_of, standalone
     from antiphon.pipeline.reading.mapping import load_mapping
-    from antiphon.report.diagram import page_of, standalone
-    from antiphon.report.diagram_layout import lay_out
     from antiphon.report.diagram_window import read_window
 
     window = read_window(args.trace, request, load_mapping(args.mapping) if args.mapping else None)
@@ -79,8 +79,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _request(args: argparse.Namespace) -> Request:
-    from antiphon.report.diagram_window import EVENTS_MOST, Request
+def _request(args: argparse.Namespace) -> DiagramRequest:
+    from antiphon.report.diagram_window import EVENTS_MOST, DiagramRequest
     from antiphon.sim.distributions import duration
 
     if args.most is not None and args.most < 1:
@@ -91,7 +91,7 @@ def _request(args: argparse.Namespace) -> Request:
             margin_steps = int(args.window)
         else:
             margin_ns = duration(args.window, "--window")
-    return Request(
+    return DiagramRequest(
         around=_pair("--around", args.around, "SENDER:SEQ, such as 2:5"),
         around_step=_pair("--around-step", args.around_step, "MEMBER:STEP, such as 3:17"),
         run=args.run,
@@ -125,14 +125,14 @@ def _members(text: str | None) -> tuple[int, ...] | None:
     return tuple(members)
 
 
-def _title(window: Window, request: Request) -> str:
+def _title(window: DiagramWindow, request: DiagramRequest) -> str:
     if request.around_step is not None:
         return f"Run {window.run}, around step {request.around_step[1]} of member {request.around_step[0]}"
     assert window.focus is not None
     return f"Run {window.run}, around message {window.focus[0]}:{window.focus[1]}"
 
 
-def _notes(window: Window, layout: Layout) -> list[str]:
+def _notes(window: DiagramWindow, layout: DiagramLayout) -> list[str]:
     """What a reader must know of the picture."""
     notes = []
     if layout.axis == "clock":
@@ -159,8 +159,8 @@ def _notes(window: Window, layout: Layout) -> list[str]:
     return notes
 
 
-def _result(args: argparse.Namespace, window: Window, layout: Layout) -> dict[str, Any]:
-    from antiphon.report.diagram_story import story
+def _result(args: argparse.Namespace, window: DiagramWindow, layout: DiagramLayout) -> dict[str, Any]:
+    from antiphon.diagram.story import story
 
     fates = [link.fate for link in layout.links]
     return {
@@ -185,8 +185,8 @@ def _result(args: argparse.Namespace, window: Window, layout: Layout) -> dict[st
     }
 
 
-def _tell(args: argparse.Namespace, window: Window, layout: Layout) -> None:
-    from antiphon.report.diagram_story import story
+def _tell(args: argparse.Namespace, window: DiagramWindow, layout: DiagramLayout) -> None:
+    from antiphon.diagram.story import story
 
     print(f"run {window.run}: {len(layout.marks)} events at {len(layout.members)} members in the window")
     for line in story(layout):

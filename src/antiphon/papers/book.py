@@ -17,10 +17,10 @@ import msgspec
 from markupsafe import Markup
 
 from antiphon.atomic_write import atomic_write
-from antiphon.papers.claims import Claim, Reproduction, Table, cell
-from antiphon.report.elements import element, joined, paragraph, table
+from antiphon.papers.claims import PaperClaim, Reproduction, Table, cell
 from antiphon.report.figures import themed
-from antiphon.report.page import asset, page
+from antiphon.web.elements import element, joined, paragraph, table
+from antiphon.web.page import asset, page
 
 KINDS = {
     "unsafe": "breaks a promise",
@@ -74,15 +74,15 @@ class Chapter(msgspec.Struct, frozen=True):
     reproduction: Reproduction
     seconds: float
 
-    def claims_about(self, exhibit: Exhibit) -> list[Claim]:
+    def claims_about(self, exhibit: Exhibit) -> list[PaperClaim]:
         """Give the claims whose `where` names the exhibit, unless an earlier exhibit has them."""
         return [claim for claim in self.reproduction.claims if self._exhibit_of(claim) is exhibit]
 
-    def other_claims(self) -> list[Claim]:
+    def other_claims(self) -> list[PaperClaim]:
         """Give the claims that name no exhibit: sentences of the text."""
         return [claim for claim in self.reproduction.claims if self._exhibit_of(claim) is None]
 
-    def _exhibit_of(self, claim: Claim) -> Exhibit | None:
+    def _exhibit_of(self, claim: PaperClaim) -> Exhibit | None:
         named = numbers(claim.where)
         return next((exhibit for exhibit in self.paper.exhibit if named & numbers(exhibit.item)), None)
 
@@ -95,7 +95,7 @@ class Chapter(msgspec.Struct, frozen=True):
         return [stem for stem in stems if stem not in drawn], tables
 
     @property
-    def differing(self) -> list[Claim]:
+    def differing(self) -> list[PaperClaim]:
         """The claims that did not come out."""
         return [claim for claim in self.reproduction.claims if not claim.agrees]
 
@@ -237,7 +237,7 @@ def _anchor(paper: Paper, exhibit: Exhibit) -> str:
     return f"{paper.name}-{exhibit.item.lower().replace(' ', '-')}"
 
 
-def _claims(claims: Sequence[Claim]) -> Markup:
+def _claims(claims: Sequence[PaperClaim]) -> Markup:
     if not claims:
         return Markup()
     rows = [

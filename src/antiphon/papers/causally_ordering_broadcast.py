@@ -14,7 +14,7 @@ from time import process_time_ns
 
 import msgspec
 
-from antiphon.papers.claims import Claim, Progress, Reproduction, Table
+from antiphon.papers.claims import PaperClaim, Progress, Reproduction, Table
 from antiphon.protocol.machine import SECOND, Deliver, Duration, Instant, Stable, Submit
 from antiphon.protocol.ordering.co import Co, CoOptions
 from antiphon.protocol.ordering.co.losses import Losses
@@ -180,7 +180,7 @@ def figure_6(condition: int) -> tuple[int, int]:
     return unpack_vector(ret.ack, 3)[0], end
 
 
-def _figure_claims() -> list[Claim]:
+def _figure_claims() -> list[PaperClaim]:
     held = "q is held until p has come"
     rets = "; ".join(f"{ack} and {end}" for ack, end in map(figure_6, (1, 2)))
     return [
@@ -192,7 +192,7 @@ def _figure_claims() -> list[Claim]:
     ]  # fmt: skip
 
 
-def _example_claims() -> tuple[list[Claim], Table]:
+def _example_claims() -> tuple[list[PaperClaim], Table]:
     after_d, after_h, end = example_until("d"), example_until("h"), example_to_the_end()
     rows = [
         (letter, seq, _vector(ack), end.pdus[letter][1].number, _vector(end.ack(letter)))
@@ -227,8 +227,8 @@ def _example_claims() -> tuple[list[Claim], Table]:
     return claims, table
 
 
-def _same(claim: str, where: str, published: str, ours: str, why: str) -> Claim:
-    return Claim(claim, where, published, ours, published == ours, why)
+def _same(claim: str, where: str, published: str, ours: str, why: str) -> PaperClaim:
+    return PaperClaim(claim, where, published, ours, published == ours, why)
 
 
 def _vector(vector: Sequence[int]) -> str:
@@ -456,12 +456,12 @@ def reproduce(out: Path | None, *, quick: bool, progress: Progress) -> Reproduct
     )
 
 
-def _cost_claims(costs: Sequence[Cost]) -> list[Claim]:
+def _cost_claims(costs: Sequence[Cost]) -> list[PaperClaim]:
     small, large = costs[2], costs[-1]
     growth, time_growth = large.visits / small.visits, large.processing_ns / small.processing_ns
     times = large.size / small.size
     return [
-        Claim(
+        PaperClaim(
             "the processing overhead of each entity is O(n)",
             "Figure 8",
             "O(n)",
@@ -470,7 +470,7 @@ def _cost_claims(costs: Sequence[Cost]) -> list[Claim]:
             f"about {large.visits / large.size:.1f}n entries of AL and PAL a PDU, because their minima are kept up to "
             "date; found anew for every PDU they would cost 2n^2. The figure's own numbers cannot be read.",
         ),
-        Claim(
+        PaperClaim(
             "a PDU is acknowledged when 2nW more are received; W = 1 here, one PDU of each entity at a time",
             "Section 5",
             f"2n = {2 * large.size} at n = {large.size}",
@@ -481,7 +481,7 @@ def _cost_claims(costs: Sequence[Cost]) -> list[Claim]:
     ]
 
 
-def _delay_claims(quick: bool) -> tuple[list[Claim], Table]:
+def _delay_claims(quick: bool) -> tuple[list[PaperClaim], Table]:
     single = isolated(3, 0)
     rows: list[tuple[str, int, float, float]] = []
     for size in (2, 3, 5):
@@ -496,7 +496,7 @@ def _delay_claims(quick: bool) -> tuple[list[Claim], Table]:
     deferred = [isolated(size, 2 * R).confirmations for size in (2, 3, 5)]
     prompt = [isolated(size, 0).confirmations for size in (2, 3, 5)]
     return [
-        Claim(
+        PaperClaim(
             "it takes 2R from acceptance to acknowledgment",
             "Section 5",
             "2R",
@@ -505,7 +505,7 @@ def _delay_claims(quick: bool) -> tuple[list[Claim], Table]:
             "n = 3, everyone sends all the time. The sender accepts its own message R before the others can, so 2R is "
             "what receivers see at best; in a group of two its messages also wait their turn behind the other's.",
         ),
-        Claim(
+        PaperClaim(
             "the same for an isolated message, confirmed at once",
             "Section 5",
             "2R",
@@ -515,7 +515,7 @@ def _delay_claims(quick: bool) -> tuple[list[Claim], Table]:
             "n = 3, in R from the sending: nothing confirms a message but confirmations that it causes itself, "
             "so receivers wait 3R and the sender 4R",
         ),
-        Claim(
+        PaperClaim(
             "deferred confirmation: O(n) PDUs are transmitted for a PDU instead of O(n^2)",
             "Section 4.2",
             "O(n)",
@@ -544,12 +544,12 @@ def _losses(sizes: Sequence[int]) -> tuple[dict[tuple[int, str], tuple[LossCost,
     return losses, Table("losses", "One lost PDU, everyone sending one message", columns, rows)
 
 
-def _loss_claims(losses: dict[tuple[int, str], tuple[LossCost, LossCost]]) -> list[Claim]:
+def _loss_claims(losses: dict[tuple[int, str], tuple[LossCost, LossCost]]) -> list[PaperClaim]:
     size = max(n for n, _ in losses)
     printed, ours = losses[size, SKEWED]
     even_printed, even_ours = losses[size, EVEN]
     return [
-        Claim(
+        PaperClaim(
             "only the PDUs lost are retransmitted",
             "Section 5",
             "1 rebroadcast for 1 loss",

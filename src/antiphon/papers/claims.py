@@ -18,7 +18,7 @@ Value = int | float | str
 Progress = Callable[[int, int], None]  # called as progress(done, total)
 
 
-class Claim(msgspec.Struct, frozen=True):
+class PaperClaim(msgspec.Struct, frozen=True):
     """One statement of a paper, what came out here, and why the two differ or agree."""
 
     claim: str
@@ -43,7 +43,7 @@ class Reproduction(msgspec.Struct, frozen=True):
     """All that came out for one paper; `figures` are the files that were drawn."""
 
     paper: str
-    claims: Sequence[Claim]
+    claims: Sequence[PaperClaim]
     tables: Sequence[Table]
     figures: Sequence[Path]
 
@@ -80,7 +80,7 @@ def render_table(table: Table) -> str:
     return f"{table.title}\n{table_text(table.columns, [list(map(cell, row)) for row in table.rows], numbers=numbers)}"
 
 
-def _render_claims(claims: Sequence[Claim]) -> str:
+def _render_claims(claims: Sequence[PaperClaim]) -> str:
     width = max(60, min(120, shutil.get_terminal_size((100, 24)).columns))
     lines = []
     for claim in claims:

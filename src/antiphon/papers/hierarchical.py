@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from antiphon.papers.claims import Claim, Progress, Reproduction, Table, Value
+from antiphon.papers.claims import PaperClaim, Progress, Reproduction, Table, Value
 from antiphon.sim.lan import ROUND_PROTOCOLS, Lan, LanMessage, LanRound, LanSend, run_round
 from antiphon.sim.rounds import ROUND_HOSTS
 from antiphon.sim.trees import Tree, filled, group_size, near_complete, random_tree
@@ -234,7 +234,7 @@ def _points(trees: Sequence[tuple[str, Tree, Sequence[str]]], progress: Progress
     return points
 
 
-class Measured:
+class MeasuredTrees:
     """The points of all figures, found by kind of tree, size and protocol."""
 
     def __init__(self, points: Sequence[Point]) -> None:
@@ -267,7 +267,7 @@ class Measured:
         return sum(rtts) / len(rtts) / self.rtt_ms(n, stability)
 
 
-def _measure(quick: bool, progress: Progress) -> Measured:
+def _measure(quick: bool, progress: Progress) -> MeasuredTrees:
     everything = list(ROUND_PROTOCOLS)
     trees: list[tuple[str, Tree, Sequence[str]]] = []
     for (b, z), n in zip(TABLE_3, PUBLISHED_SIZES, strict=True):
@@ -279,7 +279,7 @@ def _measure(quick: bool, progress: Progress) -> Measured:
     trees.append(
         ("filled", filled(100_000, 4), [name for name in everything if not quick or name != "full-distribution"])
     )
-    return Measured(_points(trees, progress))
+    return MeasuredTrees(_points(trees, progress))
 
 
 # --- Tables. ---
@@ -293,7 +293,7 @@ def _counter_text(processed: Counter[int]) -> str:
     return ", ".join(f"{messages} by {members}" for messages, members in sorted(processed.items(), reverse=True))
 
 
-def _tables(measured: Measured) -> list[Table]:
+def _tables(measured: MeasuredTrees) -> list[Table]:
     return [
         _table_1(),
         _table_2(),
@@ -338,7 +338,7 @@ def _table_3() -> Table:
     return Table("table-3", "Table 3: group sizes for height 5", ["b", "z", "n by formula", "n counted"], rows)
 
 
-def _table_4(measured: Measured) -> Table:
+def _table_4(measured: MeasuredTrees) -> Table:
     rows: list[list[Value]] = []
     for b, z in TABLE_3:
         totals, n = total_hops(b, HEIGHT, z), group_size(b, HEIGHT, z)
@@ -348,7 +348,7 @@ def _table_4(measured: Measured) -> Table:
     return Table("table-4", "Table 4 and figures 6, 7: messages on all hops, by formula and counted", columns, rows)
 
 
-def _figure_8(measured: Measured) -> Table:
+def _figure_8(measured: MeasuredTrees) -> Table:
     rows: list[list[Value]] = []
     for n in PUBLISHED_SIZES:
         traffic = [measured.near_complete(n, name).traffic for name in ROUND_PROTOCOLS]
@@ -358,7 +358,7 @@ def _figure_8(measured: Measured) -> Table:
     return Table("figure-8", "Figure 8: largest queue of a link, and of a host", columns, rows)
 
 
-def _figures_9_and_10(measured: Measured) -> Table:
+def _figures_9_and_10(measured: MeasuredTrees) -> Table:
     rows: list[list[Value]] = [
         ["near-complete", n, *(measured.rtt_ms(n, name) for name in ROUND_PROTOCOLS)] for n in PUBLISHED_SIZES
     ]
@@ -372,7 +372,7 @@ def _figures_9_and_10(measured: Measured) -> Table:
     )
 
 
-def _all_points(measured: Measured) -> Table:
+def _all_points(measured: MeasuredTrees) -> Table:
     rows: list[list[Value]] = [
         [
             point.tree,
@@ -389,7 +389,7 @@ def _all_points(measured: Measured) -> Table:
     return Table("points", "Every simulated round", columns, rows, shown=False)
 
 
-def _beyond(measured: Measured) -> Table:
+def _beyond(measured: MeasuredTrees) -> Table:
     rows: list[list[Value]] = [
         [point.n, _paper_name(point.stability), point.outcome.traffic.hops, point.outcome.rtt_ns / 1e9]
         for point in measured.points
@@ -402,7 +402,7 @@ def _beyond(measured: Measured) -> Table:
 # --- Claims. ---
 
 
-def _claims(measured: Measured) -> list[Claim]:
+def _claims(measured: MeasuredTrees) -> list[PaperClaim]:
     return [
         *_claims_about_counts(measured),
         *_claims_about_queues(measured),
@@ -412,7 +412,7 @@ def _claims(measured: Measured) -> list[Claim]:
     ]
 
 
-def _claims_about_counts(measured: Measured) -> list[Claim]:
+def _claims_about_counts(measured: MeasuredTrees) -> list[PaperClaim]:
     sizes = [len(near_complete(b, HEIGHT, z)) for b, z in TABLE_3]
     depths = {(b, z): sum(near_complete(b, HEIGHT, z).depths) for b, z in TABLE_3}
     right = sum(acks_to_root(b, HEIGHT, z) == depths[b, z] for b, z in TABLE_3)
@@ -431,7 +431,7 @@ def _claims_about_counts(measured: Measured) -> list[Claim]:
     }
     degrees = _random_labelled_degrees(100_000, seed=1)
     return [
-        Claim(
+        PaperClaim(
             "Group sizes n(b, 5, z)",
             "Table 3",
             ", ".join(map(str, PUBLISHED_SIZES)),
@@ -439,7 +439,7 @@ def _claims_about_counts(measured: Measured) -> list[Claim]:
             sizes == PUBLISHED_SIZES,
             "Counted on the trees themselves.",
         ),
-        Claim(
+        PaperClaim(
             "F_a, the hops of CoordP's ACKs, at n = 1365",
             "Section 5.3.1",
             round(float(acks_to_root_as_printed(4, 5, 4)), 2),
@@ -449,7 +449,7 @@ def _claims_about_counts(measured: Measured) -> list[Claim]:
             f"Without it it gives {acks_to_root(4, 5, 4)} here, and the sum of all depths for {right} of the "
             f"{len(TABLE_3)} sizes of Table 3.",
         ),
-        Claim(
+        PaperClaim(
             "F_d, the hops of the Train's circle, at n = 1365",
             "Section 5.3.1",
             circle_hops(4, 5, 4),
@@ -457,7 +457,7 @@ def _claims_about_counts(measured: Measured) -> list[Claim]:
             all(circle_hops(b, HEIGHT, z) == circles[b, z] for b, z in TABLE_3),
             "Formula and counting agree for every size of Table 3.",
         ),
-        Claim(
+        PaperClaim(
             "F_g, the hops of S_Train's ACKs, at n = 1365",
             "Section 5.3.1",
             group_train_hops(4, 5, 4),
@@ -466,7 +466,7 @@ def _claims_about_counts(measured: Measured) -> list[Claim]:
             "Formula and counting agree for every size of Table 3, with the sum starting at k = 0; the text before it "
             "starts it at k = 1.",
         ),
-        Claim(
+        PaperClaim(
             "S_Train takes bp + 2 rounds",
             "Table 1",
             "11 for b = 3, p = 3",
@@ -475,7 +475,7 @@ def _claims_about_counts(measured: Measured) -> list[Claim]:
             "Exact only for z = b; in general (p - 1)b + z + 2. In section 4.2 'Round 3 to b+2' should end at b+1, and "
             "the next line start at b+2.",
         ),
-        Claim(
+        PaperClaim(
             "An internal member of S_CoordP processes b + 3 messages",
             "Table 1",
             "6 for b = 3",
@@ -483,7 +483,7 @@ def _claims_about_counts(measured: Measured) -> list[Claim]:
             all(load == messages_processed(3, 3, 3)["tree-coordinator"] for load in loads.values()),
             "Exact only for z = b; in general the members at level p - 1 process z + 3.",
         ),
-        Claim(
+        PaperClaim(
             "H_h, the hops to the root in S_Train, is p(2(b - 1) + 1)",
             "Section 5.4.2",
             "35 for b = 4, p = 5",
@@ -491,7 +491,7 @@ def _claims_about_counts(measured: Measured) -> list[Claim]:
             set(chains.values()) == {HEIGHT * (2 * (4 - 1) + 1)},
             "Exact only for z = b; in general (p - 1)(2b - 1) + 2z - 1.",
         ),
-        Claim(
+        PaperClaim(
             "The structured protocols need fewer messages by at least a factor of log n",
             "Section 5.3.1",
             f"at least {math.log(1365):.1f} (ln 1365)",
@@ -503,7 +503,7 @@ def _claims_about_counts(measured: Measured) -> list[Claim]:
             "True of FullDist only. CoordP's ACKs travel about p hops instead of 1, but START and INFO are the same; "
             "Train's circle is short, since neighbours in it are mostly siblings.",
         ),
-        Claim(
+        PaperClaim(
             "A node of a large random labelled tree has a degree of at most four with probability 0.98",
             "Section 5.1",
             0.98,
@@ -521,7 +521,7 @@ def _random_labelled_degrees(n: int, seed: int) -> float:
     return 1 - sum(times + 1 > 4 for times in occurrences.values()) / n
 
 
-def _claims_about_queues(measured: Measured) -> list[Claim]:
+def _claims_about_queues(measured: MeasuredTrees) -> list[PaperClaim]:
     queues = {
         name: [measured.near_complete(n, name).traffic.link_queue_max for n in PUBLISHED_SIZES]
         for name in ROUND_PROTOCOLS
@@ -543,7 +543,7 @@ def _claims_about_queues(measured: Measured) -> list[Claim]:
     ]
     flat = all(set(queues[name]) == {1} for name in ("train", "tree-coordinator", "tree-train"))
     return [
-        Claim(
+        PaperClaim(
             "FullDist has the largest queue, then CoordP, both growing with n; the other three stay at 1",
             "Figure 8",
             "FullDist > CoordP > 1, the rest 1",
@@ -552,7 +552,7 @@ def _claims_about_queues(measured: Measured) -> list[Claim]:
             "Queues of the network, that is, of links; the paper does not say which it means. FullDist and CoordP are "
             f"level at n = {', '.join(map(str, level))}.",
         ),
-        Claim(
+        PaperClaim(
             "Each node of a structured protocol holds at most one message",
             "Section 5.4.1",
             1,
@@ -563,7 +563,7 @@ def _claims_about_queues(measured: Measured) -> list[Claim]:
     ]
 
 
-def _speed_up(measured: Measured, n: int, basic: str, published: int) -> Claim:
+def _speed_up(measured: MeasuredTrees, n: int, basic: str, published: int) -> PaperClaim:
     structured = STRUCTURED_OF[basic]
     reason = {
         "coordinator": "CoordP waits for n receipts at the root, S_CoordP for b receipts and a send on each of p "
@@ -577,7 +577,7 @@ def _speed_up(measured: Measured, n: int, basic: str, published: int) -> Claim:
     others = ", ".join(f"{ratio:.1f} at n = {size}" for size, ratio in zip(near, ratios, strict=True))
     which = f"No tree of Table 3 has {n} nodes; this is the 4-ary one, filled level by level from the left"
     which += f" (near-complete trees of Table 3: {others})" if others else ""
-    return Claim(
+    return PaperClaim(
         f"{_paper_name(structured)} improves the RTT over {_paper_name(basic)} {published} times at n = {n}",
         "Section 5.4.2",
         published,
@@ -587,7 +587,7 @@ def _speed_up(measured: Measured, n: int, basic: str, published: int) -> Claim:
     )
 
 
-def _claims_about_times(measured: Measured) -> list[Claim]:
+def _claims_about_times(measured: MeasuredTrees) -> list[PaperClaim]:
     apart = max(
         abs(measured.rtt_ms(n, "full-distribution") / measured.rtt_ms(n, "coordinator") - 1) for n in PUBLISHED_SIZES
     )
@@ -596,7 +596,7 @@ def _claims_about_times(measured: Measured) -> list[Claim]:
     growth = {name: values[-1] / values[0] for name, values in rtt.items()}
     large = {name: measured.filled(20_000, name).rtt_ns / 1e9 for name in ROUND_PROTOCOLS}
     return [
-        Claim(
+        PaperClaim(
             "CoordP and FullDist have almost identical RTT",
             "Figure 9(A)",
             "almost identical",
@@ -604,7 +604,7 @@ def _claims_about_times(measured: Measured) -> list[Claim]:
             apart < 0.01,
             "Both wait for n receipts of 4n bytes at the root.",
         ),
-        Claim(
+        PaperClaim(
             "Train has the longest RTT",
             "Figure 9(A)",
             "Train",
@@ -612,7 +612,7 @@ def _claims_about_times(measured: Measured) -> list[Claim]:
             slowest,
             "For every size of Table 3.",
         ),
-        Claim(
+        PaperClaim(
             "S_Train has the longer RTT of the two structured protocols",
             "Figure 9(B)",
             "S_Train > S_CoordP",
@@ -623,7 +623,7 @@ def _claims_about_times(measured: Measured) -> list[Claim]:
             ),
             "For every size of Table 3.",
         ),
-        Claim(
+        PaperClaim(
             "The RTT of CoordP increases dramatically with n, that of S_CoordP stays almost flat",
             "Figure 10(A)",
             "almost flat",
@@ -636,7 +636,7 @@ def _claims_about_times(measured: Measured) -> list[Claim]:
         _speed_up(measured, 1000, "train", 35),
         _speed_up(measured, 20_000, "coordinator", 2100),
         _speed_up(measured, 20_000, "train", 500),
-        Claim(
+        PaperClaim(
             "The structured protocols scale to at least tens of thousands of participants",
             "Abstract",
             "tens of thousands",
@@ -647,13 +647,13 @@ def _claims_about_times(measured: Measured) -> list[Claim]:
     ]
 
 
-def _claims_about_random_trees(measured: Measured) -> list[Claim]:
+def _claims_about_random_trees(measured: MeasuredTrees) -> list[PaperClaim]:
     ratios = {name: [measured.random_ratio(n, name) for n in PUBLISHED_SIZES] for name in ROUND_PROTOCOLS}
     n, b, p = 1365, 4, HEIGHT
     printed = Fraction(sum(b**k for k in range(1, p)) + n - sum(b**k for k in range(p + 1)), n - 1)
     corrected = Fraction(sum(b**k for k in range(1, p)) + n - sum(b**k for k in range(p)), n - 1)
     return [
-        Claim(
+        PaperClaim(
             "The RTTs of random trees are close to those of the near-complete ones",
             "Figures 9 and 10",
             "close",
@@ -663,7 +663,7 @@ def _claims_about_random_trees(measured: Measured) -> list[Claim]:
             "S_Train is the exception: its train passes through every child of a node in turn, and a random tree has "
             "families much larger than b. The other protocols wait for the root, or for the circle, as before.",
         ),
-        Claim(
+        PaperClaim(
             "The probabilities of the levels of a random tree of 1365 nodes",
             "Section 5.4.2",
             f"add up to {float(printed):.3f}",
@@ -675,7 +675,7 @@ def _claims_about_random_trees(measured: Measured) -> list[Claim]:
     ]
 
 
-def _claims_about_the_trigger() -> list[Claim]:
+def _claims_about_the_trigger() -> list[PaperClaim]:
     g = 100
     half = Fraction(1, 2)
     rf = Fraction(20)
@@ -685,7 +685,7 @@ def _claims_about_the_trigger() -> list[Claim]:
     allowed = min(g - steep, (g - 2 * steep) / (1 - half))
     peak = backlog_peak(allowed, steep, half)
     return [
-        Claim(
+        PaperClaim(
             "The optimal trigger is X = max(g - rf, (g - 2rf)/(1 - alpha))",
             "Section 6",
             f"{printed} for g = {g}, rf = {rf}, alpha = 1/2",
@@ -694,7 +694,7 @@ def _claims_about_the_trigger() -> list[Claim]:
             "Both constraints bound X from above, so the optimum is their minimum; the printed one exceeds the buffer "
             f"of {g}, and no test would ever start. Ours was found by stepping the buffer for every X.",
         ),
-        Claim(
+        PaperClaim(
             "Constraints (iii) and (iv) keep the buffer from overflowing",
             "Section 6",
             f"at most {g} for g = {g}, rf = {steep}, alpha = 1/2, X = {allowed}",

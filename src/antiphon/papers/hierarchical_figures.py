@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from antiphon.papers.hierarchical import PUBLISHED_SIZES, STRUCTURED_OF, Measured, arrows
+from antiphon.papers.hierarchical import PUBLISHED_SIZES, STRUCTURED_OF, MeasuredTrees, arrows
 from antiphon.report.figures import COLOURS, drawing, save
 from antiphon.sim.lan import ROUND_PROTOCOLS, LanRound
 from antiphon.sim.trees import near_complete
@@ -51,7 +51,7 @@ def queue(outcome: LanRound) -> float:
     return outcome.traffic.link_queue_max
 
 
-def draw(measured: Measured, out: Path) -> list[Path]:
+def draw(measured: MeasuredTrees, out: Path) -> list[Path]:
     """Draw every figure as SVG and PNG into a folder; return the files."""
     everyone = tuple(ROUND_PROTOCOLS)
     pairs = tuple(STRUCTURED_OF.items())
@@ -96,7 +96,7 @@ def _draw_rounds(path: Path) -> list[Path]:
         return _save(figure, "The rounds of the five protocols, seven members in a binary tree", path)
 
 
-def _lines(axis: Any, measured: Measured, protocols: Sequence[str], measure: Measure, with_random: bool) -> None:
+def _lines(axis: Any, measured: MeasuredTrees, protocols: Sequence[str], measure: Measure, with_random: bool) -> None:
     for name in protocols:
         values = [measure(measured.near_complete(n, name)) for n in PUBLISHED_SIZES]
         axis.plot(PUBLISHED_SIZES, values, label=ROUND_PROTOCOLS[name], **STYLES[name])
@@ -107,7 +107,7 @@ def _lines(axis: Any, measured: Measured, protocols: Sequence[str], measure: Mea
         axis.plot([], [], ".", color=COLOURS["muted"], markersize=3, label="random trees")
 
 
-def _draw_beyond(measured: Measured, path: Path) -> list[Path]:
+def _draw_beyond(measured: MeasuredTrees, path: Path) -> list[Path]:
     with drawing(1, 2, width_in=10, height_in=3.8) as (figure, axes):
         for axis, measure, unit in ((axes[0], hops, "messages on all hops"), (axes[1], rtt_ms, "round-trip time, ms")):
             for name, style in STYLES.items():

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from antiphon.papers.claims import Claim, Progress, Reproduction, Table
+from antiphon.papers.claims import PaperClaim, Progress, Reproduction, Table
 from antiphon.protocol.machine import MILLISECOND, Instant, Submit
 from antiphon.protocol.ordering.causal_blocks import BlockMessage, CausalBlocks, CausalBlocksOptions, NullMessage
 from antiphon.protocol.ordering.causal_blocks.matrix import Entry
@@ -180,7 +180,7 @@ def firsts(recovered: Recovered) -> dict[int, int]:
 # --- Repairs and recovery times ---
 
 
-class Measured(msgspec.Struct, frozen=True):
+class MeasuredRepairs(msgspec.Struct, frozen=True):
     """One run under loss."""
 
     losses: int  # (message, member) pairs whose first transmission was lost
@@ -196,7 +196,7 @@ class Measured(msgspec.Struct, frozen=True):
         return self.repairs / max(1, self.losses)
 
 
-def measure(scenario: Scenario, seed: int, loses: Callable[[random.Random, int, bool], bool]) -> Measured:
+def measure(scenario: Scenario, seed: int, loses: Callable[[random.Random, int, bool], bool]) -> MeasuredRepairs:
     """Run a scenario under a loss of our own: `loses(randomness, target, is this a first transmission)`."""
     codec, rng = Codec(CausalBlocks.PDUS), random.Random(f"{seed}/loss")
     lost: set[tuple[int, int, int]] = set()
@@ -216,7 +216,7 @@ def measure(scenario: Scenario, seed: int, loses: Callable[[random.Random, int, 
     return _measured(simulate(scenario, seed, drop=drop), lost)
 
 
-def _measured(run: SimulatedRun, lost: set[tuple[int, int, int]]) -> Measured:
+def _measured(run: SimulatedRun, lost: set[tuple[int, int, int]]) -> MeasuredRepairs:
     sent: dict[tuple[int | None, int | None], int] = {}
     received: dict[tuple[int, int | None, int | None], int] = {}
     repairs = by_others = 0
@@ -233,7 +233,7 @@ def _measured(run: SimulatedRun, lost: set[tuple[int, int, int]]) -> Measured:
     guarantees = ["integrity", "validity", "agreement", "fifo", "causal", "stability"]
     verdicts = check(run.events, guarantees=guarantees, global_clock=True)
     holds = all(verdict.verdict == "holds" for verdict in verdicts.values())
-    return Measured(len(lost), repairs, by_others, times, run.finished, holds)
+    return MeasuredRepairs(len(lost), repairs, by_others, times, run.finished, holds)
 
 
 def _scenario(members: int, messages: int, ordering: type[CausalBlocks] = CausalBlocks, **options: Any) -> Scenario:
@@ -278,13 +278,13 @@ def reproduce(out: Path | None, *, quick: bool, progress: Progress) -> Reproduct
     tick()
     runs = [simulated(seed) for seed in range(max(5, seeds // 5))]
     tick()
-    copies: dict[tuple[str, int], Measured] = {}
+    copies: dict[tuple[str, int], MeasuredRepairs] = {}
     for n in sizes:
         for name, ordering in (("one report period", CausalBlocks), ("new random timeout", NewRandomTimeout)):
             scenario = _scenario(n, 20 * messages // (n - 1), ordering, burst=1)
             copies[name, n] = measure(scenario, 1, one_receiver_loses(0.1))
             tick()
-    swept: dict[tuple[int, float], Measured] = {}
+    swept: dict[tuple[int, float], MeasuredRepairs] = {}
     for n in sizes:
         for loss in losses:
             swept[n, loss] = measure(_scenario(n, messages), 1, everyone_loses(loss))
@@ -340,9 +340,9 @@ def expiry(messages: int) -> tuple[int, int]:
     return run.stats["members"].get("discarded", 0), stubs
 
 
-def _figure_2_claim() -> Claim:
+def _figure_2_claim() -> PaperClaim:
     own, maximum = figure_2()
-    return Claim(
+    return PaperClaim(
         "p1's own blocks are 1, 4 and 5; everyone has been heard of up to block 2",
         "Figure 2",
         "1 4 5; 2",
@@ -352,7 +352,7 @@ def _figure_2_claim() -> Claim:
     )
 
 
-def _figure_7_claims(rounds: list[Recovered], runs: list[Recovered]) -> list[Claim]:
+def _figure_7_claims(rounds: list[Recovered], runs: list[Recovered]) -> list[PaperClaim]:
     every = [*rounds, *runs]
     earliest = min(firsts(recovered)[10] for recovered in every)
     in_order = sum(list(firsts(recovered)) == list(DROPPED) for recovered in every)
@@ -360,7 +360,7 @@ def _figure_7_claims(rounds: list[Recovered], runs: list[Recovered]) -> list[Cla
     gaps = sorted({b - a for one in every for a, b in zip(*_neighbours(list(firsts(one).values())), strict=True)})
     span = f"{gaps[0]} to {gaps[-1]}"
     return [
-        Claim(
+        PaperClaim(
             "Message 10 is recovered when the block counter is 17, after message 16 was received",
             "Figure 7",
             17,
@@ -368,7 +368,7 @@ def _figure_7_claims(rounds: list[Recovered], runs: list[Recovered]) -> list[Cla
             earliest == 17,
             f"the earliest of {len(rounds)} lockstep and {len(runs)} simulated runs; the random timeout delays some",
         ),
-        Claim(
+        PaperClaim(
             "The six messages are recovered one after the other in the order of their blocks",
             "Figure 7",
             "10 11 12 13 14 15",
@@ -376,7 +376,7 @@ def _figure_7_claims(rounds: list[Recovered], runs: list[Recovered]) -> list[Cla
             in_order == len(every),
             "only the first that the receiver misses is sent at a time",
         ),
-        Claim(
+        PaperClaim(
             "Block counters between one first recovery and the next",
             "Figure 7",
             "1 to 3",
@@ -384,7 +384,7 @@ def _figure_7_claims(rounds: list[Recovered], runs: list[Recovered]) -> list[Cla
             gaps[0] >= 1 and gaps[-1] <= 3,
             "the paper does not give its random timeout; ours is up to two time-silences",
         ),
-        Claim(
+        PaperClaim(
             "Some message is recovered twice, since two members send it",
             "Section VI",
             "message 10",
@@ -400,14 +400,17 @@ def _neighbours(values: list[int]) -> tuple[list[int], list[int]]:
 
 
 def _recovery_claims(
-    everything: list[Measured], delays: dict[int, Measured], silences: dict[int, Measured], expired: tuple[int, int]
-) -> list[Claim]:
+    everything: list[MeasuredRepairs],
+    delays: dict[int, MeasuredRepairs],
+    silences: dict[int, MeasuredRepairs],
+    expired: tuple[int, int],
+) -> list[PaperClaim]:
     good = sum(one.finished and one.holds for one in everything)
     repairs = sum(one.repairs for one in everything)
     others = sum(one.by_others for one in everything) / max(1, repairs)
     slow, fast = fmean(silences[400].recovery_ms), fmean(silences[10].recovery_ms)
     return [
-        Claim(
+        PaperClaim(
             "Every missing message is detected, recovered and delivered without violating causality",
             "Theorem T1.0",
             "always",
@@ -415,7 +418,7 @@ def _recovery_claims(
             good == len(everything),
             "with the corrected rules, checked from the traces; the printed figures 3 to 6 fail (tests/paper)",
         ),
-        Claim(
+        PaperClaim(
             "Any member of the group can send a missing message again",
             "Section V",
             "any member",
@@ -423,7 +426,7 @@ def _recovery_claims(
             others > 0,
             "and the sender as well, which the printed R5.0 forbids",
         ),
-        Claim(
+        PaperClaim(
             "A suitable random timeout decreases the number of retransmissions",
             "Section V.B",
             "decreases",
@@ -431,7 +434,7 @@ def _recovery_claims(
             delays[100].copies < delays[1].copies,
             "n = 5, latency 1 to 5 ms",
         ),
-        Claim(
+        PaperClaim(
             "The rarer the null messages, the slower the recovery in a quiet group",
             "Section V",
             "slower",
@@ -439,7 +442,7 @@ def _recovery_claims(
             slow > fast,
             "n = 5, one sender, a message in 500 ms",
         ),
-        Claim(
+        PaperClaim(
             "For an expired message the recovery procedure will not be started",
             "Section V.B",
             "not started",
@@ -463,7 +466,7 @@ def _figure_7_table(rounds: Recovered, run: Recovered) -> Table:
     )
 
 
-def _copies_table(sizes: tuple[int, ...], copies: dict[tuple[str, int], Measured]) -> Table:
+def _copies_table(sizes: tuple[int, ...], copies: dict[tuple[str, int], MeasuredRepairs]) -> Table:
     # found by another implementation of the same rules, under its own network
     elsewhere = {3: (2.4, 1.8), 5: (4.3, 2.1), 10: (9.7, 3.9), 20: (16.8, 5.4)}
     return Table(
@@ -488,7 +491,7 @@ def _percentile_95(values: list[float]) -> float:
     return quantiles(values, n=20)[-1] if len(values) > 1 else (values[0] if values else 0.0)
 
 
-def _sweep_table(swept: dict[tuple[int, float], Measured]) -> Table:
+def _sweep_table(swept: dict[tuple[int, float], MeasuredRepairs]) -> Table:
     return Table(
         "recovery",
         "Recovery when every link loses: from sending to receipt, where the first transmission was lost",
@@ -507,7 +510,7 @@ def _sweep_table(swept: dict[tuple[int, float], Measured]) -> Table:
     )
 
 
-def _one_by_one_table(name: str, title: str, column: str, measured: dict[int, Measured]) -> Table:
+def _one_by_one_table(name: str, title: str, column: str, measured: dict[int, MeasuredRepairs]) -> Table:
     return Table(
         name,
         title,
@@ -523,8 +526,8 @@ def _draw(
     out: Path,
     rounds: Recovered,
     run: Recovered,
-    copies: dict[tuple[str, int], Measured],
-    swept: dict[tuple[int, float], Measured],
+    copies: dict[tuple[str, int], MeasuredRepairs],
+    swept: dict[tuple[int, float], MeasuredRepairs],
 ) -> list[Path]:
     from antiphon.papers.robust_causal_order_figures import draw_copies, draw_figure_7, draw_recovery
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from antiphon.errors import UsageError
-from antiphon.papers.claims import Claim, Progress, Reproduction, Table, Value
+from antiphon.papers.claims import PaperClaim, Progress, Reproduction, Table, Value
 from antiphon.protocol.machine import MILLISECOND
 from antiphon.protocol.membership.pairwise import ReceiverSide, SenderSide
 from antiphon.protocol.stability.timestamp_ack import Ack
@@ -411,7 +411,7 @@ def reproduce(out: Path | None, *, quick: bool = False, progress: Progress | Non
     return Reproduction(PAPER, claims, tables, figures)
 
 
-def _latency_formula_claims() -> list[Claim]:
+def _latency_formula_claims() -> list[PaperClaim]:
     messages, acks = FIGURE_2
     t1 = [round(vector_latency(messages, acks, 1, s)) for s in (0, 1)]
     exact = [round(timestamp_latency(messages, acks, 1, 1, s)) for s in (0, 1)]
@@ -420,7 +420,7 @@ def _latency_formula_claims() -> list[Claim]:
     asymmetric = timestamp_latency_as_printed(*ASYMMETRIC, 0, 0, 0)
     bound = max(vector_latency(*ASYMMETRIC, 0, s) for s in (0, 1))
     return [
-        Claim(
+        PaperClaim(
             "t1, vector acknowledgments, for s1 and s2",
             "Figure 2",
             "7 and 14",
@@ -428,7 +428,7 @@ def _latency_formula_claims() -> list[Claim]:
             t1 == [7, 14],
             "round trip plus t_ack",
         ),
-        Claim(
+        PaperClaim(
             "t2, timestamp acknowledgments, for s1",
             "Figure 2",
             11,
@@ -436,7 +436,7 @@ def _latency_formula_claims() -> list[Claim]:
             exact[0] == 11,
             "it waits for s2, which is farther",
         ),
-        Claim(
+        PaperClaim(
             "t2 = t_send + t_ack + the longest way from any sender by a receiver back, for s2",
             "Section 4 and Figure 2",
             printed[1],
@@ -445,7 +445,7 @@ def _latency_formula_claims() -> list[Claim]:
             "an upper bound only: a sender does not wait t_send for its own message, so the exact value is the maximum "
             "of its own latency and t_send plus the others'",
         ),
-        Claim(
+        PaperClaim(
             "t1 <= t2 <= max t1 + t1 + t_send - t_ack",
             "Inequalities (1), (2)",
             "always",
@@ -453,7 +453,7 @@ def _latency_formula_claims() -> list[Claim]:
             broken["(1)"] + broken["(2)"] == 0,
             "checked with random latencies, up to four senders and receivers",
         ),
-        Claim(
+        PaperClaim(
             "t2 <= max t1 + t_send where both directions have the same latency",
             "Section 4",
             "always",
@@ -465,7 +465,7 @@ def _latency_formula_claims() -> list[Claim]:
     ]
 
 
-def _clock_claims(members: Sequence[Sequence[Value]]) -> list[Claim]:
+def _clock_claims(members: Sequence[Sequence[Value]]) -> list[PaperClaim]:
     covered = acknowledgment([[10, 20, 30, 40, 50], [60]])
     count = sum(stamp <= covered for stamp in (10, 20, 30, 40, 50, 60))
     first, clocks, stamps, rounds = figure_3(clock_in_ack=True, strict=False)
@@ -473,7 +473,7 @@ def _clock_claims(members: Sequence[Sequence[Value]]) -> list[Claim]:
     _, strict_clocks, _, _ = figure_3(clock_in_ack=True, strict=True)
     waits = {row[1]: float(row[3]) for row in members if row[0] == "timestamp-ack" and row[2] == 0}
     return [
-        Claim(
+        PaperClaim(
             "With physical clocks the receivers can acknowledge all six messages",
             "Section 5",
             6,
@@ -481,7 +481,7 @@ def _clock_claims(members: Sequence[Sequence[Value]]) -> list[Claim]:
             count == 6,
             f"stamps 10 to 50 and 60 give the acknowledgment {covered}: the last one waits for the slower sender",
         ),
-        Claim(
+        PaperClaim(
             "With logical clocks the first acknowledgment covers stamp 1 only",
             "Figure 3b",
             1,
@@ -489,7 +489,7 @@ def _clock_claims(members: Sequence[Sequence[Value]]) -> list[Claim]:
             first == 1,
             "the least of 5 and 1",
         ),
-        Claim(
+        PaperClaim(
             "On the acknowledgment both senders update their clocks to 6 and send with stamp 7",
             "Figure 3b, c",
             "6, 6 and 7, 7",
@@ -499,7 +499,7 @@ def _clock_claims(members: Sequence[Sequence[Value]]) -> list[Claim]:
             f"{bare_stamps[0]} and {bare_stamps[1]}; and only if a receipt sets the clock to the maximum: a strict "
             f"Lamport clock shows {strict_clocks[0]}",
         ),
-        Claim(
+        PaperClaim(
             "One more round makes all messages stable",
             "Figure 3d",
             1,
@@ -507,7 +507,7 @@ def _clock_claims(members: Sequence[Sequence[Value]]) -> list[Claim]:
             rounds == 1,
             f"without a clock in the acknowledgment it takes {bare_rounds} rounds",
         ),
-        Claim(
+        PaperClaim(
             "Synchronized physical clocks yield lower latency than logical clocks",
             "Abstract, Section 5",
             "lower",
@@ -519,11 +519,11 @@ def _clock_claims(members: Sequence[Sequence[Value]]) -> list[Claim]:
     ]
 
 
-def _membership_claims() -> list[Claim]:
+def _membership_claims() -> list[PaperClaim]:
     wrong_ack, wrong_stable = figure_4([2])
     right_ack, right_stable = figure_4([1, 2])
     return [
-        Claim(
+        PaperClaim(
             "With the wrong view {2, 3}, node 3 acknowledges 33 and B is taken for stable",
             "Figure 4",
             "33, stable",
@@ -531,7 +531,7 @@ def _membership_claims() -> list[Claim]:
             (wrong_ack, wrong_stable) == (33, True),
             f"with the full view it acknowledges {right_ack}, and B is {'stable' if right_stable else 'not stable'}",
         ),
-        Claim(
+        PaperClaim(
             "Abrupt termination of a connection suffices for determining message stability",
             "Section 6",
             "a lost message is not stable",
@@ -544,12 +544,12 @@ def _membership_claims() -> list[Claim]:
     ]
 
 
-def _cost_claims(latency: Sequence[Sequence[Value]], bandwidth: Sequence[Sequence[Value]]) -> list[Claim]:
+def _cost_claims(latency: Sequence[Sequence[Value]], bandwidth: Sequence[Sequence[Value]]) -> list[PaperClaim]:
     still = [row for row in latency if row[1] == 0]
     largest = latency[-1]
     longer = [float(row[4]) for row in still]
     return [
-        Claim(
+        PaperClaim(
             "Latency is only slightly larger than with vectors",
             "Abstract, Section 7",
             "slightly larger",
@@ -557,7 +557,7 @@ def _cost_claims(latency: Sequence[Sequence[Value]], bandwidth: Sequence[Sequenc
             max(longer) <= 15,
             "a receiver waits for the slowest of all senders, and then the sender for the slowest of all receivers",
         ),
-        Claim(
+        PaperClaim(
             "Acknowledgments take bandwidth independent of the number of senders",
             "Section 4",
             "O(1) against O(N)",
@@ -565,7 +565,7 @@ def _cost_claims(latency: Sequence[Sequence[Value]], bandwidth: Sequence[Sequenc
             len({row[1] for row in bandwidth}) == 1,
             "a vector has one entry for each sender (the paper once says receiver)",
         ),
-        Claim(
+        PaperClaim(
             "A sender's buffer must hold the acknowledgment time divided by its send rate",
             "Section 4",
             round(float(largest[3]) * PERIOD_MS),

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from antiphon.papers.claims import Claim, Progress, Reproduction, Table, Value
+from antiphon.papers.claims import PaperClaim, Progress, Reproduction, Table, Value
 from antiphon.protocol.machine import MILLISECOND, SECOND, Deliver, Instant, Submit
 from antiphon.protocol.ordering.abcast import Abcast
 from antiphon.protocol.ordering.tomp import BoundingDecision, Tomp
@@ -429,7 +429,7 @@ def _waiting(queue: Iterable[tuple[int, Stamp, bool]]) -> str:
     )
 
 
-def _example_claims() -> list[Claim]:
+def _example_claims() -> list[PaperClaim]:
     tomp, abcast = worked_example(Tomp), worked_example(Abcast)
     published = {  # as printed, identifiers of the three messages taken as 1
         0: ("17.3", "2 1 1", "18.3 18.3 18.3"),
@@ -445,7 +445,7 @@ def _example_claims() -> list[Claim]:
         )
         agrees = ours == published[stage.message]
         claims.append(
-            Claim(
+            PaperClaim(
                 f"decision on m{stage.message + 1}: final timestamp; min_next_mid; max_next_ts",
                 f"Figure {3 if stage.message < 2 else 4}",
                 "; ".join(published[stage.message]),
@@ -465,7 +465,7 @@ def _example_claims() -> list[Claim]:
             (", " if max(map(len, stage.delivered)) > 1 else " ").join(map(_names, stage.delivered)) for stage in stages
         )
         claims.append(
-            Claim(
+            PaperClaim(
                 f"{name}: what hosts 1, 2, 3 deliver after each decision",
                 where,
                 published_order,
@@ -477,11 +477,11 @@ def _example_claims() -> list[Claim]:
     return claims
 
 
-def _safety_claim() -> Claim:
+def _safety_claim() -> PaperClaim:
     printed, repaired = (play(protocol, 3, BREAKING_SCHEDULE) for protocol in (PrintedClock, Abcast))
     orders = {tuple(order) for order in printed.delivered}
     assert len({tuple(order) for order in repaired.delivered}) == 1
-    return Claim(
+    return PaperClaim(
         "messages are delivered in the same order at all hosts",
         "Sections 2.1 and 3.2",
         "one order",
@@ -497,14 +497,14 @@ def _span(values: Iterable[Value]) -> str:
     return f"{min(numbers):.0f}% to {max(numbers):.0f}%"
 
 
-def _latency_claims(rows: Sequence[Sequence[Value]]) -> list[Claim]:
+def _latency_claims(rows: Sequence[Sequence[Value]]) -> list[PaperClaim]:
     light = [row for row in rows if row[1] in ("uniform", "exponential")]
     heavy = [row for row in rows if str(row[1]).startswith("Pareto")]
     at_once = [row for row in light + heavy if row[0] == "all at once"]
     inside = sum(30 <= float(row[_LESS_TOTAL]) <= 40 for row in light + heavy)
     inside_t2 = sum(30 <= float(row[_LESS_T2]) <= 40 for row in at_once)
     return [
-        Claim(
+        PaperClaim(
             "TOMP reduces the latency t1 + t2 by 30-40% against ABCAST",
             "Sections 1 and 4",
             "30% to 40%",
@@ -514,7 +514,7 @@ def _latency_claims(rows: Sequence[Sequence[Value]]) -> list[Claim]:
             f"even the clairvoyant reaches no more than {_span(row[_BEST_TOTAL] for row in light)}; with Pareto delays "
             f"single stragglers decide, and it reaches {_span(row[_BEST_TOTAL] for row in heavy)}",
         ),
-        Claim(
+        PaperClaim(
             "TOMP reduces t2 alone by 30-40% when all hosts send at once (a reading that the paper's aim suggests)",
             "Sections 3.1 and 4",
             "30% to 40%",

@@ -9,45 +9,31 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
+from antiphon.diagram.links import Message, message_of
 from antiphon.errors import UsageError
-from antiphon.pipeline.columns import (
-    CONTROL,
-    DELIVER,
-    DISCARD,
-    NO_EVENT,
-    NULL_TIME,
-    RECEIVE,
-    SEND,
-    SKELETON_EVENTS,
-    STABLE,
-    Array,
-    as_numpy,
-)
-from antiphon.pipeline.reading import open_parquet_input, read_batches
+from antiphon.pipeline.columns import Array
 from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.pipeline.reading.rows import TRACE_SCHEMA
-from antiphon.pipeline.store.files import find_files, format_of
-from antiphon.report.diagram_links import Message, message_of
+from antiphon.pipeline.store.files import find_files
+from antiphon.report.trace_rows import NUMBERS, TraceRows, read_rows
 from antiphon.trace.event import Event
 from antiphon.trace.run_file import RunFiles
 
-BATCH_ROWS: Final = 1 << 17
 EVENTS_MOST: Final = 500  # drawn by default
 MEMBERS_MOST: Final = 24
 WHOLE_MOST: Final = 20_000  # drawn if the whole run is asked for
 STEPS_AROUND: Final = 8  # of each event of the message, where the clock does not say
 _NAMED: Final = 12  # runs or senders that an error names
-_NUMBERS: Final = ("member", "step", "time_ns", "event", "sender", "seq")
-_FIRST_LOOK: Final = ("run", *_NUMBERS, "view", "members")
+_FIRST_LOOK: Final = ("run", *NUMBERS, "view", "members")
 
 
-class Request(msgspec.Struct, frozen=True):
+class DiagramRequest(msgspec.Struct, frozen=True):
     """What to show: around a message or one event, of which run and members, how much."""
 
     around: Message | None = None
@@ -60,7 +46,7 @@ class Request(msgspec.Struct, frozen=True):
     most: int = EVENTS_MOST
 
 
-class Window(msgspec.Struct):
+class DiagramWindow(msgspec.Struct):
     """The events to show, and what must be known of the rest."""
 
     run: str
@@ -85,30 +71,9 @@ class _Bounds(msgspec.Struct):
     rows: int
 
 
-def read_window(trace: str, request: Request, mapping: Mapping | None = None) -> Window:
+def read_window(trace: str, request: DiagramRequest, mapping: Mapping | None = None) -> DiagramWindow:
     """Find the window in a trace: a file or a directory, Parquet, CSV or JSON lines."""
     return _Reader(trace, request, mapping or Mapping()).read()
-
-
-class _Rows:
-    """Some rows as numpy columns, and the file and table that they came from."""
-
-    def __init__(self, file: str, table: pa.Table) -> None:
-        self.file, self.table = file, table
-        self.column: dict[str, Array] = {
-            name: as_numpy(table[name], name) for name in table.column_names if name in _NUMBERS
-        }
-
-    def where(self, mask: Array) -> list[Event]:
-        """The rows that a mask wants, as events."""
-        mask = mask & (self.column["event"] != NO_EVENT)
-        if not mask.any():
-            return []
-        return [
-            Event(**{name: value for name, value in row.items() if value is not None})
-            for row in self.table.filter(pa.array(mask)).to_pylist()
-            if None not in (row["run"], row["member"], row["step"])
-        ]
 
 
 class _Found(msgspec.Struct):
@@ -121,36 +86,14 @@ class _Found(msgspec.Struct):
 
 
 class _Reader:
-    def __init__(self, trace: str, request: Request, mapping: Mapping) -> None:
+    def __init__(self, trace: str, request: DiagramRequest, mapping: Mapping) -> None:
         self.trace, self.request, self.mapping = trace, request, mapping
         self.files = find_files(trace)
 
-    # Passes over the trace
+    def _rows(self, columns: Sequence[str], run: str | None) -> Iterator[TraceRows]:
+        return read_rows(self.files, columns, run, self.mapping)
 
-    def _rows(self, columns: Sequence[str], run: str | None) -> Iterator[_Rows]:
-        for file in self.files:
-            for table in self._tables(file, columns):
-                chosen = table if run is None else table.filter(_is(table["run"], run))
-                if chosen.num_rows:
-                    yield _Rows(file, chosen)
-
-    def _tables(self, file: str, columns: Sequence[str]) -> Iterator[pa.Table]:
-        if (format_of(Path(file)) or "parquet") == "parquet" and not self.mapping.renames:
-            source, mapping = open_parquet_input(file, self.mapping)
-            present = [name for name in columns if name in source.schema_arrow.names]
-            if not mapping.renames and all(
-                _as_promised(source.schema_arrow.field(name).type, name) for name in present
-            ):
-                for batch in source.iter_batches(BATCH_ROWS, columns=present, use_threads=False):
-                    yield _completed(pa.Table.from_batches([batch]), columns)
-                return
-        for read in read_batches(file, None, self.mapping):
-            for start in range(0, read.good.num_rows, BATCH_ROWS):
-                yield _completed(read.good.slice(start, BATCH_ROWS), columns)
-
-    # Finding
-
-    def read(self) -> Window:
+    def read(self) -> DiagramWindow:
         request = self.request
         found = self._look(request.around)
         run = self._chosen_run(found)
@@ -163,7 +106,7 @@ class _Reader:
         members = self._members(anchors, bounds, focus)
         events, thinned = self._window(run, anchors, members, bounds, clocks_agree)
         spans = {member: _steps(events, member) for member in members}
-        return Window(
+        return DiagramWindow(
             run=run,
             focus=focus,
             events=events,
@@ -187,24 +130,23 @@ class _Reader:
         for rows in self._rows(_FIRST_LOOK, self.request.run):
             for run in _widen(found.bounds, rows.table):
                 found.folders[run].add(str(Path(rows.file).parent))
-            for event in rows.where(self._at_the_step(rows) if around is None else _about(rows, around)):
+            for event in rows.where(self._at_the_step(rows) if around is None else rows.about(around)):
                 found.anchors[event.run].append(event)
-            for event in rows.where(_earliest_stable(rows, around)):
+            for event in rows.where(rows.nothing() if around is None else rows.earliest_stable(around)):
                 known = stable.get((event.run, event.member))
                 if known is None or event.step < known.step:
                     stable[event.run, event.member] = event
-            for event in rows.where(np.isin(rows.column["event"], SKELETON_EVENTS)):
+            for event in rows.where(rows.views_and_ends()):
                 found.context[event.run].append(event)
         for (run, _), event in stable.items():
             if run in found.anchors:
                 found.anchors[run].append(event)
         return found
 
-    def _at_the_step(self, rows: _Rows) -> Array:
+    def _at_the_step(self, rows: TraceRows) -> Array:
         assert self.request.around_step is not None
         member, step = self.request.around_step
-        mask: Array = (rows.column["member"] == member) & (rows.column["step"] == step)
-        return mask
+        return rows.in_steps(member, step, step)
 
     def _chosen_run(self, found: _Found) -> str:
         if not found.bounds:
@@ -229,7 +171,7 @@ class _Reader:
             member, step = self.request.around_step
             ranges: dict[int, tuple[int, int]] = {}
             for rows in self._rows(("run", "member", "step", "event"), self.request.run):
-                _ranges(ranges, rows.column["member"], rows.column["step"])
+                _ranges(ranges, rows.member, rows.step)
             there = (
                 f"its steps go from {ranges[member][0]} to {ranges[member][1]}"
                 if member in ranges
@@ -240,8 +182,7 @@ class _Reader:
         sender, seq = self.request.around
         ranges = {}
         for rows in self._rows(("run", "member", "event", "seq"), self.request.run):
-            sends = rows.column["event"] == SEND
-            _ranges(ranges, rows.column["member"][sends], rows.column["seq"][sends])
+            _ranges(ranges, rows.member[rows.sends()], rows.seq[rows.sends()])
         if sender in ranges:
             there = f"member {sender} sent {sender}:{ranges[sender][0]} to {sender}:{ranges[sender][1]}"
         elif ranges:
@@ -330,10 +271,10 @@ class _Reader:
         times = [event.time_ns or 0 for event in (*anchors, *then)]
         handled = {message for event in then if event.event != "stable" and (message := _message(event)) is not None}
         ranges: dict[int, tuple[int, int]] = {}
-        for rows in self._rows(("run", *_NUMBERS), run):
-            mask = np.isin(rows.column["member"], missing)
-            mask &= _during(rows, (min(times), max(times))) if clocks_agree else _among(rows, handled)
-            _ranges(ranges, rows.column["member"][mask], rows.column["step"][mask])
+        for rows in self._rows(("run", *NUMBERS), run):
+            mask = rows.of_members(missing)
+            mask &= rows.during((min(times), max(times))) if clocks_agree else rows.among(handled)
+            _ranges(ranges, rows.member[mask], rows.step[mask])
         return {**spans, **ranges}
 
     def _near(
@@ -352,7 +293,7 @@ class _Reader:
 
     def _count(self, run: str, members: Sequence[int], span: tuple[int, int]) -> int:
         return sum(
-            int((_during(rows, span) & np.isin(rows.column["member"], members)).sum())
+            int((rows.during(span) & rows.of_members(members)).sum())
             for rows in self._rows(("run", "member", "time_ns", "event"), run)
         )
 
@@ -366,14 +307,13 @@ class _Reader:
         """The rows in a span of time, or in spans of each member's steps, by (member, step), no step twice."""
         collected: dict[tuple[int, int], Event] = {}
         for rows in self._rows(TRACE_SCHEMA.names, run):
-            column = rows.column
             if span is not None:
-                mask = _during(rows, span) & np.isin(column["member"], members)
+                mask = rows.during(span) & rows.of_members(members)
             else:
-                mask = np.zeros(len(column["step"]), bool)
-                for member in np.unique(column["member"]).tolist():
+                mask = rows.nothing()
+                for member in np.unique(rows.member).tolist():
                     for low, high in steps.get(member, ()):
-                        mask |= (column["member"] == member) & (column["step"] >= low) & (column["step"] <= high)
+                        mask |= rows.in_steps(member, low, high)
             for event in rows.where(mask):
                 collected.setdefault((event.member, event.step), event)
         return [collected[key] for key in sorted(collected)]
@@ -386,38 +326,12 @@ class _Reader:
         if not sent:
             return found
         for rows in self._rows(("run", "member", "event", "sender", "seq"), run):
-            column = rows.column
-            mask = np.isin(column["event"], (RECEIVE, DELIVER, DISCARD)) & np.isin(column["member"], members)
-            mask &= _among(rows, sent)
-            keys = zip(*(column[name][mask].tolist() for name in ("member", "sender", "seq")), strict=True)
+            mask = rows.arrivals() & rows.of_members(members) & rows.among(sent)
+            keys = zip(*(column[mask].tolist() for column in (rows.member, rows.sender, rows.seq)), strict=True)
             for member, sender, seq in keys:
                 if (member, sender, seq) not in there:
                     found[member, (sender, seq)] = "later"
         return found
-
-
-def _is(column: pa.ChunkedArray, text: str) -> Any:
-    import pyarrow.compute as pc
-
-    return pc.fill_null(
-        pc.equal(column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column, text), False
-    )
-
-
-def _as_promised(found: pa.DataType, name: str) -> bool:
-    if pa.types.is_dictionary(found):
-        found = found.value_type
-    return bool(found == TRACE_SCHEMA.field(name).type)
-
-
-def _completed(table: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """The columns asked for, null where the file lacks one."""
-    return pa.table(
-        {
-            name: table[name] if name in table.column_names else pa.nulls(table.num_rows, TRACE_SCHEMA.field(name).type)
-            for name in columns
-        }
-    )
 
 
 def _widen(bounds: dict[str, dict[int, _Bounds]], table: pa.Table) -> set[str]:
@@ -433,27 +347,6 @@ def _widen(bounds: dict[str, dict[int, _Bounds]], table: pa.Table) -> set[str]:
     return runs
 
 
-def _about(rows: _Rows, message: Message) -> Array:
-    column = rows.column
-    mask: Array = np.isin(column["event"], (SEND, RECEIVE, DELIVER, DISCARD, CONTROL))
-    mask &= (column["sender"] == message[0]) & (column["seq"] == message[1])
-    return mask
-
-
-def _earliest_stable(rows: _Rows, message: Message | None) -> Array:
-    """Of each member in a batch, the first mark that covers the message: of many, one is kept."""
-    column = rows.column
-    mask = np.zeros(len(column["step"]), bool)
-    if message is None:
-        return mask
-    covers = (column["event"] == STABLE) & (column["sender"] == message[0]) & (column["seq"] >= message[1])
-    places = np.flatnonzero(covers)
-    if len(places):
-        order = places[np.lexsort((column["step"][places], column["member"][places]))]
-        mask[order[np.concatenate(([True], np.diff(column["member"][order]) != 0))]] = True
-    return mask
-
-
 def _message(event: Event) -> Message | None:
     return message_of(event) if event.event != "stable" else None
 
@@ -464,24 +357,6 @@ def _ranges(ranges: dict[int, tuple[int, int]], keys: Array, values: Array) -> N
         mine = values[keys == key]
         low, high = ranges.get(key, (int(mine[0]), int(mine[0])))
         ranges[key] = (min(low, int(mine.min())), max(high, int(mine.max())))
-
-
-def _during(rows: _Rows, span: tuple[int, int]) -> Array:
-    time = rows.column["time_ns"]
-    mask: Array = (time != NULL_TIME) & (time >= span[0]) & (time <= span[1])
-    return mask
-
-
-def _among(rows: _Rows, messages: set[Message]) -> Array:
-    """Which rows are about one of these messages."""
-    column = rows.column
-    mask = np.zeros(len(column["seq"]), bool)
-    by_sender: dict[int, list[int]] = defaultdict(list)
-    for sender, seq in messages:
-        by_sender[sender].append(seq)
-    for sender, numbers in by_sender.items():
-        mask |= (column["sender"] == sender) & np.isin(column["seq"], numbers)
-    return mask
 
 
 def _marking(events: Sequence[Event], message: Message | None) -> set[int]:

@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 
 from antiphon.atomic_write import Replacement
 from antiphon.errors import require
-from antiphon.report.page import asset
+from antiphon.web.page import asset
 from antiphon.wording import time_unit
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from markupsafe import Markup
 
 from antiphon.pipeline.results import HeldBack, MeasureResult, WaitingRow, WireTraffic
 from antiphon.report import charts
-from antiphon.report.elements import bar, element, figure, paragraph, section, table
 from antiphon.report.facts import Facts
 from antiphon.report.run_settings import BufferBound, buffer_bound
+from antiphon.web.elements import bar, element, figure, paragraph, section, table
 from antiphon.wording import count, duration, size
 
 KINDS_MAX: Final = 12  # of messages on the wire, in the table of traffic

@@ -9,20 +9,8 @@ from typing import Final
 
 from markupsafe import Markup
 
-from antiphon.report import charts, elements
-from antiphon.report.elements import (
-    GUARANTEES,
-    element,
-    figure,
-    joined,
-    notice,
-    paragraph,
-    section,
-    table,
-    tiles,
-    verdict,
-)
-from antiphon.report.page import asset, page
+from antiphon.report import charts
+from antiphon.report.guarantee_words import GUARANTEES, verdict
 from antiphon.report.sweep_table import (
     BUFFER_PEAK,
     BYTES_PER_MESSAGE,
@@ -36,6 +24,18 @@ from antiphon.report.sweep_table import (
     measured,
 )
 from antiphon.trace.verdict import HOLDS, INCONCLUSIVE, VIOLATED, VerdictName
+from antiphon.web import elements
+from antiphon.web.elements import (
+    element,
+    figure,
+    joined,
+    notice,
+    paragraph,
+    section,
+    table,
+    tiles,
+)
+from antiphon.web.page import asset, page
 from antiphon.wording import count, duration
 
 SERIES_MAX: Final = 8

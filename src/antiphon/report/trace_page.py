@@ -7,15 +7,16 @@ from typing import Final
 
 from markupsafe import Markup
 
+from antiphon.diagram.page import DIAGRAM_SCRIPT, DIAGRAM_STYLE, witness_diagram
 from antiphon.pipeline.results import CheckResult
-from antiphon.report import elements
-from antiphon.report.diagram import DIAGRAM_SCRIPT, DIAGRAM_STYLE, witness_diagram
-from antiphon.report.elements import GUARANTEES, element, joined, notice, paragraph, section, table, tiles, verdict
 from antiphon.report.facts import Facts
+from antiphon.report.guarantee_words import GUARANTEES, verdict
 from antiphon.report.measured_sections import measured_sections
-from antiphon.report.page import asset, page
 from antiphon.report.run_settings import RunSettings
 from antiphon.report.witness_rows import NamedWitness, WitnessRows
+from antiphon.web import elements
+from antiphon.web.elements import element, joined, notice, paragraph, section, table, tiles
+from antiphon.web.page import asset, page
 from antiphon.wording import count, duration, listed
 
 _WORST_FIRST: Final = ("violated", "unknown", "holds")

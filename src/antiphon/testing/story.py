@@ -53,8 +53,8 @@ class Story(msgspec.Struct, frozen=True):
 
     def page(self, *, clocks_agree: bool) -> str:
         """Draw it as a whole HTML file."""
-        from antiphon.report.diagram import page_of
-        from antiphon.report.diagram_layout import lay_out
+        from antiphon.diagram.layout import lay_out
+        from antiphon.diagram.page import page_of
 
         layout = lay_out(self.rows, clocks_agree=clocks_agree, marked=self.marked)
         members = sorted({row.member for row in self.rows})

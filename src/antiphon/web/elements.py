@@ -6,48 +6,16 @@ Markup is `markupsafe.Markup`, and whatever is formatted into it is escaped unle
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from markupsafe import Markup, escape
 
-from antiphon.trace.verdict import VerdictName
-
-
-class GuaranteeWords(NamedTuple):
-    """A guarantee as one would say it: its name, and what it means to have it."""
-
-    name: str
-    meaning: str
-
-
-GUARANTEES: Final[dict[str, GuaranteeWords]] = {
-    "integrity": GuaranteeWords("Integrity", "nothing is delivered twice, or out of nowhere"),
-    "validity": GuaranteeWords("Validity", "whoever sends a message delivers it too"),
-    "agreement": GuaranteeWords("Agreement", "what one member delivers, all who go on with it deliver"),
-    "fifo": GuaranteeWords("Sender order", "each sender's messages are delivered in the order it sent them"),
-    "causal": GuaranteeWords("Causal order", "no answer is delivered before what it answers"),
-    "total": GuaranteeWords("Total order", "all members deliver in one and the same order"),
-    "stability": GuaranteeWords("Stability", "what is called stable is really held by every member"),
-    "view-synchrony": GuaranteeWords(
-        "View synchrony", "members that move on together have delivered the same messages"
-    ),
-}
-
-KINDS: Final[dict[str, str]] = {"holds": "good", "violated": "bad", "unknown": "warn"}  # verdict -> colour
 SIGNS: Final[dict[str, str]] = {"good": "✓", "bad": "✗", "warn": "?"}
 
 
 def joined(parts: Iterable[object], between: str = "") -> Markup:
     """Put parts one after the other; text is escaped, and what is None or empty is left out."""
     return Markup(between).join(escape(part) for part in parts if part)
-
-
-def verdict(word: VerdictName, *, decides: bool = True, where: str = "") -> Markup:
-    """Return a verdict as sign and word; that of a guarantee nobody asked for is held back in colour."""
-    kind = KINDS[word]
-    return Markup('<span class="verdict {}"><span aria-hidden="true">{}</span> {}{}</span>').format(
-        kind if decides else "muted", SIGNS[kind], word, where
-    )
 
 
 def headline(kicker: str, about: str, mood: str, text: str) -> Markup:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from antiphon.report.diagram_layout import Layout, Mark, tell_time
-from antiphon.report.diagram_links import Link
+from antiphon.diagram.layout import DiagramLayout
+from antiphon.diagram.links import MessageLink
+from antiphon.diagram.marks import Mark, tell_time
 
 _MISSED: Final = {
     "lost": "lost on the way",
@@ -14,7 +15,7 @@ _MISSED: Final = {
 }
 
 
-def story(layout: Layout) -> list[str]:
+def story(layout: DiagramLayout) -> list[str]:
     """One line for the sending and one for each member: how the message came, and when it was delivered and stable."""
     if layout.focus is None:
         return []
@@ -32,7 +33,7 @@ def story(layout: Layout) -> list[str]:
     return lines
 
 
-def _told(layout: Layout, mark: Mark, links: list[Link], sent: Mark | None) -> str:
+def _told(layout: DiagramLayout, mark: Mark, links: list[MessageLink], sent: Mark | None) -> str:
     """What an event means for the message, if it is about it."""
     assert layout.focus is not None
     event = mark.event
@@ -58,7 +59,7 @@ def _told(layout: Layout, mark: Mark, links: list[Link], sent: Mark | None) -> s
     return ""
 
 
-def _helped(layout: Layout, mark: Mark, links: list[Link]) -> str:
+def _helped(layout: DiagramLayout, mark: Mark, links: list[MessageLink]) -> str:
     for link in links:
         if link.fate == "repaired" and link.target is not None and layout.marks[link.target] is mark:
             assert link.source is not None
@@ -70,7 +71,7 @@ def _at(mark: Mark) -> str:
     return "" if mark.event.time_ns is None else f" at {tell_time(mark.event.time_ns)}"
 
 
-def _since(layout: Layout, mark: Mark, sent: Mark | None) -> str:
+def _since(layout: DiagramLayout, mark: Mark, sent: Mark | None) -> str:
     """How long after the sending, where one clock says so."""
     if sent is None or mark.event.time_ns is None or sent.event.time_ns is None:
         return ""

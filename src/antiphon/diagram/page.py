@@ -7,12 +7,12 @@ from typing import Final
 
 from markupsafe import Markup
 
-from antiphon.report.diagram_layout import Layout, lay_out
-from antiphon.report.diagram_story import story
-from antiphon.report.diagram_svg import draw, legend_entries
-from antiphon.report.elements import element, joined, paragraph
-from antiphon.report.page import asset, page
+from antiphon.diagram.layout import DiagramLayout, lay_out
+from antiphon.diagram.story import story
+from antiphon.diagram.svg import draw, legend_entries
 from antiphon.trace.event import Event
+from antiphon.web.elements import element, joined, paragraph
+from antiphon.web.page import asset, page
 
 DIAGRAM_STYLE: Final = asset("diagram.css") + asset("diagram-frame.css")
 DIAGRAM_SCRIPT: Final = asset("diagram.js")
@@ -35,7 +35,7 @@ def witness_diagram(
     return figure(lay_out(events, clocks_agree=clocks_agree, marked=marked), title)
 
 
-def figure(layout: Layout, title: str, *, before: bool = True, after: bool = True) -> Markup:
+def figure(layout: DiagramLayout, title: str, *, before: bool = True, after: bool = True) -> Markup:
     """Return an interactive `<figure>`; `before` and `after` say whether the trace goes on outside of the window."""
     buttons = joined(
         element("button", text, {"type": "button", "data-zoom": name, "title": tip, "aria-label": tip})
@@ -69,13 +69,13 @@ _FIGURE: Final = Markup("""<figure class="diagram" data-before="{before}" data-a
 </figure>""")
 
 
-def standalone(layout: Layout, title: str) -> str:
+def standalone(layout: DiagramLayout, title: str) -> str:
     """Return a whole SVG file, for a document: light and dark by the reader's setting, light in print."""
     style = asset("diagram-theme.css") + asset("diagram.css")
     return draw(layout, title, style=style) + "\n"
 
 
-def page_of(layout: Layout, title: str, notes: Sequence[str], *, before: bool, after: bool) -> str:
+def page_of(layout: DiagramLayout, title: str, notes: Sequence[str], *, before: bool, after: bool) -> str:
     """Return a whole HTML file with one diagram, as wide as the window, and its message's story in words."""
     caption = f"{len(layout.marks)} events at {len(layout.members)} members"
     drawn = figure(layout, caption, before=before, after=after)

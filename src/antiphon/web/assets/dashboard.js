@@ -37,25 +37,37 @@
     return svg;
   }
 
+  const COLUMNS = Array.from(document.querySelectorAll("#members thead th"), (head) => head.textContent);
+
+  // what is said of a member, and how bad it is
+  function standing(member) {
+    const own = member.published;
+    if (member.state === "gone" && own.has_left) return ["has left", "muted"];
+    if (member.state === "gone" && !member.in_view) return ["gone, out of the view", "bad"];
+    if (member.state !== "live") return [WORDS[member.state], LEVELS[member.state]];
+    if (own.standing !== "active") return [own.standing, own.standing === "stalled" || own.standing === "failed" ? "bad" : "warn"];
+    if (own.stuck_s) return [`delivers nothing for ${own.stuck_s} s`, "bad"];
+    return own.idle ? ["active, idle", "plain"] : ["active", "good"];
+  }
+
   function row(member) {
-    const made = node("tr");
+    const made = node("tr"), own = member.published || {};
     made.dataset.state = member.state;
     made.dataset.member = member.member;
     const name = node("th", member.member);
     name.scope = "row";
-    const state = node("td", member.state === "live" ? member.standing : WORDS[member.state], "state " + LEVELS[member.state]);
-    if (member.state === "gone" && member.has_left) { state.textContent = "has left"; state.className = "state muted"; }
-    else if (member.state === "gone" && !member.in_view) state.textContent = "gone, out of the view";
-    else if (member.state === "live" && member.standing !== "active") state.className = "state warn";
+    const [text, level] = standing(member);
+    const state = node("td", text, "state " + level);
     state.dataset.mark = MARKS[member.state];
     if (member.holds_back_s) state.append(node("span", ` · holds stability back for ${member.holds_back_s} s`, "warn"));
     const lag = member.unheard ? "not heard" : count(member.lag);
     made.append(name, state);
-    for (const text of [count(member.view), lag, count(member.held), bytes(member.waiting_bytes), bytes(member.inbox_bytes),
-      count(member.sent_per_s), count(member.delivered_per_s)]) made.append(node("td", text, "number"));
-    const last = node("td");
-    if (member.history) last.append(spark(member.history));
+    for (const text of [count(own.view), lag, count(own.held), bytes(own.waiting_bytes), bytes(own.inbox_bytes),
+      count(own.sent_per_s), count(own.delivered_per_s)]) made.append(node("td", text, "number"));
+    const last = node("td", undefined, "minute");
+    if (own.history) last.append(spark(own.history));
     made.append(last);
+    Array.from(made.children).slice(2).forEach((cell, at) => { cell.dataset.label = COLUMNS[at + 2]; });
     return made;
   }
 

@@ -8,8 +8,9 @@ from typing import Final
 
 from markupsafe import escape
 
-from antiphon.report.diagram_layout import ARROW_USUAL, FONT, LEFT, Layout, Mark, tell_members, tell_time
-from antiphon.report.diagram_links import Link, Message, repair_targets
+from antiphon.diagram.layout import DiagramLayout
+from antiphon.diagram.links import Message, MessageLink, repair_targets
+from antiphon.diagram.marks import ARROW_USUAL, FONT, LEFT, Mark, tell_members, tell_time
 from antiphon.trace.event import Event
 
 # of a glyph: how it is drawn around (0, 0), what it means; in the order of the legend
@@ -43,7 +44,7 @@ _FATES: Final = {
 }
 
 
-def draw(layout: Layout, title: str, *, style: str = "") -> str:
+def draw(layout: DiagramLayout, title: str, *, style: str = "") -> str:
     """One `<svg>`: to go into a page, for its script; or, given a style, a file by itself, with a legend inside."""
     alone = bool(style)
     height = layout.height + (legend_height(layout) if alone else 0.0)
@@ -107,7 +108,7 @@ def _name(message: Message) -> str:
     return f"{message[0]}:{message[1]}"
 
 
-def _classes(layout: Layout, message: Message | None, *others: str) -> str:
+def _classes(layout: DiagramLayout, message: Message | None, *others: str) -> str:
     classes = [other for other in others if other]
     if message is not None:
         lane = layout.members.index(message[0]) if message[0] in layout.members else 0
@@ -117,7 +118,7 @@ def _classes(layout: Layout, message: Message | None, *others: str) -> str:
     return " ".join(classes)
 
 
-def _ground(layout: Layout) -> Iterator[str]:
+def _ground(layout: DiagramLayout) -> Iterator[str]:
     """Paper, axis, and the members' lines."""
     yield '<rect class="paper" width="100%" height="100%" rx="6"/>'
     bottom = layout.height - 30
@@ -139,7 +140,7 @@ def _ground(layout: Layout) -> Iterator[str]:
     yield "</g>"
 
 
-def _names(layout: Layout) -> Iterator[str]:
+def _names(layout: DiagramLayout) -> Iterator[str]:
     yield '<g class="names">'
     bottom = layout.lane_y[-1] if layout.lane_y else 0.0
     yield f'<rect class="paper" x="0" y="20" width="{LEFT - 22:.0f}" height="{bottom + 12:.0f}"/>'
@@ -149,12 +150,12 @@ def _names(layout: Layout) -> Iterator[str]:
     yield "</g>"
 
 
-def _is_drawn(layout: Layout, link: Link) -> bool:
+def _is_drawn(layout: DiagramLayout, link: MessageLink) -> bool:
     """Whether a link is worth an arrow: what comes after the window only of the messages that it is about."""
     return link.fate not in ("later", "unseen") or link.message in layout.told
 
 
-def _link(layout: Layout, number: int, link: Link) -> str:
+def _link(layout: DiagramLayout, number: int, link: MessageLink) -> str:
     backwards = number in layout.backwards
     classes = _classes(layout, link.message, link.fate, "backwards" if backwards else "")
     start, stop, whole = _ends(layout, link)
@@ -167,7 +168,7 @@ def _link(layout: Layout, number: int, link: Link) -> str:
     )
 
 
-def _ends(layout: Layout, link: Link) -> tuple[tuple[float, float], tuple[float, float], bool]:
+def _ends(layout: DiagramLayout, link: MessageLink) -> tuple[tuple[float, float], tuple[float, float], bool]:
     """Where an arrow begins and ends, and whether it gets there."""
     source = None if link.source is None else layout.marks[link.source]
     target = None if link.target is None else layout.marks[link.target]
@@ -203,7 +204,7 @@ def _line(start: tuple[float, float], stop: tuple[float, float], whole: bool, fa
     return f'<path class="line" d="{line}"/><path class="head" d="{head}"/>'
 
 
-def _frontier(layout: Layout) -> Iterator[str]:
+def _frontier(layout: DiagramLayout) -> Iterator[str]:
     """A line through the places where each member learns that the focus is stable, and one for each view."""
     if layout.focus is not None:
         sender, seq = layout.focus
@@ -228,7 +229,7 @@ def _through(marks: dict[int, Mark], kind: str, title: str) -> str:
     return f'<path class="{kind}" d="M{points}"><title>{title}</title></path>'
 
 
-def _mark(layout: Layout, place: int, alone: bool) -> str:
+def _mark(layout: DiagramLayout, place: int, alone: bool) -> str:
     mark = layout.marks[place]
     below = layout.marks[place - 1] if mark.joined else None
     glyph = GLYPHS.get(mark.kind, GLYPHS["control"])[0] if below is None else _JOINED[mark.kind, below.kind]
@@ -248,7 +249,7 @@ def _mark(layout: Layout, place: int, alone: bool) -> str:
     )
 
 
-def _labels(layout: Layout) -> Iterator[str]:
+def _labels(layout: DiagramLayout) -> Iterator[str]:
     for label in layout.labels:
         mark = layout.marks[label.mark]
         classes = _classes(layout, mark.message, label.kind)
@@ -259,7 +260,7 @@ def _labels(layout: Layout) -> Iterator[str]:
 # The legend
 
 
-def legend_entries(layout: Layout) -> list[tuple[str, str]]:
+def legend_entries(layout: DiagramLayout) -> list[tuple[str, str]]:
     """What occurs in a diagram: (drawing around (0, 0), meaning)."""
     kinds = {mark.kind for mark in layout.marks}
     joined = {(mark.kind, layout.marks[place - 1].kind) for place, mark in enumerate(layout.marks) if mark.joined}
@@ -283,7 +284,7 @@ def legend_entries(layout: Layout) -> list[tuple[str, str]]:
     return entries
 
 
-def _legend_places(layout: Layout) -> list[tuple[float, float, str, str]]:
+def _legend_places(layout: DiagramLayout) -> list[tuple[float, float, str, str]]:
     x, y, places = 18.0, layout.height + 14, []
     for drawing, meaning in legend_entries(layout):
         width = 40 + len(meaning) * FONT * 0.56
@@ -294,13 +295,13 @@ def _legend_places(layout: Layout) -> list[tuple[float, float, str, str]]:
     return places
 
 
-def legend_height(layout: Layout) -> float:
+def legend_height(layout: DiagramLayout) -> float:
     """How much room the legend takes below a diagram."""
     places = _legend_places(layout)
     return places[-1][1] - layout.height + 16 if places else 0.0
 
 
-def _legend(layout: Layout) -> Iterator[str]:
+def _legend(layout: DiagramLayout) -> Iterator[str]:
     yield '<g class="legend" aria-hidden="true">'
     for x, y, drawing, meaning in _legend_places(layout):
         yield f'<g transform="translate({x:.1f} {y:.1f})">{drawing}<text x="19" y="4">{quoted(meaning)}</text></g>'

@@ -22,7 +22,7 @@ Elsewhere: TypeAlias = Mapping[tuple[int, Message], str]  # (member, message) wi
 _REPAIR: Final = re.compile(r"repair to (all|[0-9, ]+)")
 
 
-class Link(msgspec.Struct, frozen=True):
+class MessageLink(msgspec.Struct, frozen=True):
     """One message on its way to one member; the ends are places in the list of events, None outside of it.
 
     `arrived` and `repaired` have both ends, as has `again` (a copy of what was there already); `lost`, `later` (it
@@ -55,8 +55,8 @@ def find_links(
     clocks_agree: bool,
     elsewhere: Elsewhere | None = None,
     context: Sequence[Event] = (),
-) -> list[Link]:
-    """Link what each member received to what was sent.
+) -> list[MessageLink]:
+    """MessageLink what each member received to what was sent.
 
     `elsewhere` tells of receipts outside of these events, `context` has the run's views.
     """
@@ -113,8 +113,8 @@ class _Linking:
     def _time(self, place: int) -> int:
         return self.events[place].time_ns or 0
 
-    def links(self) -> list[Link]:
-        found: list[Link] = []
+    def links(self) -> list[MessageLink]:
+        found: list[MessageLink] = []
         for (member, message), arrival in self.arrivals.items():
             found += self._arrived(member, message, arrival)
         for message, send in self.sends.items():
@@ -122,7 +122,7 @@ class _Linking:
                 if (member, message) not in self.arrivals and (member, message) not in self.known:
                     fate = "unseen" if self.elsewhere is None else self.elsewhere.get((member, message), "lost")
                     assert fate in ("unseen", "later", "lost")
-                    found.append(Link(message, member, fate, send, None))  # type: ignore[arg-type]
+                    found.append(MessageLink(message, member, fate, send, None))  # type: ignore[arg-type]
         for (member, message), again in self.duplicates.items():
             found += self._doubled(member, message, again)
         return found
@@ -133,18 +133,18 @@ class _Linking:
         view = self.views.get((event.member, event.view)) or self.views.get((None, event.view))
         return [one for one in self.members if one != event.member and (view is None or one in view)]
 
-    def _arrived(self, member: int, message: Message, arrival: int) -> list[Link]:
+    def _arrived(self, member: int, message: Message, arrival: int) -> list[MessageLink]:
         repairs = [place for place in self.repairs[message] if self._may_have_brought(place, member, arrival)]
         send = self.sends.get(message)
         if not repairs:
             fate: Fate = "earlier" if send is None else "arrived"
-            return [Link(message, member, fate, send, arrival)]
+            return [MessageLink(message, member, fate, send, arrival)]
         last = max(repairs, key=self._time) if self.clocks_agree else repairs[0]
         lost = [place for place in repairs if place != last and self.clocks_agree]
         lost += [send] if send is not None else []
         return [
-            Link(message, member, "repaired", last, arrival),
-            *(Link(message, member, "lost", place, None) for place in lost),
+            MessageLink(message, member, "repaired", last, arrival),
+            *(MessageLink(message, member, "lost", place, None) for place in lost),
         ]
 
     def _may_have_brought(self, repair: int, member: int, arrival: int) -> bool:
@@ -159,11 +159,11 @@ class _Linking:
         assert message is not None
         return targets != "all" or not self.duplicates[member, message]
 
-    def _doubled(self, member: int, message: Message, again: list[int]) -> list[Link]:
+    def _doubled(self, member: int, message: Message, again: list[int]) -> list[MessageLink]:
         """Copies that came too late: each from the last repair that can have brought it."""
         found = []
         for place in again:
             repairs = [one for one in self.repairs[message] if self._may_have_brought(one, member, place)]
             if repairs and self.clocks_agree:
-                found.append(Link(message, member, "again", max(repairs, key=self._time), place))
+                found.append(MessageLink(message, member, "again", max(repairs, key=self._time), place))
         return found

@@ -9,14 +9,14 @@ from markupsafe import Markup, escape
 
 def asset(name: str) -> str:
     """Return a style sheet or script that lies beside this module."""
-    return resources.files("antiphon.report").joinpath("assets", name).read_text(encoding="utf-8")
+    return resources.files("antiphon.web").joinpath("assets", name).read_text(encoding="utf-8")
 
 
 def page(title: str, body: Markup, *, script: str = "", style: str = "") -> str:
     """Return a whole document around `body`, which brings its own h1; it loads nothing.
 
     `style` and `script` come after the page's own; the script runs once the body is there. What comes from a trace
-    must be markup already (`antiphon.report.elements`); only the title is escaped here.
+    must be markup already (`antiphon.web.elements`); only the title is escaped here.
     """
     return f"""<!doctype html>
 <html lang="en">

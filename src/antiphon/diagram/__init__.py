@@ -1,0 +1,1 @@
+"""Space-time diagrams: members as lines, messages as arrows; laid out first, then drawn."""

@@ -1,0 +1,318 @@
+"""What is known of a running group now, from what its members publish and what `antiphon watch` found.
+
+The data goes one way: members -> `Follower` (one a member) -> `Board` (what is known now, bounded) -> the page. Nothing
+is asked of the group, and nothing is told to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from antiphon.live.addresses import parse
+from antiphon.live.events import Status
+from antiphon.pipeline.results import WatchAlarm, WatchCommit, last_commit, read_alarms
+from antiphon.report.board_state import (
+    BoardNews,
+    BoardState,
+    Headline,
+    KnownView,
+    Level,
+    MemberRow,
+    Published,
+    State,
+    WatchedGroup,
+    WatchedGuarantee,
+)
+from antiphon.wording import count, listed
+
+SILENT_S: Final = 1.0  # a member publishes four times a second; one that misses four is called silent
+STUCK_S: Final = 3.0  # for so long nothing is delivered although something waits: it does not come by itself
+_RETRY_S: Final = 0.5
+_SAMPLES: Final = 60  # seconds of rates that the page draws
+_CULPRIT_S: Final = 3  # some member is always the slowest; one that stays it for so long is a culprit
+_REMEMBERED: Final = 100  # news, views, alarms
+_LINE_BYTES_MAX: Final = 1 << 20
+_WORSE: Final[tuple[Level, ...]] = ("good", "warn", "bad")
+
+
+class Follower:
+    """One member's published status, followed over its connections."""
+
+    def __init__(self, address: str) -> None:
+        self.host, self.port = parse(address, "--member")
+        self.address = address
+        self.status: Status | None = None
+        self.heard_at = 0.0
+        self.connected = False
+        self.rates: deque[tuple[float, float]] = deque([(0.0, 0.0)] * _SAMPLES, maxlen=_SAMPLES)  # sent, delivered
+        self._counted: tuple[float, int, int] | None = None
+        self._delivered_at = 0.0  # when it delivered last, or had nothing to deliver
+
+    async def follow(self, board: Board) -> None:
+        """Connect, read line by line, connect again; for ever."""
+        while True:
+            try:
+                reader, writer = await asyncio.open_connection(self.host, self.port, limit=_LINE_BYTES_MAX)
+                try:
+                    while line := await reader.readline():
+                        status = msgspec.json.decode(line, type=Status)
+                        self.heard_at, self.connected = time.time(), True
+                        board.heard(self, status)
+                finally:
+                    writer.close()
+            except (OSError, ValueError):  # nobody there; or not a member, or one of another version
+                pass
+            if self.connected:
+                self.connected = False
+                board.lost(self)
+            await asyncio.sleep(_RETRY_S)
+
+    def state(self, now: float) -> State:
+        """Say how it stands with this member, seen from here."""
+        if self.status is None:
+            return "never"
+        if not self.connected:
+            return "gone"
+        return "silent" if now - self.heard_at > SILENT_S else "live"
+
+    def take(self, status: Status) -> Status | None:
+        """Take the newest status; return the one before."""
+        before, self.status = self.status, status
+        if before is None:
+            self._counted = (time.time(), status.sent, status.delivered)
+        if before is None or before.delivered != status.delivered or not _waits(status):
+            self._delivered_at = time.time()
+        return before
+
+    def stuck_s(self, now: float) -> int:
+        """Return for how many seconds it has delivered nothing although something waits; 0 if that is not so."""
+        waited = now - self._delivered_at
+        stuck = self.status is not None and self.status.standing == "active" and _waits(self.status)
+        return int(waited) if stuck and waited >= STUCK_S else 0
+
+    def sample(self, now: float) -> None:
+        """Note the rates since the last sample."""
+        rates = (0.0, 0.0)
+        if self.status is not None and self._counted is not None:
+            at, sent, delivered = self._counted
+            if now > at:  # a member that started again counts from zero
+                rates = (
+                    max(0, self.status.sent - sent) / (now - at),
+                    max(0, self.status.delivered - delivered) / (now - at),
+                )
+            self._counted = (now, self.status.sent, self.status.delivered)
+        self.rates.append(rates)
+
+    def published(self, now: float) -> Published | None:
+        """Return what the page shows of its status."""
+        status = self.status
+        if status is None:
+            return None
+        live = self.state(now) == "live"
+        recent = list(self.rates)[-int(STUCK_S) :]
+        return Published(
+            standing=status.standing,
+            has_left=status.standing in ("leaving", "left"),
+            view=status.view,
+            held=status.held,
+            waiting_bytes=status.waiting_bytes,
+            inbox_bytes=status.inbox_bytes,
+            sent=status.sent,
+            delivered=status.delivered,
+            sent_per_s=self.rates[-1][0] if live else 0.0,
+            delivered_per_s=self.rates[-1][1] if live else 0.0,
+            history=[round(delivered, 1) for _, delivered in self.rates],
+            stuck_s=self.stuck_s(now) if live else 0,
+            idle=live and not _waits(status) and not any(delivered for _, delivered in recent),
+            refused=sum(number for what, number in status.counts.items() if what.startswith("refused")),
+            retransmissions=status.counts.get("retransmissions", 0),
+            heard_s=now - self.heard_at,
+        )
+
+
+def _waits(status: Status) -> bool:
+    """Say whether something is under way: held until it is stable, or sent and held back."""
+    return status.held > 0 or status.waiting_bytes > 0
+
+
+class Watched:
+    """What `antiphon watch` has written into its checkpoint so far."""
+
+    def __init__(self, checkpoint: Path) -> None:
+        self.checkpoint = checkpoint
+        self._commit: WatchCommit | None = None
+        self._alarms: deque[WatchAlarm] = deque(maxlen=_REMEMBERED)
+
+    def read(self) -> bool:
+        """Read what is new; whether there was anything."""
+        known = -1 if self._commit is None else self._commit.batch
+        commit = last_commit(self.checkpoint)
+        if commit is None or commit.batch == known:
+            return False
+        self._alarms.extend(alarm for alarm in read_alarms(self.checkpoint, known) if alarm.batch <= commit.batch)
+        self._commit = commit
+        return True
+
+    def show(self) -> WatchedGroup:
+        """Return what the page draws of it."""
+        if self._commit is None:
+            return WatchedGroup(str(self.checkpoint))
+        found = self._commit.findings
+        promises = self._commit.promises or found  # where nothing is promised, everything decides
+        return WatchedGroup(
+            checkpoint=str(self.checkpoint),
+            events=self._commit.events,
+            events_per_s=round(self._commit.events_per_s),
+            count=self._commit.alarms,
+            guarantees={
+                name: WatchedGuarantee(finding.examined, finding.violations, decides=name in promises)
+                for name, finding in found.items()
+            },
+            alarms=list(self._alarms)[::-1],
+        )
+
+
+class Board:
+    """All that is known of the group now, and its last changes."""
+
+    def __init__(self, followers: Iterable[Follower], watched: Watched | None = None) -> None:
+        self.followers, self.watched = list(followers), watched
+        self.version = 0
+        self._views: deque[KnownView] = deque(maxlen=_REMEMBERED)
+        self._news: deque[BoardNews] = deque(maxlen=_REMEMBERED)
+        self._quiet: set[str] = set()  # those that were called silent
+        self._slowest_s: Counter[str] = Counter()  # for how long most of the others have been waiting for a member
+
+    def heard(self, follower: Follower, status: Status) -> None:
+        """Take a member's status."""
+        before = follower.take(status)
+        self.version += 1
+        name = status.me
+        if before is None:
+            self._say("good", f"{name} is here ({status.standing})")
+        elif before.standing != status.standing:
+            level: Level = "good" if status.standing == "active" else "warn"
+            self._say("bad" if status.standing in ("stalled", "failed") else level, f"{name} is {status.standing}")
+        view = (status.view, status.members)
+        if status.members and view not in [(known.view, known.members) for known in self._views]:
+            last = self._views[-1].members if self._views else ()
+            joined = [member for member in status.members if member not in last]
+            left = [member for member in last if member not in status.members]
+            self._views.append(KnownView(time.time(), status.view, status.members, joined, left))
+
+    def lost(self, follower: Follower) -> None:
+        """Take note that a member's connection ended."""
+        self.version += 1
+        assert follower.status is not None
+        if follower.status.standing in ("leaving", "left"):
+            self._say("warn", f"{follower.status.me} has left")
+        else:
+            self._say("bad", f"{follower.status.me} is gone: its status ended without a word")
+
+    def tick(self) -> None:
+        """Once a second: sample the rates, look for those that fell silent."""
+        now = time.time()
+        self.version += 1
+        for follower in self.followers:
+            follower.sample(now)
+            state = follower.state(now)
+            if state == "silent" and follower.address not in self._quiet:
+                assert follower.status is not None
+                self._quiet.add(follower.address)
+                self._say("bad", f"{follower.status.me} is silent: connected, but it publishes nothing")
+            elif state == "live" and follower.address in self._quiet:
+                assert follower.status is not None
+                self._quiet.discard(follower.address)
+                self._say("good", f"{follower.status.me} speaks again")
+        live = self._live(now)
+        named = Counter(status.slowest for status in live if status.slowest is not None)
+        most = {member for member, voices in named.items() if 2 * voices >= len(live) - 1}
+        self._slowest_s = Counter({member: self._slowest_s[member] + 1 for member in most})
+
+    def _say(self, level: Level, text: str) -> None:
+        self._news.append(BoardNews(time.time(), level, text))
+
+    def _live(self, now: float) -> list[Status]:
+        return [follower.status for follower in self.followers if follower.status and follower.state(now) == "live"]
+
+    def show(self) -> BoardState:
+        """Return everything, as the page takes it."""
+        now = time.time()
+        rows = self._rows(now)
+        watch = None if self.watched is None else self.watched.show()
+        return BoardState(
+            now=now,
+            group=next((follower.status.group for follower in self.followers if follower.status), None),
+            headline=_headline(rows, self._live(now), 0 if watch is None else watch.violations),
+            members=rows,
+            views=list(self._views)[::-1],
+            news=list(self._news)[::-1],
+            watch=watch,
+        )
+
+    def _rows(self, now: float) -> list[MemberRow]:
+        statuses = self._live(now)
+        newest = max(statuses, key=lambda status: status.view, default=None)
+        own = {follower.status.me: follower for follower in self.followers if follower.status}
+        known = own.keys() | {member for status in statuses for member in status.members}
+        rows = []
+        for member in sorted(known):
+            lags = [status.lag[member] for status in statuses if member in status.lag]
+            follower = own.get(member)
+            holds_back_s = self._slowest_s[member] if any(lag != 0 for lag in lags) else 0
+            rows.append(
+                MemberRow(
+                    member=member,
+                    state="unpublished" if follower is None else follower.state(now),
+                    in_view=newest is not None and member in newest.members,
+                    lag=None if None in lags else max((lag for lag in lags if lag is not None), default=None),
+                    unheard=None in lags,
+                    holds_back_s=holds_back_s if holds_back_s >= _CULPRIT_S else 0,
+                    published=None if follower is None else follower.published(now),
+                )
+            )
+        return [*rows, *(MemberRow(one.address, "never") for one in self.followers if one.status is None)]
+
+
+def _headline(rows: Sequence[MemberRow], live: Sequence[Status], violations: int) -> Headline:
+    if not live:
+        return Headline("warn", "No member publishes its status (antiphon join --status-at HOST:PORT).")
+    troubles = list(_troubles(rows, live, violations))
+    level: Level = max((level for level, _ in troubles), key=_WORSE.index, default="good")
+    view, members = max(status.view for status in live), count(sum(row.in_view for row in rows), "member")
+    where = f"{members}, view {view}" if view else f"{members}, fixed"
+    return Headline(level, f"{where}: {'; '.join(text for _, text in troubles) or 'everyone is heard from'}.")
+
+
+def _troubles(rows: Sequence[MemberRow], live: Sequence[Status], violations: int) -> Iterable[tuple[Level, str]]:
+    """Name all that is not well, the worst first."""
+    stalled = [status.me for status in live if status.standing == "stalled"]
+    if stalled:
+        yield "bad", f"{listed(stalled)} stopped delivering: too few members within reach"
+    missing = [row.member for row in rows if row.is_missing and row.in_view]
+    if missing:
+        yield "bad", f"no news from {listed(missing)}"
+    stuck = [row for row in rows if row.published is not None and row.published.stuck_s]
+    if stuck:
+        least_s = min(row.published.stuck_s for row in stuck if row.published is not None)
+        who = "nobody" if len(stuck) == len(live) else listed([row.member for row in stuck])
+        what = "has delivered anything" if who == "nobody" else "delivered nothing"
+        yield "bad", f"{who} {what} for {least_s} s, although messages wait"
+    if violations:
+        yield "bad", f"watch found {count(violations, 'violation')}"
+    slow = [row.member for row in rows if row.holds_back_s and row.member not in missing]
+    if slow:
+        yield "warn", f"{listed(slow)} {'holds' if len(slow) == 1 else 'hold'} stability back"
+    excluded = [row.member for row in rows if row.is_missing and not row.in_view]
+    if excluded:
+        yield "warn", f"{listed(excluded)} {'is' if len(excluded) == 1 else 'are'} gone, and the others went on"
+    outside = [row.member for row in rows if row.state == "live" and not row.in_view]
+    if outside:
+        yield "warn", f"{listed(outside)} not in the view"

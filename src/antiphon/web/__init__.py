@@ -1,0 +1,1 @@
+"""Pages as one HTML file that opens offline: the skeleton with its theme, and the elements that pages are made of."""
