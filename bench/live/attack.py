@@ -78,7 +78,7 @@ async def attack(packets: int, seed: int) -> dict[str, object]:
         await asyncio.sleep(1)
         one.setblocking(False)
         host, port = addresses[0].rsplit(":", 1)
-        stranger = SealedSession("attacked", 1, time.time_ns() + 10**12, [os.urandom(16)])
+        stranger = SealedSession("attacked", 1, [os.urandom(16)])
         before_kib, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.monotonic()
         for start in range(0, packets, _AT_ONCE):
             for _ in range(min(_AT_ONCE, packets - start)):

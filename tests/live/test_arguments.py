@@ -34,7 +34,7 @@ async def forever() -> None: ...
         ({"slow": "x"}, "slow: 'x' is none of 'block', 'drop', 'lag'"),
         ({"window": "9"}, r"window: must be int, not str \('9'\)"),
         ({"window": True}, r"window: must be int, not bool \(True\)"),
-        ({"window": 0}, "window: must be between 1 and"),
+        ({"window": 0}, "window: must be at least 1, not 0"),
         ({"leave_s": -1}, "leave_s: must be at least 0, not -1"),
         ({"leave_s": float("nan")}, "leave_s: must be a number, not float"),
         ({"ttl": 256}, "ttl: must be between 0 and 255, not 256"),

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import antiphon
+from antiphon.live.session import sender_of
 from antiphon.protocol.membership.process import MembershipOptions
 from support.live_group import collect, free_addresses, members, run
 
@@ -23,11 +24,6 @@ async def until(condition: Callable[[], bool]) -> float:
     while not condition():
         await asyncio.sleep(0.02)
     return time.monotonic() - began
-
-
-def sender_of(packet: bytes) -> int:
-    """Read who sent a sealed packet, or says so."""
-    return int.from_bytes(packet[2:4], "big")
 
 
 async def drained(group: antiphon.Group, seen: list[antiphon.Message | antiphon.ViewChange | antiphon.Notice]) -> None:

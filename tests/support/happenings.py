@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import antiphon
+from antiphon.live.session import sender_of
 from antiphon.protocol.machine import MILLISECOND
 from antiphon.protocol.membership.process import MembershipOptions
 from antiphon.protocol.ordering import ORDERINGS
@@ -77,7 +78,7 @@ class Life:
         """Let nothing through between one member and the others."""
         for other, group in self.groups.items():
             foreign = set(range(MEMBERS)) - {member} if other == member else {member}
-            group.transport.lose = lambda packet, foreign=foreign: int.from_bytes(packet[2:4], "big") in foreign  # type: ignore[misc]
+            group.transport.lose = lambda packet, foreign=foreign: sender_of(packet) in foreign  # type: ignore[misc]
 
     def heal(self) -> None:
         for group in self.groups.values():

@@ -16,6 +16,7 @@ from antiphon.live.anomalies import Anomalies, MemberLogger
 from antiphon.live.discovery import Discovery, name_from
 from antiphon.live.driver import Driver
 from antiphon.live.events import GroupClosed, Status
+from antiphon.live.handshake import Description
 from antiphon.live.host import Host, host_of
 from antiphon.live.publish import Publisher
 from antiphon.live.recording import Origin, Recording, make
@@ -72,6 +73,8 @@ class LiveMember:
         self.upcalls = Upcalls(settings, self._names, self.driver.drive, self._logger, self.anomalies)
         self.sender = Sender(settings, self.driver, self.upcalls.receipts)
         self._joined: asyncio.Future[None] = self._loop.create_future()
+        self._founders: set[int] = set()  # names
+        self._unlike: set[int] = set()  # names of those who are set up differently
         self._closers = ExitStack()  # what is to be closed, in the opposite order
         self._trace: LiveTrace | None = None
         self._standing: Literal["open", "leaving", "left"] = "open"
@@ -92,7 +95,8 @@ class LiveMember:
             origin.options.check(len(identity.founders))
             if identity.discovery is not None:
                 folder.keep_founders(identity.own, identity.shown)
-            self.session = open_session(settings.group, identity.me, self._clock(), settings.keys())
+            self.session = open_session(settings.group, identity.me, settings.keys())
+            self._founders = set(identity.founders)
             self.upcalls.me, self._names[identity.me] = identity.me, show(identity.own)
             self._names.update((name, show(address)) for name, address in identity.founders.items())
             transport = await self._open_transport(identity)
@@ -124,11 +128,11 @@ class LiveMember:
 
     def _origin(self, identity: Identity, file: MemberFile) -> Origin:
         settings = self._settings
-        about = (identity.shown, *settings.protocols(), settings.safe, settings.views, settings.partition)
+        about = Description(settings.described(identity.shown)).digest
         return Origin(
             name=identity.me,
             names=tuple(identity.founders),
-            options=settings.options(digest(*about)),
+            options=settings.options(digest(about)),
             seed=self._host.seed(),
             started_at=self._clock(),
             saved=(file.read() or _first_knowledge(identity)) if settings.views else None,
@@ -140,6 +144,8 @@ class LiveMember:
             me=identity.me,
             addresses={**identity.founders, identity.me: identity.founders.get(identity.me, identity.own)},
             session=self.session,
+            description=Description(settings.described(identity.shown)),
+            differs=self._differs,
             bind=await resolve(settings.bind, "bind"),
             multicast=None if settings.multicast is None else await resolve(settings.multicast, "multicast"),
             ttl=settings.ttl,
@@ -153,6 +159,14 @@ class LiveMember:
         if settings.address is not None and endpoint.bind != endpoint.addresses[identity.me]:
             await self._check_name(transport)
         return transport
+
+    def _differs(self, name: int, how: str) -> None:
+        """Note that a member is set up differently, and give up joining if too few are left for a majority."""
+        other = self._names.get(name, str(name))
+        self.anomalies.note("refused-other-settings", f"{other}: {how}")
+        self._unlike.add(name)
+        if not self._joined.done() and 2 * len(self._founders - self._unlike) <= len(self._founders):
+            self._joined.set_exception(UsageError(f"{how} (at {other}); all members of a group are set up alike"))
 
     async def _check_name(self, transport: Transport) -> None:
         """Make sure that no other member lives at the address that was given for this one."""

@@ -1,15 +1,16 @@
 """Sessions: who sent a packet, with a group key the proof of it, and whether a name is free.
 
-With a key every packet is encrypted and authenticated by AES-GCM. Each start of a member (its session) has a cipher
-key of its own, derived from the group's key, the group's name, the member's name and the session, so that a counter
-is a nonce that never comes twice. A receiver follows one session per member, the newest, with a window of counters
-that it has seen; whatever is not proven is counted, and neither decoded nor answered. Two keys may be in use while
-a group goes from one to the next.
+Each start of a member is a session, with a random number. With a key every packet is encrypted and authenticated by
+AES-GCM, under a cipher key of the session's own, derived from the group's key, the group's name, the member's name and
+the session, so that a counter is a nonce that never comes twice. A receiver takes the packets of one session per
+member: the one that was let in last by the handshake (`handshake.py`), each counter once. Whatever is not proven is
+counted, and neither decoded nor answered. Two keys may be in use while a group goes from one to the next.
 """
 
 from __future__ import annotations
 
 import hmac
+import os
 import socket
 import struct
 from collections.abc import Callable, Sequence
@@ -27,10 +28,10 @@ if TYPE_CHECKING:
 KEY_LENGTHS: Final = (16, 24, 32)
 REPLAY_WINDOW: Final = 1_024  # counters below the highest that are still told apart
 _SEEN_MASK: Final = (1 << REPLAY_WINDOW) - 1
-_OPEN, _SEALED = 1, 2  # first byte of a packet
-_HEADER: Final = struct.Struct(">BBHQQ")  # kind, key id, sender, session, counter
+_PLAIN, _SEALED = 1, 2  # first byte of a packet
+_PLAIN_HEADER: Final = struct.Struct(">BHQ")  # kind, sender, session
+_HEADER: Final = struct.Struct(">BHQ8sQ")  # kind, sender, session, key id, counter
 _TAG_BYTES: Final = 16
-_PLAIN_HEADER: Final = struct.Struct(">BH")  # kind, sender
 
 
 class Refused(AntiphonError):
@@ -41,8 +42,18 @@ class Refused(AntiphonError):
         self.reason = reason
 
 
+class Unproven(Refused):
+    """A packet of a session that was not let in, or not yet."""
+
+    def __init__(self, sender: int, session: int, counter: int, body: bytes) -> None:
+        super().__init__("unproven")
+        self.sender, self.session, self.counter, self.body = sender, session, counter, body
+
+
 class PacketSession(Protocol):
     """Puts bodies into packets and takes them out again."""
+
+    number: int
 
     @property
     def overhead(self) -> int:
@@ -52,7 +63,15 @@ class PacketSession(Protocol):
         """Put a body into a packet."""
 
     def open(self, packet: bytes) -> tuple[int, bytes]:
-        """Give the sender and the body of a packet, or raise `Refused`."""
+        """Return the sender and the body of a packet, or raise `Refused`, or `Unproven` with what it says."""
+
+    def accept(self, sender: int, session: int, counter: int) -> None:
+        """Take packets of this session from now on, those after the counter, and of no earlier one."""
+
+
+def sender_of(packet: bytes) -> int:
+    """Return the name under which a packet was sent, as it says itself."""
+    return int.from_bytes(packet[1:3], "big")
 
 
 class PlainSession:
@@ -61,7 +80,10 @@ class PlainSession:
     overhead = _PLAIN_HEADER.size
 
     def __init__(self, sender: int) -> None:
-        self._header = _PLAIN_HEADER.pack(_OPEN, sender)
+        self.number = _draw_number()
+        self._sender = sender
+        self._header = _PLAIN_HEADER.pack(_PLAIN, sender, self.number)
+        self._sessions: dict[int, int] = {}  # by sender
 
     def seal(self, body: bytes) -> bytes:
         """Say who sends."""
@@ -69,22 +91,30 @@ class PlainSession:
 
     def open(self, packet: bytes) -> tuple[int, bytes]:
         """Read who claims to have sent it."""
-        if len(packet) <= self.overhead or packet[0] != _OPEN:
+        if len(packet) <= self.overhead or packet[0] != _PLAIN:
             raise Refused("sealed" if packet[:1] == bytes([_SEALED]) else "no-packet")
-        return _PLAIN_HEADER.unpack_from(packet)[1], packet[self.overhead :]
+        _, sender, session = _PLAIN_HEADER.unpack_from(packet)
+        body = packet[self.overhead :]
+        if self._sessions.get(sender) != session and sender != self._sender:
+            raise Unproven(sender, session, 0, body)
+        return sender, body
+
+    def accept(self, sender: int, session: int, counter: int) -> None:
+        """Take packets of this session from now on."""
+        self._sessions[sender] = session
 
 
 class _Heard:
-    """What was accepted of one sender's newest session."""
+    """What was accepted of one sender's session."""
 
     __slots__ = ("ciphers", "highest", "seen", "session")
 
-    def __init__(self, session: int) -> None:
-        self.session, self.highest, self.seen = session, -1, 0
-        self.ciphers: dict[int, AESGCM] = {}  # by key id
+    def __init__(self, session: int, highest: int) -> None:
+        self.session, self.highest, self.seen = session, highest, _SEEN_MASK  # what came before is not told apart
+        self.ciphers: dict[bytes, AESGCM] = {}  # by key id
 
     def repeated(self, counter: int) -> bool:
-        """Say whether a counter was seen, or is too old to tell."""
+        """Return whether a counter was seen, or is too old to tell."""
         behind = self.highest - counter
         return behind >= 0 and (behind >= REPLAY_WINDOW or bool(self.seen >> behind & 1))
 
@@ -103,70 +133,96 @@ class SealedSession:
 
     overhead = _HEADER.size + _TAG_BYTES
 
-    def __init__(self, group: str, sender: int, session: int, keys: Sequence[bytes]) -> None:
+    def __init__(self, group: str, sender: int, keys: Sequence[bytes]) -> None:
         from cryptography.exceptions import InvalidTag
 
-        self._group, self._sender, self._session, self._invalid = group.encode(), sender, session, InvalidTag
+        self.number = _draw_number()
+        self._group, self._sender, self._invalid = group.encode(), sender, InvalidTag
         self._counter = 0
-        self._heard: dict[int, _Heard] = {}
+        self._heard: dict[int, _Heard] = {}  # by sender
+        self._keys: dict[bytes, bytes] = {}  # by id
         self.set_keys(keys)
 
     def set_keys(self, keys: Sequence[bytes]) -> None:
-        """Seal with the first key from now on, and accept all of them."""
-        checked = check_keys(keys)
-        self._keys = {sha256(b"antiphon key id" + key).digest()[0]: key for key in checked}
-        if len(self._keys) < len(checked):
-            raise UsageError("key: two of the keys cannot be told apart; draw a new one")
+        """Seal with the first key from now on, and accept all of them; if one is wrong, nothing changes."""
+        by_id = {key_id(key): key for key in check_keys(keys)}
+        first = next(iter(by_id))
+        seal = _cipher(by_id[first], self._group, self._sender, self.number).encrypt
+        self._keys, self._key_id, self._seal = by_id, first, seal
         for heard in self._heard.values():
-            heard.ciphers = {name: cipher for name, cipher in heard.ciphers.items() if name in self._keys}
-        self._key_id = next(iter(self._keys))
-        self._seal = self._cipher(self._key_id, self._sender, self._session).encrypt
+            heard.ciphers = {name: cipher for name, cipher in heard.ciphers.items() if name in by_id}
 
     def seal(self, body: bytes) -> bytes:
         """Encrypt a body and prove where it comes from."""
         counter = self._counter
         self._counter = counter + 1
-        header = _HEADER.pack(_SEALED, self._key_id, self._sender, self._session, counter)
+        header = _HEADER.pack(_SEALED, self._sender, self.number, self._key_id, counter)
         return header + self._seal(counter.to_bytes(12, "big"), body, header)
 
     def open(self, packet: bytes) -> tuple[int, bytes]:
-        """Give the sender and the body, if it is proven, new and of the sender's newest session."""
+        """Return the sender and the body, if it is proven, new and of the session that was let in."""
         if len(packet) <= self.overhead or packet[0] != _SEALED:
-            raise Refused("unsealed" if packet[:1] == bytes([_OPEN]) else "no-packet")
+            raise Refused("unsealed" if packet[:1] == bytes([_PLAIN]) else "no-packet")
         header = packet[: _HEADER.size]
-        _, key_id, sender, session, counter = _HEADER.unpack(header)
+        _, sender, session, key_id, counter = _HEADER.unpack(header)
         heard = self._heard.get(sender)
-        if heard is None or session > heard.session:
-            if sender == self._sender and session == self._session:
-                raise Refused("own-name")
-            heard = _Heard(session)  # remembered only if the packet is proven
-        elif session < heard.session:
-            raise Refused("old-session")
-        elif counter <= heard.highest and heard.repeated(counter):
+        if heard is None or session != heard.session:
+            return self._open_unproven(packet, header)
+        if counter <= heard.highest and heard.repeated(counter):
             raise Refused("replayed")
         cipher = heard.ciphers.get(key_id)
         if cipher is None:
-            if key_id not in self._keys:
-                raise Refused("unknown-key")
-            cipher = self._cipher(key_id, sender, session)
+            cipher = self._cipher_for(key_id, sender, session)
         try:
             body = cipher.decrypt(counter.to_bytes(12, "big"), packet[_HEADER.size :], header)
         except self._invalid:
             raise Refused("forged") from None
+        heard.ciphers[key_id] = cipher
         if counter == heard.highest + 1:  # as nearly always
             heard.highest, heard.seen = counter, (heard.seen << 1) & _SEEN_MASK | 1
         else:
             heard.note(counter)
-        heard.ciphers[key_id] = cipher
-        self._heard[sender] = heard
         return sender, body
 
-    def _cipher(self, key_id: int, sender: int, session: int) -> AESGCM:
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    def _open_unproven(self, packet: bytes, header: bytes) -> tuple[int, bytes]:
+        """Open a packet of one's own name, which tells whether another has it; raise `Unproven` with any other."""
+        _, sender, session, key_id, counter = _HEADER.unpack(header)
+        if (sender, session) == (self._sender, self.number):
+            raise Refused("own-name")
+        cipher = self._cipher_for(key_id, sender, session)
+        try:
+            body = cipher.decrypt(counter.to_bytes(12, "big"), packet[_HEADER.size :], header)
+        except self._invalid:
+            raise Refused("forged") from None
+        if sender != self._sender:
+            raise Unproven(sender, session, counter, body)
+        return sender, body
 
-        key = self._keys[key_id]
-        about = b"antiphon/1" + struct.pack(">HQ", sender, session) + self._group
-        return AESGCM(hmac.digest(key, about, sha256)[: len(key)])
+    def accept(self, sender: int, session: int, counter: int) -> None:
+        """Take packets of this session from now on, those after the counter, and of no earlier one."""
+        self._heard[sender] = _Heard(session, counter)
+
+    def _cipher_for(self, key_id: bytes, sender: int, session: int) -> AESGCM:
+        key = self._keys.get(key_id)
+        if key is None:
+            raise Refused("unknown-key")
+        return _cipher(key, self._group, sender, session)
+
+
+def key_id(key: bytes) -> bytes:
+    """Return eight bytes by which a key is known without being told."""
+    return sha256(b"antiphon key id" + key).digest()[:8]
+
+
+def _cipher(key: bytes, group: bytes, sender: int, session: int) -> AESGCM:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    about = b"antiphon/2" + struct.pack(">HQ", sender, session) + group
+    return AESGCM(hmac.digest(key, about, sha256)[: len(key)])
+
+
+def _draw_number() -> int:
+    return int.from_bytes(os.urandom(8), "big") or 1  # 0 stands for any
 
 
 def check_keys(keys: Sequence[bytes]) -> list[bytes]:
@@ -178,16 +234,19 @@ def check_keys(keys: Sequence[bytes]) -> list[bytes]:
             raise UsageTypeError(f"key: 16, 24 or 32 random bytes (os.urandom(16)), not {type(key).__name__}")
         if len(key) not in KEY_LENGTHS:
             raise UsageError(f"key: 16, 24 or 32 random bytes (os.urandom(16)), not {len(key)} bytes")
-    return list(dict.fromkeys(keys))
+    different = list(dict.fromkeys(keys))
+    if len({key_id(key) for key in different}) < len(different):
+        raise UsageError("key: two of the keys cannot be told apart; draw a new one")
+    return different
 
 
-def open_session(group: str, sender: int, session: int, keys: Sequence[bytes] | None) -> PlainSession | SealedSession:
+def open_session(group: str, sender: int, keys: Sequence[bytes] | None) -> PlainSession | SealedSession:
     """Begin the session of a member, sealed if there is a key."""
     if keys is None:
         return PlainSession(sender)
     check_keys(keys)
     try:
-        return SealedSession(group, sender, session, keys)
+        return SealedSession(group, sender, keys)
     except ImportError:
         raise UsageError("key: encryption needs the package cryptography: pip install 'antiphon[live]'") from None
 

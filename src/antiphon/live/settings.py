@@ -11,6 +11,7 @@ from typing import Any, Literal, ParamSpec, TypeVar, get_type_hints
 
 import msgspec
 
+from antiphon import __version__
 from antiphon.errors import UsageError, UsageTypeError
 from antiphon.live.addresses import parse
 from antiphon.live.arguments import check_range, check_type
@@ -25,10 +26,10 @@ from antiphon.protocol.parts import Ordering, Stability
 PEERS = "peers"  # for `discover`: some of the others are known, and know the rest
 _USUAL = GroupOptions()
 _RANGES = {  # of numbers: the least and the most
-    "window": (1, 1 << 16),
-    "window_bytes": (1, 1 << 40),
+    "window": (1, math.inf),
+    "window_bytes": (1, math.inf),
     "message_bytes_max": (1, MESSAGE_BYTES_MAX),
-    "inbox_bytes_max": (1, 1 << 40),
+    "inbox_bytes_max": (1, math.inf),
     "ttl": (0, 255),
     "leave_s": (0, math.inf),
 }
@@ -101,6 +102,23 @@ class Settings(_Named, frozen=True, kw_only=True):
             views=self.views,
             membership=membership,
         )
+
+    def described(self, founders: Sequence[str]) -> dict[str, object]:
+        """Return what has to be the same at all members, by the names of the settings."""
+        options = msgspec.structs.asdict(self.options(""))
+        membership = msgspec.structs.asdict(options.pop("membership"))
+        ordering, stability = self.protocols()
+        return {
+            "version": __version__,
+            "peers": list(founders),
+            **options,
+            **{name: membership.pop(name) for name in ("partition", "slow")},
+            "snapshot": membership.pop("transfer"),
+            "membership": membership,
+            "ordering": ordering,
+            "stability": stability,
+            "group": self.group,
+        }
 
     def check(self) -> None:
         """Raise a `UsageError` that names what is wrong, as far as it can be seen before the addresses are known."""

@@ -16,8 +16,9 @@ import msgspec
 
 from antiphon.live.addresses import Address
 from antiphon.live.anomalies import Anomalies
+from antiphon.live.handshake import CHALLENGE, RESPONSE, Description, Handshake
 from antiphon.live.packets import ASK_NS, WHOLE, PacketCodec
-from antiphon.live.session import ANSWER_S, QUESTIONS, NameProbe, PacketSession, PlainSession, Refused
+from antiphon.live.session import ANSWER_S, QUESTIONS, NameProbe, PacketSession, PlainSession, Refused, Unproven
 from antiphon.live.sockets import PACKET_BYTES, MakeSocket, Port, udp_socket
 
 HELLO: Final = 3  # first byte of packets that are no session's
@@ -29,6 +30,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     me: int
     addresses: Mapping[int, Address]  # by name, one's own among them
     session: PacketSession
+    description: Description  # how this member is set up; those who are set up differently are not heard
+    differs: Callable[[int, str], None]  # is told who is set up differently, and how
     bind: Address
     multicast: Address | None = None
     ttl: int = 1
@@ -38,12 +41,22 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     anomalies: Anomalies
 
 
+class PacketCounts(msgspec.Struct):
+    """Packets of one member, counted."""
+
+    sent: int = 0
+    received: int = 0
+    again: int = 0  # fragments that were asked for, or sent once more
+    own: int = 0  # of one's own name
+    unproven: int = 0  # of sessions that were not let in, or not yet
+
+
 class Transport:
     """The packets of one member."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         """Open the sockets."""
-        self._endpoint, self._session = endpoint, endpoint.session
+        self._endpoint = endpoint
         self._addresses = dict(endpoint.addresses)
         self._names = {address: name for name, address in endpoint.addresses.items()}
         self._others = tuple(name for name in endpoint.addresses if name != endpoint.me)
@@ -59,17 +72,19 @@ class Transport:
         )
         self._codec = PacketCodec(PACKET_BYTES - endpoint.session.overhead, random.Random(random.getrandbits(64)))
         self.outbox: dict[tuple[int, ...], list[bytes]] = {}
+        self._handshake = Handshake(endpoint.session, endpoint.description, self._tell, endpoint.differs)
         self._probe = NameProbe(random.randbytes(8), endpoint.make_socket)
         self._asking: asyncio.TimerHandle | None = None
-        self.packets_sent = self.packets_received = self._fragments_again = 0
+        self._traffic = PacketCounts()
         self.lose: Callable[[bytes], bool] | None = None
         self.hello: Callable[[bytes], None] | None = None  # takes packets of those who look for the group
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin to listen."""
         if not self.port.is_open:
-            self._loop = loop
             self.port.start(loop, self._arrived)
+            for name in self._others:
+                self._handshake.greet(name)
 
     def close(self) -> None:
         """Stop listening, give the address back."""
@@ -81,16 +96,19 @@ class Transport:
         """Learn where a member is."""
         self._addresses[name] = address
         self._names[address] = name
-        if name != self._endpoint.me:
+        if name != self._endpoint.me and name not in self._known:
             self._known.add(name)
+            self._handshake.greet(name)
 
     @property
     def counts(self) -> dict[str, int]:
         """What was sent and received, and what became of datagrams that did not fit into a packet."""
         return {
-            "packets-sent": self.packets_sent,
-            "packets-received": self.packets_received,
-            "fragments-again": self._fragments_again,
+            "packets-sent": self._traffic.sent,
+            "packets-received": self._traffic.received,
+            "fragments-again": self._traffic.again,
+            "packets-own": self._traffic.own,
+            "packets-unproven": self._traffic.unproven,
             "broken-datagrams": self._codec.broken,
         }
 
@@ -110,19 +128,19 @@ class Transport:
         if len(outbox) > 1 and multicast is None:
             outbox = share_packets(outbox, PACKET_BYTES // 2)
         for to, datagrams in outbox.items():
-            packets = [self._session.seal(body) for body in self._codec.encode(datagrams)]
+            packets = [self._endpoint.session.seal(body) for body in self._codec.encode(datagrams)]
             if multicast is not None and len(to) > 1:
                 targets = [multicast]
             else:
                 targets = [self._addresses[name] for name in to if name in self._addresses]
             self.port.send(packets, targets)
-            self.packets_sent += len(packets) * len(targets)
+            self._traffic.sent += len(packets) * len(targets)
 
     def _send_bodies(self, bodies: list[tuple[int, bytes]]) -> None:
         """Send fragments again, or ask for some."""
         for name, body in bodies:
-            self.port.send([self._session.seal(body)], [self._addresses[name]])
-        self._fragments_again += len(bodies)
+            self.port.send([self._endpoint.session.seal(body)], [self._addresses[name]])
+        self._traffic.again += len(bodies)
 
     # In
 
@@ -132,21 +150,26 @@ class Transport:
             packets, sources = _without(self.lose, packets, sources)
         complete: list[bytes] = []
         in_fragments = False
-        open_packet = self._session.open
+        open_packet = self._endpoint.session.open
         for index, packet in enumerate(packets):
             try:
                 sender, body = open_packet(packet)
                 if sources is not None or sender not in self._known:
                     self._check_sender(sender, body, None if sources is None else sources[index])
+            except Unproven as unproven:
+                self._meet(unproven, None if sources is None else sources[index])
+                continue
             except Refused as refused:
                 self._refuse(packet, refused)
                 continue
             if body[0] == WHOLE:  # as nearly always
                 complete.append(body[1:])
+            elif body[0] in (CHALLENGE, RESPONSE):
+                self._handshake.answer(sender, body)
             else:
                 complete += self._codec.decode(sender, body, time.monotonic_ns())
                 in_fragments = True
-        self.packets_received += len(packets)
+        self._traffic.received += len(packets)
         if in_fragments:
             self._see_to_fragments()
         if complete:
@@ -158,7 +181,7 @@ class Transport:
             answers, self._codec.answers = self._codec.answers, []
             self._send_bodies(answers)
         if self._asking is None and self._codec.waits:
-            self._asking = self._loop.call_later(ASK_NS / 1e9, self._ask)
+            self._asking = asyncio.get_running_loop().call_later(ASK_NS / 1e9, self._ask)
 
     def _check_sender(self, sender: int, body: bytes, source: Address | None) -> None:
         if sender == self._endpoint.me:
@@ -169,13 +192,26 @@ class Transport:
         if sender not in self._addresses:
             raise Refused("unknown-sender")
 
+    def _meet(self, unproven: Unproven, source: Address | None) -> None:
+        """Let a session in if this is the answer to a challenge, or else challenge it."""
+        try:
+            self._check_sender(unproven.sender, unproven.body, source)
+        except Refused as refused:
+            self._endpoint.anomalies.note("refused-" + refused.reason)
+            return
+        self._traffic.unproven += unproven.body[0] not in (CHALLENGE, RESPONSE)
+        self._handshake.meet(unproven, time.monotonic_ns())
+
+    def _tell(self, name: int, body: bytes) -> None:
+        """Send a body to one member."""
+        if name in self._addresses:
+            self.port.send([self._endpoint.session.seal(body)], [self._addresses[name]])
+
     def _refuse(self, packet: bytes, refused: Refused) -> None:
         if self.hello is not None and packet[:1] == bytes([HELLO]):
             self.hello(packet)
         elif refused.reason == "own-name":
-            self._endpoint.anomalies.counts["refused-own-name"] += (
-                1  # as a rule a multicast that comes back, so not worth a word
-            )
+            self._traffic.own += 1  # as a rule a multicast that comes back: no word about it
         else:
             self._endpoint.anomalies.note("refused-" + refused.reason)
 
@@ -188,7 +224,7 @@ class Transport:
         if self.port.emptied:
             self._send_bodies(self._codec.requests(time.monotonic_ns()))
         if self._codec.waits and self._asking is None:
-            self._asking = self._loop.call_later(ASK_NS / 1e9, self._ask)
+            self._asking = asyncio.get_running_loop().call_later(ASK_NS / 1e9, self._ask)
 
     # Whose name it is
 
@@ -197,7 +233,7 @@ class Transport:
         self.start(asyncio.get_running_loop())
         bind, own = self._endpoint.bind, self._endpoint.addresses[self._endpoint.me]
         for _ in range(QUESTIONS):
-            self.port.send([self._session.seal(self._probe.question(bind, own))], [own])
+            self.port.send([self._endpoint.session.seal(self._probe.question(bind, own))], [own])
             await asyncio.sleep(ANSWER_S)
             if self._probe.exists:
                 return True
@@ -206,7 +242,7 @@ class Transport:
     def _hear_own_name(self, body: bytes, source: Address | None) -> None:
         answer = self._probe.hear(body, source)
         if answer is not None:
-            self.port.send([self._session.seal(answer[1])], [answer[0]])
+            self.port.send([self._endpoint.session.seal(answer[1])], [answer[0]])
 
 
 def _without(

@@ -1,0 +1,155 @@
+"""The handshake: packets of a session are taken once its sender has shown that it is alive, and set up alike.
+
+Whoever hears of a session that it does not know challenges its sender with a fresh cookie. The answer comes in that
+very session, with the cookie and the sender's description of the group. So what was recorded in an earlier session, of
+a member that is dead or was restarted, is never taken, whatever the clocks say; and a member that is set up differently
+is refused by everybody, and told which of its settings differ. Nothing is kept for those who do not answer: a cookie is
+computed from what it stands for.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import zlib
+from collections import Counter
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from typing import Annotated, Final
+
+import msgspec
+
+from antiphon.live.session import PacketSession, Unproven
+from antiphon.protocol.machine import MILLISECOND, Instant
+
+CHALLENGE, RESPONSE = 4, 5  # first byte of a body; 0 to 3 are those of `packets`
+CHALLENGE_NS: Final = 40 * MILLISECOND  # between challenges to one session: signs of life come every 50 ms
+CHALLENGED_MAX: Final = 256  # sessions whose last challenge is remembered
+DESCRIPTION_BYTES_MAX: Final = 1_100  # so that a response is one packet
+_COOKIE_BYTES: Final = 16
+
+_Cookie = Annotated[bytes, msgspec.Meta(min_length=_COOKIE_BYTES, max_length=_COOKIE_BYTES)]
+
+
+class Challenge(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """Are you in this session now?"""
+
+    session: int
+    cookie: _Cookie
+
+
+class Response(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """Yes; and this is how I am set up."""
+
+    cookie: _Cookie
+    digest: bytes
+    description: bytes  # compressed; empty if it is too long for a packet
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_challenge = msgspec.msgpack.Decoder(Challenge).decode
+_decode_response = msgspec.msgpack.Decoder(Response).decode
+_decode_description = msgspec.msgpack.Decoder(dict[str, str]).decode
+
+
+class Description:
+    """How a member is set up, by setting; members take each other's packets only if it is the same."""
+
+    def __init__(self, settings: Mapping[str, object]) -> None:
+        self._settings = {name: _shown(value) for name, value in settings.items()}
+        encoded = _encode(sorted(self._settings.items()))
+        self.digest = sha256(encoded).digest()[:16]
+        packed = zlib.compress(_encode(self._settings))
+        self.packed = packed if len(packed) <= DESCRIPTION_BYTES_MAX else b""
+
+    def differences(self, response: Response) -> str:
+        """Return which settings differ from those of a response, in words; empty if none does."""
+        if response.digest == self.digest:
+            return ""
+        try:
+            unpacked = zlib.decompressobj().decompress(response.description, 1 << 16)
+            others = _decode_description(unpacked)
+        except (zlib.error, msgspec.MsgspecError):
+            return "its settings"
+        different = [
+            f"{name}: {self._settings.get(name, 'not known')} here and {others.get(name, 'not known')} there"
+            for name in {**self._settings, **others}
+            if self._settings.get(name) != others.get(name)
+        ]
+        return "; ".join(different) or "its settings"
+
+
+def _shown(value: object) -> str:
+    """Write a value so that it is the same text wherever it is the same value."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name}: {_shown(one)}" for name, one in sorted(value.items())) + "}"
+    return repr(value)
+
+
+class Handshake:
+    """Lets the sessions of other members in."""
+
+    def __init__(
+        self,
+        session: PacketSession,
+        description: Description,
+        send: Callable[[int, bytes], None],
+        differs: Callable[[int, str], None],
+    ) -> None:
+        """`send` gives a body to a member by its name; `differs` is told who is set up differently, and how."""
+        self._session, self._description, self._send, self._differs = session, description, send, differs
+        self._secret = os.urandom(32)
+        self._accepted: Counter[int] = Counter()  # by name, how many sessions were let in
+        self._challenged: dict[tuple[int, int], Instant] = {}  # when, by name and session
+
+    def greet(self, name: int) -> None:
+        """Ask a member which session it is in, before it says anything."""
+        self._challenge(name, 0)
+
+    def meet(self, unproven: Unproven, now: Instant) -> None:
+        """Take a packet of a session that is not let in yet: an answer lets it in, all else is asked who it is."""
+        sender, session, body = unproven.sender, unproven.session, unproven.body
+        if body[0] == RESPONSE:
+            self._take_response(unproven)
+            return
+        if body[0] == CHALLENGE:
+            self.answer(sender, body)
+        asked = self._challenged.get((sender, session))
+        if asked is None or now - asked >= CHALLENGE_NS:
+            if len(self._challenged) >= CHALLENGED_MAX:
+                self._challenged.clear()
+            self._challenged[sender, session] = now
+            self._challenge(sender, session)
+
+    def _challenge(self, name: int, session: int) -> None:
+        body = bytes([CHALLENGE]) + _encode(Challenge(session, self._cookie(name, session)))
+        self._send(name, body)
+
+    def answer(self, sender: int, body: bytes) -> None:
+        """Answer a challenge, if it is for this session or for whichever there is; anything else is passed over."""
+        try:
+            challenge = _decode_challenge(body[1:])
+        except msgspec.MsgspecError:
+            return
+        if challenge.session in (0, self._session.number):
+            response = Response(challenge.cookie, self._description.digest, self._description.packed)
+            self._send(sender, bytes([RESPONSE]) + _encode(response))
+
+    def _take_response(self, unproven: Unproven) -> None:
+        sender, session = unproven.sender, unproven.session
+        try:
+            response = _decode_response(unproven.body[1:])
+        except msgspec.MsgspecError:
+            return
+        if response.cookie not in (self._cookie(sender, session), self._cookie(sender, 0)):
+            return  # the answer to a question of another time
+        different = self._description.differences(response)
+        if different:
+            self._differs(sender, different)
+            return
+        self._accepted[sender] += 1  # cookies that were given until now are worth nothing any more
+        self._session.accept(sender, session, unproven.counter)
+
+    def _cookie(self, name: int, session: int) -> bytes:
+        about = b"%d/%d/%d" % (name, session, self._accepted[name])
+        return hmac.digest(self._secret, about, sha256)[:_COOKIE_BYTES]
