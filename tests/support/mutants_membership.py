@@ -6,26 +6,17 @@ that the search is short.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import msgspec
 
-from antiphon.protocol.machine import Effect, Instant, ReceiveMany
-from antiphon.protocol.membership.agreement import Agreement
-from antiphon.protocol.membership.flush import Flush
-from antiphon.protocol.membership.messages import Acceptance, Message, State
+from antiphon.protocol.membership.agreement import ViewAgreement
+from antiphon.protocol.membership.decisions import Decisions
+from antiphon.protocol.membership.messages import State
 from antiphon.protocol.membership.process import Process, Saved
-from antiphon.protocol.membership.views import (
-    NO_BALLOT,
-    Ballot,
-    Change,
-    Cut,
-    GroupView,
-    before_the_first,
-    name_of,
-    process,
-)
+from antiphon.protocol.membership.session import ViewSession
+from antiphon.protocol.membership.views import NO_BALLOT, Cut, GroupView, before_the_first, name_of
 from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.ordering.abcast import Abcast
 from antiphon.protocol.ordering.causal_blocks import CausalBlocks
@@ -54,164 +45,37 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
 # Agreement on the next view
 
 
-class Obedient(Agreement):
-    """Follows whoever asked last."""
-
-    def promise(self, ballot: Ballot, now: Instant) -> bool:
-        self.promised = min(self.promised, ballot)
-        return super().promise(ballot, now)
+def anyone(agreement: ViewAgreement, names: Collection[int]) -> bool:
+    """Go on with whoever is within reach."""
+    return bool(names)
 
 
-class WithoutBallots(Process):
-    """Follows whoever asked last."""
-
-    agreements: ClassVar[Mapping[str, type[Agreement]]] = {"majority": Obedient}
-
-
-class AnyoneDecides(Agreement):
-    """Goes on with whoever is within reach."""
-
-    def is_quorum(self, names: Collection[int]) -> bool:
-        return bool(names)
+def more_than_half(agreement: ViewAgreement, names: Collection[int]) -> bool:
+    """Ask for more than half even of two."""
+    return 2 * sum(name in names for name in agreement.view.names) > len(agreement.view.members)
 
 
-class WithoutQuorum(Process):
-    """Goes on with whoever is within reach."""
-
-    agreements: ClassVar[Mapping[str, type[Agreement]]] = {"majority": AnyoneDecides}
-
-
-class ProposingAfresh(Agreement):
-    """Proposes afresh although something may have been decided."""
-
-    def bound(self, states: Mapping[int, State]) -> Acceptance | None:
-        return None
+def incarnation_alone(saved: Saved, founders: tuple[int, ...]) -> Saved:
+    """Remember after a restart only how often this name has started."""
+    return Saved(saved.incarnation, before_the_first(founders), NO_BALLOT, None, None)
 
 
-class ForgettingTheAccepted(Process):
-    """Proposes afresh although something may have been decided."""
-
-    agreements: ClassVar[Mapping[str, type[Agreement]]] = {"majority": ProposingAfresh}
-
-
-class WithoutIncarnations(Process):
-    """Is the same process after a restart."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.id = self._peers.me = process(self.name, 1)
-
-    def _begin_next_life(self, now: Instant) -> None:
-        self._trace("leave", "excluded")
-
-
-class WithoutDisk(Process):
-    """Remembers after a restart only how often it has started."""
-
-    def __init__(self, name: int, names: Any, *args: Any, **kwargs: Any) -> None:
-        *others, saved = args
-        if saved is not None:
-            last = msgspec.msgpack.decode(saved, type=Saved)
-            saved = msgspec.msgpack.encode(Saved(last.incarnation, before_the_first(names), NO_BALLOT, None, None))
-        super().__init__(name, names, *others, saved, **kwargs)
-
-
-class MoreThanHalf(Agreement):
-    """Asks for more than half even of two."""
-
-    def is_quorum(self, names: Collection[int]) -> bool:
-        return 2 * sum(name in names for name in self.view.names) > len(self.view.members)
-
-
-class WithoutHalf(Process):
-    """Asks for more than half even of two."""
-
-    agreements: ClassVar[Mapping[str, type[Agreement]]] = {"majority": MoreThanHalf}
-
-
-class InstallingWithoutTheCut(Process):
-    """Begins a newer view that it hears of without ending the one before."""
-
-    def _on_newer(self, sender: int, view: GroupView, now: Instant, decision: Change | None = None) -> None:
-        if view.number > self.view.number and self.member is not None and view.lists(self.id):
-            self._install(view, now)
-        else:
-            super()._on_newer(sender, view, now, decision)
-
-
-class OneTag(Process):
-    """Does not tell the datagrams of one view from those of another."""
-
-    def _tag(self, view: GroupView) -> int:
-        return 0
+def begun_at_once(decisions: Decisions, view: GroupView) -> bool:
+    """Begin a newer view that one hears of without ending the one before."""
+    life = decisions.life
+    return life.session is None or (view.number > life.view.number and view.lists(life.own.id))
 
 
 # The end of a view
 
 
-class NotFetching(Flush):
-    """Thinks that it has everything."""
-
-    def lacking(self, cut: Cut) -> list[tuple[int, int, int]]:
-        return []
+def without_acting(member: Member) -> None:
+    """Go on sending and delivering while the view ends."""
 
 
-class WithoutFetching(Process):
-    """Ends a view with what it happens to have."""
-
-    flush_type = NotFetching
-
-
-class OpenMember(Member):
-    """Can still send and deliver while its view ends."""
-
-    def block(self) -> None:
-        pass
-
-    def finish(self, reach: Any, order: bytes, rest: Any, now: Instant) -> list[Effect]:
-        self.blocked = True
-        self.ordering.block()
-        return super().finish(reach, order, rest, now)
-
-
-class WithoutBlocking(Process):
-    """Goes on receiving, and delivering, after it has told what it holds."""
-
-    member_type = OpenMember
-
-    def _receive(self, datagrams: Iterable[bytes], now: Instant) -> bool:
-        if self._flush is not None and self.member is not None:
-            self._drive(ReceiveMany([datagram for datagram in datagrams if self._is_data(datagram)]), now)
-        return super()._receive(datagrams, now)
-
-
-class AcceptingAtOnce(Process):
-    """Accepts a change before it holds the cut."""
-
-    def _accept_if_held(self, now: Instant) -> None:
-        flush, self._flush = self._flush, None
-        super()._accept_if_held(now)
-        self._flush = flush
-
-
-class WithoutHelp(Process):
-    """Is deaf once it has left."""
-
-    def _help(self, sender: int, message: Message, now: Instant) -> None:
-        pass
-
-
-class AllJoinersAtOnce(Agreement):
-    """Takes all that want to join, however few stay."""
-
-    def admitted(self, elders: Collection[int], joiners: Iterable[int]) -> list[int]:
-        return sorted(joiners, key=name_of)
-
-
-class WithoutJoinerLimit(Process):
-    """Takes all that want to join, however few stay."""
-
-    agreements: ClassVar[Mapping[str, type[Agreement]]] = {"majority": AllJoinersAtOnce}
+def while_within_reach(session: ViewSession) -> bool:
+    """Go on receiving after others were told what is held."""
+    return not session.stalled
 
 
 def body_alone(delivery: StreamDelivery, decided: Decided) -> Held:
@@ -219,25 +83,16 @@ def body_alone(delivery: StreamDelivery, decided: Decided) -> Held:
     return delivery.requirements[decided.sender, decided.seq]
 
 
-class SafeByBody(Process):
-    """Takes a message for safe when all hold its body."""
-
-    member_type = replaced(Member, must_be_held=body_alone)
-
-
-class CutAtTheLeast(Agreement):
-    """Cuts where everyone is, instead of where anyone is."""
-
-    def cut(self, config: GroupOptions, held: Mapping[int, State]) -> Cut:
-        cut = super().cut(config, held)
-        reach = [min(state.reach[rank] for state in held.values()) for rank in range(len(cut.reach))] if held else []
-        return msgspec.structs.replace(cut, reach=tuple(reach) or cut.reach)
+def least(agreement: ViewAgreement, options: GroupOptions, held: Mapping[int, State]) -> Cut:
+    """Cut where everyone is, instead of where anyone is."""
+    cut = ViewAgreement.cut(agreement, options, held)
+    reach = [min(state.reach[rank] for state in held.values()) for rank in range(len(cut.reach))] if held else []
+    return msgspec.structs.replace(cut, reach=tuple(reach) or cut.reach)
 
 
-class LeastCommon(Process):
-    """Cuts where everyone is, instead of where anyone is."""
-
-    agreements: ClassVar[Mapping[str, type[Agreement]]] = {"majority": CutAtTheLeast}
+ACCEPTING_AT_ONCE = replaced(Process, holds_cut=lambda self, change: True)
+SAFE_BY_BODY = replaced(Process, must_be_held=body_alone)
+WITHOUT_JOINER_LIMIT = replaced(Process, admitted=lambda self, elders, joiners: sorted(joiners, key=name_of))
 
 
 # Orderings that end a view wrongly
@@ -325,21 +180,35 @@ LAST_WORD = made(
 )
 
 MUTANTS: dict[str, Mutant] = {
-    "without ballots": Mutant(process=WithoutBallots, breaks=("one-number",), made=DUEL),
-    "without a quorum": Mutant(process=WithoutQuorum, breaks=("one-number",), hint=1),
-    "forgetting the accepted": Mutant(process=ForgettingTheAccepted, breaks=("one-number",), made=UNHEARD),
-    "without incarnations": Mutant(process=WithoutIncarnations, breaks=("integrity",), hint=23),
-    "without a disk": Mutant(process=WithoutDisk, breaks=("one-number",), made=FORGETFUL),
-    "without half": Mutant(process=WithoutHalf, breaks=("stuck",), made=HALVED),
-    "installing without the cut": Mutant(process=InstallingWithoutTheCut, breaks=("agreement",), hint=46),
-    "one tag": Mutant(process=OneTag, breaks=("integrity",), hint=214),
-    "without fetching": Mutant(process=WithoutFetching, breaks=("agreement",), hint=2),
-    "without blocking": Mutant(process=WithoutBlocking, breaks=("agreement",), hint=93),
-    "least common": Mutant(process=LeastCommon, breaks=("agreement",), hint=2),
+    "without ballots": Mutant(
+        process=replaced(Process, may_follow=lambda self, ballot: True), breaks=("one-number",), made=DUEL
+    ),
+    "without a quorum": Mutant(process=replaced(Process, is_quorum=anyone), breaks=("one-number",), hint=1),
+    "forgetting the accepted": Mutant(
+        process=replaced(Process, bound=lambda self, states: None), breaks=("one-number",), made=UNHEARD
+    ),
+    "without incarnations": Mutant(
+        process=replaced(Process, next_incarnation=lambda last: 1), breaks=("integrity",), hint=23
+    ),
+    "without a disk": Mutant(
+        process=replaced(Process, remembered=incarnation_alone), breaks=("one-number",), made=FORGETFUL
+    ),
+    "without half": Mutant(process=replaced(Process, is_quorum=more_than_half), breaks=("stuck",), made=HALVED),
+    "installing without the cut": Mutant(
+        process=replaced(Process, may_begin=begun_at_once), breaks=("agreement",), hint=46
+    ),
+    "one tag": Mutant(process=replaced(Process, tag=lambda self, view: 0), breaks=("integrity",), hint=214),
+    "without fetching": Mutant(process=replaced(Process, lacking=lambda self, cut: []), breaks=("agreement",), hint=2),
+    "without blocking": Mutant(
+        process=replaced(Process, block=without_acting, takes_data=while_within_reach), breaks=("agreement",), hint=93
+    ),
+    "least common": Mutant(process=replaced(Process, cut=least), breaks=("agreement",), hint=2),
     "open causal blocks": Mutant(
         ordering="causal-blocks", ordering_type=OpenCausalBlocks, breaks=("agreement",), hint=8
     ),
-    "without help": Mutant(process=WithoutHelp, breaks=("stuck",), made=LAST_WORD),
+    "without help": Mutant(
+        process=replaced(Process, answers_after_leaving=lambda self, message: False), breaks=("stuck",), made=LAST_WORD
+    ),
     "first proposals": Mutant(ordering="tomp", ordering_type=FirstProposals, breaks=("total",), hint=199),
     "without neighbours": Mutant(ordering="abcast", ordering_type=WithoutNeighbours, breaks=("fifo",), hint=274),
 }

@@ -23,32 +23,33 @@ from antiphon.protocol.machine import (
     Input,
     Install,
     Instant,
-    Notice,
     Receive,
-    ReceiveMany,
+    StandingChanged,
     Wake,
 )
-from antiphon.protocol.membership.agreement import Agreement
+from antiphon.protocol.membership.agreement import ViewAgreement
+from antiphon.protocol.membership.failure_detector import FailureDetector
+from antiphon.protocol.membership.flush import Flush
 from antiphon.protocol.membership.messages import (
     Accept,
     Acceptance,
-    Accepted,
     Alive,
     Commit,
     Fetch,
     Fill,
-    Message,
+    MembershipCodec,
+    MembershipMessage,
     Newer,
-    Post,
     Prepare,
     Refusal,
     SnapshotReply,
     SnapshotRequest,
     State,
+    Vote,
 )
-from antiphon.protocol.membership.peers import Peers
+from antiphon.protocol.membership.outbox import OwnProcess
+from antiphon.protocol.membership.partitionable import PartitionableAgreement, outranks
 from antiphon.protocol.membership.process import MembershipOptions, Process
-from antiphon.protocol.membership.sides import Sides, outranks
 from antiphon.protocol.membership.views import (
     NO_BALLOT,
     Change,
@@ -64,7 +65,7 @@ from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.ordering.abcast import Abcast
 from antiphon.protocol.ordering.two_phase import Claim, TimedData, TwoPhaseOptions, settle
 from antiphon.protocol.parts import PartContext
-from antiphon.protocol.view.member import Member
+from antiphon.protocol.rules import replaced
 from antiphon.protocol.wire import Malformed, group_of, group_tag
 from antiphon.sim.cluster import Node
 from antiphon.sim.network import NetworkOptions
@@ -72,7 +73,7 @@ from antiphon.sim.scenario import Fault, Scenario, Workload, from_table, to_toml
 from antiphon.sim.view_cluster import ViewCluster
 from antiphon.sim.view_schedules import QUICK, flaw, flaw_of
 from antiphon.trace.writer import write_trace
-from support.mutants_membership import AcceptingAtOnce, SafeByBody, WithoutJoinerLimit, WithoutTheSendersStamp
+from support.mutants_membership import ACCEPTING_AT_ONCE, SAFE_BY_BODY, WITHOUT_JOINER_LIMIT, WithoutTheSendersStamp
 
 # Who is who
 
@@ -122,7 +123,7 @@ def long_message() -> Prepare:
 
 
 def test_long_messages_come_in_pieces_and_lost_ones_are_made_good_by_sending_all_again() -> None:
-    post, other = Post("g", 100), Post("g", 100)
+    post, other = MembershipCodec("g", 100), MembershipCodec("g", 100)
     datagrams = post.write(4, long_message())
     assert len(datagrams) > 3
     first_try = [message for datagram in datagrams[1:] for message in other.read(datagram)[1]]
@@ -134,22 +135,22 @@ def test_long_messages_come_in_pieces_and_lost_ones_are_made_good_by_sending_all
 
 def test_pieces_that_do_not_fit_together_are_garbage() -> None:
     with pytest.raises(Malformed):
-        Post("g", 50).read(Post("g", 100).write(4, long_message())[0])
+        MembershipCodec("g", 50).read(MembershipCodec("g", 100).write(4, long_message())[0])
 
 
 def test_unfinished_texts_are_few() -> None:
-    post, other = Post("g", 100), Post("g", 100)
+    post, other = MembershipCodec("g", 100), MembershipCodec("g", 100)
     for number in range(20):
         text = Prepare((number, 0), long_message().view)
         other.read(post.write(4, text)[0])
-    assert len(other._texts[4]) <= 5
+    assert other.unfinished(4) <= 4
 
 
 # Who is alive
 
 
 def test_silence_is_suspected_a_later_life_ends_the_earlier_one_and_time_can_be_given() -> None:
-    peers = Peers(0, [1, 2], 100, now=0)
+    peers = FailureDetector(OwnProcess(0, 0), [1, 2], 100, now=0)
     assert not peers.suspected(1, 100)
     assert peers.suspected(1, 101)
     assert peers.heard(1, 90)
@@ -203,7 +204,7 @@ def alone(name: int = 2, saved: bytes | None = None) -> Process:
 
 def hear(one: Process, sender: int, message: object, now: Instant = 1) -> list[Effect]:
     effects = []
-    for datagram in Post(one.config.group, QUICK.piece_bytes).write(sender, message):  # type: ignore[arg-type]
+    for datagram in MembershipCodec(one.lifecycle.options.group, QUICK.piece_bytes).write(sender, message):  # type: ignore[arg-type]
         effects += one.handle(Receive(datagram), now)
     return effects
 
@@ -218,7 +219,7 @@ def test_what_is_promised_is_persisted_before_it_is_said() -> None:
     again = alone(saved=saved)
     assert again.id == process(2, 2)
     again.handle(Wake(), 0)
-    assert again._agreement.promised == (4, 0)
+    assert again.lifecycle.agreement.promised == (4, 0)
 
 
 def test_a_joiner_that_offered_itself_and_was_passed_over_comes_back_under_a_new_incarnation() -> None:
@@ -243,14 +244,14 @@ def change(ballot: tuple[int, int]) -> Acceptance:
 
 
 def test_what_was_accepted_with_the_highest_ballot_binds() -> None:
-    agreement = Agreement(ONE, NO_BALLOT, None, 0)
+    agreement = ViewAgreement(ONE, NO_BALLOT, None, 0)
     older, newer = change((3, 1)), change((5, 0))
     assert agreement.bound({0: state(older), 1: state(newer), 2: state(None)}) == newer
     assert agreement.bound({0: state(None)}) is None
 
 
 def test_an_acceptance_without_its_messages_binds_only_if_there_is_no_quorum_without_it() -> None:
-    agreement = Agreement(ONE, NO_BALLOT, None, 0)
+    agreement = ViewAgreement(ONE, NO_BALLOT, None, 0)
     lost = change((5, 2))
     amnesiac = state(lost, reach=())
     assert set(agreement.states_that_bind({0: state(None), 1: state(None), 10_002: amnesiac})) == {0, 1}
@@ -296,7 +297,7 @@ def test_the_larger_side_stands_and_of_equal_ones_the_newer() -> None:
 def test_a_promise_holds_in_the_view_in_which_it_was_given() -> None:
     """Two sides may use one number: a vote asked for in the other's view is not given."""
     mine, theirs = (GroupView(2, (2, by), (0, 1, 2), (0, 0, 0), 0) for by in (0, 1))
-    agreement = Sides(mine, NO_BALLOT, None, 0)
+    agreement = PartitionableAgreement(mine, NO_BALLOT, None, 0)
     follow = {
         view.id: Accept((9, 1), Change(view.id, GroupView(3, (9, 1), (1, 2), (0, 0), 2), Cut((0, 0, 0), (0, 0, 0))))
         for view in (mine, theirs)
@@ -322,7 +323,7 @@ class Watched(ViewCluster):
         super().__init__(scenario, seed, drop)
 
     def _carry_out(self, me: int, effect: Effect) -> None:
-        if isinstance(effect, Deliver | Install | Notice | Drop):
+        if isinstance(effect, Deliver | Install | StandingChanged | Drop):
             self.told[me].append(effect)
         super()._carry_out(me, effect)
 
@@ -340,7 +341,7 @@ class Watched(ViewCluster):
         return delivered
 
     def notices(self, name: int) -> list[str]:
-        return [effect.what for effect in self.told[name] if isinstance(effect, Notice)]
+        return [effect.what for effect in self.told[name] if isinstance(effect, StandingChanged)]
 
 
 def scenario(*faults: Fault, members: int = 3, **others: object) -> Scenario:
@@ -381,10 +382,13 @@ def test_a_crash_is_followed_by_a_view_without_the_dead_and_its_return_by_one_wi
 
 def test_a_view_never_outgrows_the_buffers() -> None:
     """Who wants to be the fourth waits where there are buffers for three."""
+
+    class Small(Process):
+        def __init__(self, name: int, names: Any, options: GroupOptions, *args: Any, **others: Any) -> None:
+            super().__init__(name, names, msgspec.structs.replace(options, buffer=12), *args, **others)
+
     group = Watched(scenario(Fault(kind="join", at="200ms", member=3), members=4, founders=3, window=4, limit="1s"))
-    small = msgspec.structs.replace(group.scenario.options(), buffer=12)
-    for name in range(4):
-        group.kernel.at(1, lambda name: setattr(group.nodes[name].member, "config", small), name)
+    group.process = Small
     group.run()
     assert {len(view) for view in group.views(0)} == {3}
 
@@ -414,7 +418,7 @@ def test_who_is_cut_off_while_its_view_ends_says_that_it_has_stalled() -> None:
         for name in (2, 3):
             one = group.nodes[name].member
             assert isinstance(one, Process)
-            seen[name].append((one._flush is not None, one.stalled))
+            seen[name].append((one.member is not None and one.member.blocked, one.stalled))
 
     group.kernel.at(215 * MILLISECOND, look)
     group.kernel.at(215 * MILLISECOND + QUICK.suspect_ns + QUICK.heartbeat_ns, look)
@@ -426,7 +430,7 @@ def test_who_is_cut_off_while_its_view_ends_says_that_it_has_stalled() -> None:
 
 def test_a_view_that_cannot_end_stalls_and_the_next_one_goes_on() -> None:
     """All are within reach, but what the proposer asks in the second phase is lost."""
-    reader = Post("small", QUICK.piece_bytes)
+    reader = MembershipCodec("small", QUICK.piece_bytes)
 
     def lose(source: int, target: int, datagram: bytes, now: Instant) -> bool:
         if group_of(datagram) != reader.group or now > 900 * MILLISECOND:
@@ -445,17 +449,11 @@ def without_heartbeats(source: int, target: int, datagram: bytes, now: Instant) 
 
 def test_whatever_a_member_sends_is_a_sign_of_life() -> None:
     loaded = scenario(messages=60, workload=Workload(interval="fixed 20ms", payload=8), limit="1s")
-
-    class ListeningToHeartbeatsOnly(Process):
-        def _receive_data(self, member: Member, datagrams: list[bytes], now: Instant) -> None:
-            if self.active:
-                self._drive(ReceiveMany(datagrams), now)
-
     group = Watched(loaded, 1, without_heartbeats)
     group.run()
     assert group.views(0) == [(0, 1, 2)]
     group = Watched(loaded, 1, without_heartbeats)
-    group.process = ListeningToHeartbeatsOnly
+    group.process = replaced(Process, signs_of_life=lambda self: [])
     group.run()
     assert (0, 1) in group.views(0)
 
@@ -538,7 +536,7 @@ def test_own_messages_whose_fate_is_unknown_are_reported() -> None:
 # Rules whose lack no random schedule shows, each beside a process without it
 
 
-@pytest.mark.parametrize(("process", "goes_on"), [(Process, True), (WithoutJoinerLimit, False)])
+@pytest.mark.parametrize(("process", "goes_on"), [(Process, True), (WITHOUT_JOINER_LIMIT, False)])
 def test_at_most_as_many_join_as_stay(process: type[Process], goes_on: bool) -> None:
     """Two join one who is alone, and both crash at once."""
     faults = [
@@ -556,7 +554,7 @@ def test_at_most_as_many_join_as_stay(process: type[Process], goes_on: bool) -> 
     assert (one.active, one.stalled) == (goes_on, not goes_on)
 
 
-@pytest.mark.parametrize(("process", "exclusions"), [(Process, 0), (AcceptingAtOnce, 2)])
+@pytest.mark.parametrize(("process", "exclusions"), [(Process, 0), (ACCEPTING_AT_ONCE, 2)])
 def test_what_is_accepted_is_held(process: type[Process], exclusions: int) -> None:
     """The only one that holds some messages crashes when it has told of them, before anyone could fetch them."""
 
@@ -570,7 +568,7 @@ def test_what_is_accepted_is_held(process: type[Process], exclusions: int) -> No
     assert group.run().stats["members"].get("exclusions", 0) == exclusions
 
 
-@pytest.mark.parametrize(("process", "delivers"), [(Process, False), (SafeByBody, True)])
+@pytest.mark.parametrize(("process", "delivers"), [(Process, False), (SAFE_BY_BODY, True)])
 def test_what_is_safe_has_its_place_in_the_order_everywhere(process: type[Process], delivers: bool) -> None:
     """All hold the body of 0's message, and only 0 knows its final timestamp."""
 
@@ -734,6 +732,15 @@ def test_a_joiner_is_given_the_state_at_the_beginning_of_its_view() -> None:
     assert states[3] == states[2] == states[1] == states[0]
 
 
+def ended(one: Process) -> Flush:
+    """End a process' view."""
+    session = one.lifecycle.session
+    assert session is not None
+    session.end(0)
+    assert session.flush is not None
+    return session.flush
+
+
 def test_what_was_fetched_is_passed_on_but_only_the_cut_is_delivered() -> None:
     """An earlier proposal may have reached further than the one that was decided."""
     group = Watched(scenario(members=2, messages=3, limit="300ms", network=NetworkOptions(latency="fixed 1ms")))
@@ -742,20 +749,16 @@ def test_what_was_fetched_is_passed_on_but_only_the_cut_is_delivered() -> None:
     sender, receiver = (group.nodes[name].member for name in (0, 1))
     assert isinstance(sender, Process)
     assert isinstance(receiver, Process)
-    sender._block(0)
-    receiver._flush = None
-    receiver._block(0)
-    assert sender._flush is not None
-    assert receiver._flush is not None
-    have, reach = receiver._flush.reach[0], sender._flush.reach[0]
+    here, there = ended(receiver), ended(sender)
+    have, reach = here.reach[0], there.reach[0]
     assert have < reach
     fetch = Fetch(sender.view.id, [(0, have, reach)])
-    for fill in sender._flush.fills(fetch):
-        assert receiver._flush.take(fill)
-        assert not receiver._flush.take(fill)
-    assert receiver._flush.fills(fetch) == sender._flush.fills(fetch)
-    lower = Cut((have + 1, receiver._flush.reach[1]), (0, 1))
-    effects = receiver._flush.finish(lower, SECOND)
+    for fill in there.fills(fetch):
+        assert here.take(fill)
+        assert not here.take(fill)
+    assert here.fills(fetch) == there.fills(fetch)
+    lower = Cut((have + 1, here.reach[1]), (0, 1))
+    effects = here.finish(lower, SECOND)
     assert [effect.seq for effect in effects if isinstance(effect, Deliver)] == [have + 1]
 
 
@@ -764,16 +767,14 @@ def test_a_fill_for_nobody_is_garbage() -> None:
     group.run()
     one = group.nodes[0].member
     assert isinstance(one, Process)
-    one._block(0)
-    assert one._flush is not None
     with pytest.raises(Malformed):
-        one._flush.take(Fill(one.view.id, 7, 0, 1, []))
+        ended(one).take(Fill(one.view.id, 7, 0, 1, []))
 
 
 def test_a_calm_change_costs_what_is_documented() -> None:
     """5(k - 1) + 3j messages, and 2 round trips for the proposer, half of one more for the others."""
     counted: Counter[str] = Counter()
-    reader = Post("small", QUICK.piece_bytes)
+    reader = MembershipCodec("small", QUICK.piece_bytes)
 
     def count(source: int, target: int, datagram: bytes, now: Instant) -> bool:
         if group_of(datagram) == reader.group and now > 400 * MILLISECOND:
@@ -802,7 +803,7 @@ def test_a_calm_change_costs_what_is_documented() -> None:
     assert [at // MILLISECOND - 500 for at in installed.values()] == [10, 12, 12]
 
 
-def nonsense(rng: random.Random) -> Message:
+def nonsense(rng: random.Random) -> MembershipMessage:
     """Make a message that can be decoded and that no correct process says."""
 
     def some(count: int = 3, limit: int = 4) -> tuple[int, ...]:
@@ -831,7 +832,7 @@ def nonsense(rng: random.Random) -> Message:
             State(ballot, view_id(), "member", accepted, some(), rng.randrange(3), b""),
             Refusal(ballot, view_id(), ballot),
             Accept(ballot, a_change()),
-            Accepted(ballot, view_id()),
+            Vote(ballot, view_id()),
             Newer(view()),
             Fetch(view_id(), [(rng.randrange(9), rng.randrange(9), rng.randrange(9))]),
             Fill(view_id(), rng.randrange(5), rng.randrange(3), rng.randrange(5), []),

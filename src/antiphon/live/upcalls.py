@@ -54,7 +54,7 @@ class Upcalls:
             Stable: self._stable,
             Drop: self._drop,
             Install: self._install,
-            protocol.Notice: self._notice,
+            protocol.StandingChanged: self._notice,
             Capture: self._capture,
             Restore: self._restore,
         }
@@ -99,7 +99,7 @@ class Upcalls:
         )
         self.joined()
 
-    def _notice(self, notice: protocol.Notice) -> None:
+    def _notice(self, notice: protocol.StandingChanged) -> None:
         self._logger.log(logging.INFO if notice.what == "resumed" else logging.WARNING, "%s", notice.what)
         if notice.what in ("excluded", "yielded"):
             self.receipts.incarnation_ended()

@@ -103,7 +103,7 @@ class Persist(msgspec.Struct, frozen=True):
     state: bytes
 
 
-class Notice(msgspec.Struct, frozen=True):
+class StandingChanged(msgspec.Struct, frozen=True):
     """The application should know: too few are within reach (stalled), or enough again (resumed).
 
     Or the group went on without us (excluded), or two sides met again and the other's state stands (yielded).
@@ -142,7 +142,7 @@ class TraceRow(msgspec.Struct, frozen=True, gc=False):
     members: tuple[int, ...] | None = None
 
 
-Effect: TypeAlias = Send | Deliver | Stable | Install | Drop | Persist | Notice | Capture | Restore | TraceRow
+Effect: TypeAlias = Send | Deliver | Stable | Install | Drop | Persist | StandingChanged | Capture | Restore | TraceRow
 
 
 class Machine(Protocol):
@@ -159,7 +159,9 @@ class Machine(Protocol):
 class Driven(Machine, Protocol):
     """What a driver may ask a member, or a process with views, besides driving it."""
 
-    counts: Counter[str]
+    @property
+    def counts(self) -> Counter[str]:
+        """What it said and what happened, by kind."""
 
     @property
     def room(self) -> int:

@@ -1,4 +1,4 @@
-"""Agreement on what follows a view: consensus in two phases among the view's names.
+"""ViewAgreement on what follows a view: consensus in two phases among the view's names.
 
 A ballot is a promise to follow no lower one (phase one, in which everyone tells what it holds) and then a vote for one
 change (phase two). What may have been decided already is proposed again, unchanged.
@@ -14,15 +14,16 @@ from antiphon.protocol.membership.flush import Flush, cut_of
 from antiphon.protocol.membership.messages import (
     Accept,
     Acceptance,
-    Accepted,
-    Message,
+    MembershipMessage,
     Prepare,
     Refusal,
     Standing,
     State,
+    Vote,
 )
 from antiphon.protocol.membership.views import NO_BALLOT, Ballot, Change, Cut, GroupView, ViewId, name_of
 from antiphon.protocol.options import GroupOptions
+from antiphon.protocol.rules import rule
 
 
 class Round:
@@ -40,7 +41,7 @@ class Round:
         return set(map(name_of, self.states))
 
 
-class Agreement:
+class ViewAgreement:
     """What one name has promised, accepted and proposed about the view that follows another."""
 
     GIVES_WAY: ClassVar[Literal["excluded", "yielded"]] = "excluded"  # what it means to heed another view
@@ -60,6 +61,7 @@ class Agreement:
         self.round = self.accepting = self.decided = None
         self.progress_at = now
 
+    @rule("docs/membership.md, quorum")
     def is_quorum(self, names: Collection[int]) -> bool:
         """Say whether these names decide what follows the view."""
         return self.view.is_quorum(names)
@@ -78,9 +80,14 @@ class Agreement:
 
     # As one who answers
 
+    @rule("docs/membership.md, agreement, prepare")
+    def may_follow(self, ballot: Ballot) -> bool:
+        """Decide whether a ballot can be followed: it is not lower than what was promised."""
+        return ballot >= self.promised
+
     def promise(self, ballot: Ballot, now: Instant) -> bool:
         """Follow no lower ballot; say whether that could be promised."""
-        if ballot < self.promised:
+        if not self.may_follow(ballot):
             return False
         if ballot > self.promised:
             self.promised, self.progress_at = ballot, now
@@ -104,14 +111,14 @@ class Agreement:
         """Say whether this process' vote counts: its name is one of the view that ends."""
         return accept.change.old == self.view.id and name_of(me) in self.view.names
 
-    def accept(self) -> Accepted | None:
+    def accept(self) -> Vote | None:
         """Accept what was to be accepted, whose cut is held now, unless a higher ballot was promised since."""
         accept, self.accepting = self.accepting, None
-        if accept is None or accept.ballot < self.promised:
+        if accept is None or not self.may_follow(accept.ballot):
             return None
         if self.accepted is None or self.accepted.ballot != accept.ballot:
             self.accepted = Acceptance(accept.ballot, accept.change)
-        return Accepted(accept.ballot, accept.change.old)
+        return Vote(accept.ballot, accept.change.old)
 
     # As one who proposes
 
@@ -121,7 +128,7 @@ class Agreement:
         self.round = Round((self._highest_round, me), targets, now)
         self.progress_at = now
 
-    def questions(self, me: int, flush: Flush | None) -> Iterator[tuple[set[int], Message]]:
+    def questions(self, me: int, flush: Flush | None) -> Iterator[tuple[set[int], MembershipMessage]]:
         """Say what was not answered yet, and who should."""
         current = self.round
         assert current is not None
@@ -161,7 +168,7 @@ class Agreement:
         silent = any(name in living and name not in current.answered for name in current.targets)
         return not silent or now >= current.since + grace_ns
 
-    def take_vote(self, sender: int, accepted: Accepted) -> bool:
+    def take_vote(self, sender: int, accepted: Vote) -> bool:
         """Count a vote; say whether it belongs to the ballot."""
         current = self.round
         if current is None or current.change is None or current.ballot != accepted.ballot:
@@ -190,7 +197,7 @@ class Agreement:
         bound = self.bound(states)
         if bound is not None:
             return bound.change
-        latest = {name_of(other): other for other in sorted(states)}  # of each name the last life
+        latest = {name_of(other): other for other in sorted(states)}  # of each name the last incarnation
         alive = [other for other in latest.values() if states[other].standing != "leaver" and other not in unwanted]
         held = {member: states[member] for member in self.view.members if member in states and states[member].reach}
         elders = [member for member in held if member in alive]
@@ -198,7 +205,9 @@ class Agreement:
         while joiners and not fits(len(elders) + len(joiners)):
             joiners.pop()
         if not elders and not joiners:
-            elders = [member for member in held if member == current.ballot[1]]  # all leave: one closes the door
+            elders = [
+                member for member in held if member == current.ballot[1]
+            ]  # all leave: the proposer stays, alone, until they know
         if not elders and not joiners:
             return None
         before = dict(zip(self.view.members, self.view.sent_before, strict=True))
@@ -211,20 +220,24 @@ class Agreement:
         )
         return Change(self.view.id, new, self.cut(config, held))
 
+    @rule("docs/membership.md, agreement, phase one closes")
     def admitted(self, elders: Collection[int], joiners: Iterable[int]) -> list[int]:
         """Take joiners by name, at most as many as stay: if they all die at once, the others are still a quorum."""
         by_name = sorted(joiners, key=name_of)
         return by_name[: len(elders)] if elders else by_name
 
+    @rule("docs/membership.md, the cut")
     def cut(self, config: GroupOptions, held: Mapping[int, State]) -> Cut:
         """Find what all that go on deliver of the view."""
         return cut_of(self.view, config, held)
 
+    @rule("docs/membership.md, agreement, phase one closes")
     def bound(self, states: Mapping[int, State]) -> Acceptance | None:
         """Find the change that may have been decided already: the one accepted with the highest ballot."""
         accepted = (state.accepted for state in states.values() if state.accepted is not None)
         return max(accepted, key=lambda acceptance: acceptance.ballot, default=None)
 
+    @rule("docs/membership.md, lost messages")
     def states_that_bind(self, states: dict[int, State]) -> dict[int, State]:
         """Leave out, if the others are still a quorum, those who accepted a change and then lost its messages.
 

@@ -13,6 +13,7 @@ from antiphon.protocol.machine import Duration, Effect, Instant
 from antiphon.protocol.membership.messages import Fetch, Fill, State
 from antiphon.protocol.membership.views import Change, Cut, GroupView, name_of
 from antiphon.protocol.options import GroupOptions, ordering_type
+from antiphon.protocol.rules import rule
 from antiphon.protocol.view.member import Member
 from antiphon.protocol.wire import Malformed
 
@@ -32,6 +33,7 @@ class Flush:
         self.fetch_at: Instant | None = None  # when to ask again for what is missing
         self.fetching_since: Instant | None = None
 
+    @rule("docs/membership.md, agreement, commit")
     def lacking(self, cut: Cut) -> list[tuple[int, int, int]]:
         """List what is missing of a cut, as ranges of a rank's numbers (above, up to)."""
         if len(cut.reach) != len(self._upto):

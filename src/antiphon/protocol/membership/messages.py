@@ -1,16 +1,18 @@
 """What processes say to one another about views, and how it is put into datagrams.
 
-These travel beside the datagrams of the view's members, under a group tag of their own, in pieces where they are long.
-A piece says of which text it is by a checksum, so that a text that is sent again completes what was lost.
+These travel beside the datagrams of the view's members, under a group tag of their own, in fragments where they are
+long. A fragment says by a checksum of which message it is, so that a message sent again completes what was lost.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 from zlib import crc32
 
 import msgspec
 
+from antiphon.protocol.fragment import Fragment, Reassembler, cut
 from antiphon.protocol.membership.views import Ballot, Change, Counters, GroupView, ViewId
 from antiphon.protocol.wire import Codec, Counter, Header, Malformed, Pdu, Rank, Timestamp, group_tag
 
@@ -84,7 +86,7 @@ class Accept(Pdu, tag=105):
     change: Change
 
 
-class Accepted(Pdu, tag=106):
+class Vote(Pdu, tag=106):
     """Its sender holds the cut and has accepted the change of this ballot."""
 
     kind: ClassVar[str] = "accepted"
@@ -140,19 +142,8 @@ class SnapshotReply(Pdu, tag=112):
     state: bytes
 
 
-Message: TypeAlias = (
-    Alive
-    | Prepare
-    | State
-    | Refusal
-    | Accept
-    | Accepted
-    | Commit
-    | Newer
-    | Fetch
-    | Fill
-    | SnapshotRequest
-    | SnapshotReply
+MembershipMessage: TypeAlias = (
+    Alive | Prepare | State | Refusal | Accept | Vote | Commit | Newer | Fetch | Fill | SnapshotRequest | SnapshotReply
 )
 _MESSAGES: Final = (
     Alive,
@@ -160,7 +151,7 @@ _MESSAGES: Final = (
     State,
     Refusal,
     Accept,
-    Accepted,
+    Vote,
     Commit,
     Newer,
     Fetch,
@@ -170,62 +161,57 @@ _MESSAGES: Final = (
 )
 
 
-class Post:
-    """Puts messages about views into datagrams, and takes them out again."""
+class MembershipCodec:
+    """Puts messages about views into datagrams, in fragments where they are long, and takes them out again."""
 
     def __init__(self, group: str, piece_bytes: int) -> None:
         self.group = group_tag(f"{group}/views")
         self._piece_bytes = piece_bytes
         self._codec = Codec((*_MESSAGES, Piece))
-        self._texts: dict[int, dict[int, dict[int, bytes]]] = {}  # sender -> checksum -> pieces, of unfinished texts
+        self._unfinished = Reassembler(unfinished_max=TEXTS_MAX, bytes_max=TEXTS_MAX * PIECES_MAX * piece_bytes)
 
-    def write(self, sender: int, message: Message) -> list[bytes]:
-        """Give the datagrams that carry a message."""
+    def write(self, sender: int, message: MembershipMessage) -> list[bytes]:
+        """Return the datagrams that carry a message."""
         header = Header(self.group, 0, sender, 0, 0)
         encoded = self._codec.encode_pdu(message)
         if len(encoded) <= self._piece_bytes:
             return [Codec.frame(header, [encoded])]
-        starts = range(0, len(encoded), self._piece_bytes)
-        assert len(starts) <= PIECES_MAX, "what is unstable is bounded by the windows"
-        text = crc32(encoded)
-        pieces = [
-            Piece(text, index, len(starts), encoded[start : start + self._piece_bytes])
-            for index, start in enumerate(starts)
+        pieces = cut(encoded, self._piece_bytes, crc32(encoded))
+        assert len(pieces) <= PIECES_MAX, "what is unstable is bounded by the windows"
+        return [
+            Codec.frame(header, [self._codec.encode_pdu(Piece(piece.number, piece.index, piece.count, piece.data))])
+            for piece in pieces
         ]
-        return [Codec.frame(header, [self._codec.encode_pdu(piece)]) for piece in pieces]
 
-    def read(self, datagram: bytes) -> tuple[int, list[Message]]:
-        """Take a datagram; give its sender, and what is complete with it."""
+    def read(self, datagram: bytes) -> tuple[int, list[MembershipMessage]]:
+        """Return a datagram's sender, and the messages that are complete with it; raise `Malformed` for garbage."""
         header, pdus = self._codec.decode(datagram)
-        messages: list[Message] = []
+        messages: list[MembershipMessage] = []
         for pdu in pdus:
-            if isinstance(pdu, Piece):
-                whole = self._whole(header.sender, pdu)
-                if whole is not None:
-                    messages.append(whole)
-            else:
-                messages.append(pdu)  # type: ignore[arg-type]  # the codec knows nothing else
+            whole = self._whole(header.sender, pdu) if isinstance(pdu, Piece) else pdu
+            if whole is not None:
+                messages.append(whole)  # type: ignore[arg-type]  # the codec knows nothing else
         return header.sender, messages
 
-    def forget(self, sender: int) -> None:
-        """Drop what a process left unfinished."""
-        self._texts.pop(sender, None)
+    def keep_only(self, wanted: Callable[[int], bool]) -> None:
+        """Drop what processes left unfinished that nobody will complete."""
+        for source in self._unfinished.sources():
+            if not wanted(source):
+                self._unfinished.forget(source)
 
-    def _whole(self, sender: int, piece: Piece) -> Message | None:
+    def unfinished(self, source: int) -> int:
+        """Count the messages of a process that lack some of their fragments."""
+        return len(self._unfinished.unfinished(source))
+
+    def _whole(self, sender: int, piece: Piece) -> Pdu | None:
         if len(piece.data) > self._piece_bytes or piece.index >= piece.count:
             raise Malformed("impossible-piece")
-        texts = self._texts.setdefault(sender, {})
-        pieces = texts.setdefault(piece.text, {})
-        pieces[piece.index] = piece.data
-        if len(pieces) < piece.count:
-            if len(texts) > TEXTS_MAX:
-                del texts[next(iter(texts))]
+        encoded = self._unfinished.add(sender, Fragment(piece.text, piece.index, piece.count, piece.data))
+        if encoded is None:
             return None
-        del texts[piece.text]
-        encoded = b"".join(data for _, data in sorted(pieces.items()))
         if crc32(encoded) != piece.text:
             raise Malformed("checksum")
         message = self._codec.decode_pdu(encoded)
         if isinstance(message, Piece):
             raise Malformed("nested-piece")
-        return message  # type: ignore[return-value]
+        return message

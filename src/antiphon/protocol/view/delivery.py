@@ -30,12 +30,8 @@ class StreamDelivery:
         self._streamed_seqs: list[deque[tuple[int, int]]] = [deque() for _ in range(size)]  # unstable (number, seq)
         self._unsafe: deque[tuple[Deliver, Held]] = deque()  # to be delivered when all of that is stable
         self.position = 0  # how many messages the ordering has released
-        self._positions: deque[Held] | None = deque() if positions else None  # of those that are not stable yet
-
-    @property
-    def counts_positions(self) -> bool:
-        """Whether stability counts positions in the total order instead of streams."""
-        return self._positions is not None
+        self.counts_positions = positions  # whether stability counts those instead of streams
+        self._positions: deque[Held] = deque()  # of those that are not stable yet
 
     @property
     def waiting(self) -> int:
@@ -64,7 +60,7 @@ class StreamDelivery:
         """Deliver a message whose turn it is, or keep it until it is safe."""
         held = self.requirements.pop((message.sender, message.seq))
         self.position += 1
-        if self._positions is not None:
+        if self.counts_positions:
             self._positions.append(held)
         if self._safe:
             self._unsafe.append((message, held))
@@ -78,7 +74,6 @@ class StreamDelivery:
 
     def stream_numbers(self, released: list[int], position: int) -> tuple[int, ...]:
         """Say which numbers of the streams are held by all who have delivered so many messages of the total order."""
-        assert self._positions is not None
         numbers = list(released)
         for _ in range(position - (self.position - len(self._positions))):
             for source, number in self._positions.popleft():

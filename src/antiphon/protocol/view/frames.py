@@ -30,17 +30,9 @@ class Frames:
         self._group, self._view = group_tag(group), view.number & 0xFFFFFFFF
         self._rank, self._size = output.rank, len(view.members)
         self.heard_at: list[Instant | None] = [None] * len(view.members)  # per rank, when a datagram of it last came
-        self._outbox: dict[tuple[int, ...] | None, list[bytes]] = {}  # by targets, encoded
-
-    @property
-    def pending(self) -> bool:
-        """Whether anything waits for the next flush."""
-        return bool(self._outbox)
-
-    @property
-    def goes_to_all(self) -> bool:
-        """Whether a datagram to all leaves with the next flush."""
-        return None in self._outbox
+        self.outbox: dict[
+            tuple[int, ...] | None, list[bytes]
+        ] = {}  # what leaves with the next flush: by targets (None: all), encoded
 
     def read(self, datagram: bytes, now: Instant) -> tuple[Header, list[Pdu]]:
         """Decode a datagram of another member of this view, or raise `Malformed`."""
@@ -57,7 +49,7 @@ class Frames:
     def put(self, out: Out) -> None:
         """Encode a PDU for the next flush, and say so in the trace."""
         encoded = self._codec.encode_pdu(out.pdu)
-        self._outbox.setdefault(out.to, []).append(encoded)
+        self.outbox.setdefault(out.to, []).append(encoded)
         if out.repair:
             self._counts["retransmissions"] += 1
         elif out.seq is None:
@@ -76,7 +68,7 @@ class Frames:
 
     def flush(self, sent: int, free: int) -> None:
         """Send what was put in; every header says how far one's own stream goes, and how many places are left."""
-        ways, self._outbox = self._outbox, {}
+        ways, self.outbox = self.outbox, {}
         header = Header(self._group, self._view, self._rank, sent, free)
         for to, pdus in ways.items():
             start, size = 0, FRAME_OVERHEAD_BYTES

@@ -186,7 +186,7 @@ class Member:
         if gatherer is not None and self.recovery is not None:
             # with a window of own messages, that stays well within what receivers have places for
             self._carry(gatherer.gathered(3 * self.config.window - self.recovery.unstable), now)
-        if self._frames.pending:
+        if self._frames.outbox:
             self._flush(now)
         return self.output.take()
 
@@ -221,12 +221,14 @@ class Member:
             source = header.sender
             self.output.size_each = len(datagram) // max(1, len(pdus))
             self.submissions.flow.heard(source, header.free)
-            if self.recovery is not None:
-                self.recovery.noticed(source, header.sent, now)
             for pdu in pdus:
-                self._carry(self.handlers[type(pdu)](source, pdu, now), now)
+                step = self.handlers[type(pdu)](source, pdu, now)
+                if step.up or step.down:
+                    self._carry(step, now)
                 if self._optional.gate is not None:
                     self._admit(now)
+            if self.recovery is not None:  # last, for what the datagram itself brings is not missing
+                self.recovery.noticed(source, header.sent, now)
         except Malformed as garbage:
             self.counts["dropped-" + garbage.reason] += 1
             self.output.effects.append(Drop(garbage.reason))
@@ -328,10 +330,10 @@ class Member:
     def _flush(self, now: Instant) -> None:
         """Put everything that goes the same way into as few datagrams as it takes."""
         recovery, frames, rider = self.recovery, self._frames, self._optional.rider
-        if rider is not None and frames.goes_to_all:
+        if rider is not None and None in frames.outbox:
             for pdu in rider.ride(now):
                 frames.put(Out(pdu))
-        if recovery is not None and frames.goes_to_all:
+        if recovery is not None and None in frames.outbox:
             recovery.spoke(now)
         frames.flush(0 if recovery is None else recovery.sent, max(0, self.submissions.flow.places - self.held))
 
@@ -360,7 +362,9 @@ class Member:
         self, reach: Sequence[int], order: bytes, rest: Iterable[tuple[int, bytes]], now: Instant
     ) -> list[Effect]:
         """Adopt what had to be fetched and deliver all that remains of the view, in order."""
-        assert self.blocked, "what a member holds was told to others and must not change any more"
+        if not self.blocked:  # a rule left out
+            self.blocked = True
+            self.ordering.block()
         self.output.size_each = None
         for source, encoded in rest:
             self._carry(self._keeper.adopt(source, self._frames.decode(encoded)), now)

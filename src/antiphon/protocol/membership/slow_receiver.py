@@ -36,7 +36,7 @@ def fitted(config: GroupOptions, options: MembershipOptions) -> GroupOptions:
     )
 
 
-class Slowness:
+class SlowReceiverPolicy:
     """Watches whether what is held becomes stable, and accuses whoever prevents it where the policy says so."""
 
     def __init__(self, options: MembershipOptions, now: Instant) -> None:

@@ -18,7 +18,7 @@ class _Awaited(msgspec.Struct):
     asked: int = 0
 
 
-class Transfer:
+class StateTransfer:
     """One process' part in bringing joiners up to date: as a joiner, then as one who was there before."""
 
     def __init__(self, enabled: bool, retry_ns: Duration) -> None:
@@ -63,7 +63,7 @@ class Transfer:
             self._held_back = [Drop("unknown", me, effect.seq) for effect in own]
 
     def forget(self) -> None:
-        """Wait for nothing any more: this life is over."""
+        """Wait for nothing any more: this incarnation is over."""
         self._awaited, self._held_back = None, []
 
     def shown(self, effects: list[Effect]) -> list[Effect]:

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import ClassVar, Literal
 
-from antiphon.protocol.membership.agreement import Agreement
-from antiphon.protocol.membership.messages import Accept, Acceptance, Accepted, State
+from antiphon.protocol.membership.agreement import ViewAgreement
+from antiphon.protocol.membership.messages import Accept, Acceptance, State, Vote
 from antiphon.protocol.membership.views import Change, GroupView, ViewId, name_of
 
 
@@ -28,7 +28,7 @@ def outranks(one: GroupView, other: GroupView) -> bool:
     return (one is newer) == (len(newer.members) >= len(remaining))
 
 
-class Sides(Agreement):
+class PartitionableAgreement(ViewAgreement):
     """What one process has promised, accepted and proposed about the view that follows its side's."""
 
     GIVES_WAY: ClassVar[Literal["excluded", "yielded"]] = "yielded"
@@ -45,7 +45,7 @@ class Sides(Agreement):
         """A process votes for a view that lists it and follows the view in which it gave its state."""
         return accept.change.old == self.view.id and accept.change.new.lists(me)
 
-    def take_vote(self, sender: int, accepted: Accepted) -> bool:
+    def take_vote(self, sender: int, accepted: Vote) -> bool:
         """Count the votes of those very processes that the new view lists, not of their names' other lives."""
         current = self.round
         if current is None or current.change is None or not current.change.new.lists(sender):

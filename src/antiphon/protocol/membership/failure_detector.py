@@ -8,6 +8,7 @@ import msgspec
 
 from antiphon.protocol.machine import Duration, Instant
 from antiphon.protocol.membership.messages import Standing
+from antiphon.protocol.membership.outbox import OwnProcess
 from antiphon.protocol.membership.views import NO_VIEW, GroupView, ViewId, name_of
 
 
@@ -15,35 +16,41 @@ class Peer(msgspec.Struct):
     """What was heard of a name."""
 
     heard_at: Instant
-    process: int | None = None  # its latest life, if it was ever heard
+    process: int | None = None  # its latest incarnation, if it was ever heard
     view: ViewId = NO_VIEW  # the newest view that it knows
     standing: Standing = "joiner"
 
 
-class Peers:
+class FailureDetector:
     """Every other name that this process knows of, and itself; one that is silent for too long is suspected."""
 
-    def __init__(self, me: int, names: Iterable[int], suspect_ns: Duration, now: Instant) -> None:
-        self.me = me  # in its present life
-        self.standing: Standing = "joiner"  # what this process is in the newest view, or wants to be
-        self._suspect_ns = suspect_ns
+    def __init__(
+        self, own: OwnProcess, names: Iterable[int], suspect_ns: Duration, now: Instant, *, sides: bool = False
+    ) -> None:
+        """Suspect names that are silent for longer than `suspect_ns`; with `sides`, who joins has chosen a view."""
+        self._own, self._suspect_ns, self._sides = own, suspect_ns, sides
+        self.beat_at: Instant = now  # when this process gives its next sign of life
         self.by_name: dict[int, Peer] = {}
         self.meet(names, now)
 
     def meet(self, names: Iterable[int], now: Instant) -> None:
         """Get to know names; new ones have time to speak before they are suspected."""
         for name in names:
-            if name != name_of(self.me):
+            if name != self._own.name:
                 self.by_name.setdefault(name, Peer(now))
 
     def heard(self, process: int, now: Instant) -> bool:
-        """Note a sign of life; say whether it comes from its name's latest life and not from an earlier one."""
+        """Note a sign of life; say whether it comes from its name's latest incarnation and not from an earlier one."""
         peer = self.by_name.setdefault(name_of(process), Peer(now))
         if peer.process is None or process > peer.process:
             peer.process, peer.view, peer.standing = process, NO_VIEW, "joiner"
         if process == peer.process:
             peer.heard_at = max(peer.heard_at, now)
         return process == peer.process
+
+    def was_away(self, now: Instant) -> bool:
+        """Return whether this process itself was silent for too long: its own sign of life is overdue."""
+        return self.beat_at + self._suspect_ns // 2 < now
 
     def refresh(self, now: Instant) -> None:
         """Give everyone time: this process itself was away."""
@@ -58,12 +65,12 @@ class Peers:
 
     def living(self, now: Instant) -> set[int]:
         """Name all that are not suspected, this process among them."""
-        return {name for name in self.by_name if not self.suspected(name, now)} | {name_of(self.me)}
+        return {name for name in self.by_name if not self.suspected(name, now)} | {self._own.name}
 
     def lives(self, process: int, now: Instant) -> bool:
-        """Say whether a process may be alive: its name is not silent and has had no later life."""
-        if name_of(process) == name_of(self.me):
-            return process == self.me
+        """Say whether a process may be alive: its name is not silent and has had no later incarnation."""
+        if name_of(process) == self._own.name:
+            return process == self._own.id
         peer = self.by_name[name_of(process)]
         return peer.process in (None, process) and not self.suspected(name_of(process), now)
 
@@ -71,11 +78,6 @@ class Peers:
         """Say whether another process said that it knows a view, or a newer one."""
         peer = self.by_name.get(name_of(process))
         return peer is not None and peer.process == process and peer.view >= view
-
-    def says(self, process: int, view: ViewId) -> bool:
-        """Say whether another process said that it knows this very view for the newest."""
-        peer = self.by_name.get(name_of(process))
-        return peer is not None and (peer.process, peer.view) == (process, view)
 
     def behind(self, view: ViewId, now: Instant) -> bool:
         """Say whether anyone that is alive, and does not join, has not said yet that it knows a view."""
@@ -90,7 +92,10 @@ class Peers:
     # Who wants what
 
     def joiners(self, view: GroupView, now: Instant) -> list[int]:
-        """List who is alive and wants to join a view, by name; this process too if it does."""
+        """List who is alive and wants to join a view, by name; this process too if it does.
+
+        With sides, only who has not chosen another view.
+        """
         joiners = [
             peer.process
             for name, peer in self.by_name.items()
@@ -98,15 +103,18 @@ class Peers:
             and peer.standing == "joiner"
             and not self.suspected(name, now)
             and not view.lists(peer.process)
+            and (not self._sides or peer.view == view.id)
         ]
-        if self.standing == "joiner":
-            joiners.append(self.me)
+        if self._own.standing == "joiner":
+            joiners.append(self._own.id)
         return sorted(joiners, key=name_of)
 
     def leavers(self) -> set[int]:
         """Give those who leave, this process too if it does."""
         leavers = {peer.process for peer in self.by_name.values() if peer.standing == "leaver"}
-        return {other for other in leavers if other is not None} | ({self.me} if self.standing == "leaver" else set())
+        return {other for other in leavers if other is not None} | (
+            {self._own.id} if self._own.standing == "leaver" else set()
+        )
 
     def coming(self, view: GroupView, now: Instant) -> set[int]:
         """Name those of a view that were never heard and may be about to speak."""

@@ -1,0 +1,264 @@
+"""The life of a process through views and incarnations: it begins views, ends them, gives way, leaves.
+
+Only this file begins and ends sessions. What the next view is, `view_change` agrees upon with the others, and
+`decisions` learns from them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Iterable
+from typing import ClassVar, Literal
+
+import msgspec
+
+from antiphon.errors import LocalProtocolError
+from antiphon.protocol.machine import (
+    Deliver,
+    Effect,
+    Input,
+    Install,
+    Instant,
+    Persist,
+    StandingChanged,
+    Submit,
+    Wake,
+)
+from antiphon.protocol.membership.agreement import ViewAgreement
+from antiphon.protocol.membership.failure_detector import FailureDetector
+from antiphon.protocol.membership.flush import Flush
+from antiphon.protocol.membership.messages import Acceptance, Alive, Newer
+from antiphon.protocol.membership.options import MembershipOptions
+from antiphon.protocol.membership.outbox import Outbox, OwnProcess
+from antiphon.protocol.membership.session import ViewSession
+from antiphon.protocol.membership.slow_receiver import SlowReceiverPolicy
+from antiphon.protocol.membership.state_transfer import StateTransfer
+from antiphon.protocol.membership.views import Ballot, Change, GroupView, incarnation_of, name_of, process
+from antiphon.protocol.options import GroupOptions
+from antiphon.protocol.rules import rule
+
+
+class Saved(msgspec.Struct, frozen=True, array_like=True):
+    """What a name must not forget."""
+
+    incarnation: int
+    view: GroupView  # the newest known
+    promised: Ballot
+    accepted: Acceptance | None
+    decision: Change | None  # which made that view
+
+
+class Past(msgspec.Struct, frozen=True):
+    """How the newest view came about, and what is still held of the one before: someone may lack it."""
+
+    decision: Change | None
+    flush: Flush | None = None
+
+
+class Lifecycle:
+    """What a process is, from view to view."""
+
+    session_type: ClassVar[type[ViewSession]] = ViewSession
+
+    def __init__(
+        self,
+        own: OwnProcess,
+        options: GroupOptions,
+        membership: MembershipOptions,
+        agreement: ViewAgreement,
+        detector: FailureDetector,
+        outbox: Outbox,
+        randomness: random.Random,
+        decision: Change | None,
+        now: Instant,
+    ) -> None:
+        """Begin as one who is in no view yet; `decision` is how the newest view that is known came about."""
+        self.own, self.options, self.membership = own, options, membership
+        self.agreement, self._detector, self._outbox, self._random = agreement, detector, outbox, randomness
+        self.session: ViewSession | None = None  # in the newest view, if this process is its member
+        self.past = Past(decision)
+        self.transfer = StateTransfer(membership.transfer, membership.retry_ns)
+        self.slow = SlowReceiverPolicy(membership, now)
+        self.queue: deque[Submit] = deque()  # to be sent in the next view
+        self.learnt_at: Instant = now - membership.retry_ns  # when the newest view was learnt of
+        self.linger_until: Instant | None = None  # after leaving, how long others may still ask
+
+    @property
+    def view(self) -> GroupView:
+        """The newest view that this process knows."""
+        return self.agreement.view
+
+    @property
+    def active(self) -> bool:
+        """Whether there is a view in which messages are sent and delivered now."""
+        return self.session is not None and self.session.active
+
+    # The application's messages
+
+    def submit(self, message: Submit, room: int, now: Instant) -> None:
+        """Send a message in the present view, or in the next if that ends."""
+        message = self.slow.limited(message)
+        if room < 1:
+            raise LocalProtocolError(f"{self.options.queue} submissions wait already, or this member leaves")
+        if self.active:
+            self.drive(message, now)
+        else:
+            self.queue.append(message)
+
+    def drive(self, event: Input, now: Instant) -> None:
+        """Give the member of the present view an input."""
+        assert self.session is not None
+        self.emit(self.session.member.handle(event, now))
+
+    def emit(self, effects: Iterable[Effect]) -> None:
+        """Pass effects of the member on; deliveries wait behind the snapshot, if one is due."""
+        if not self.transfer.holds_back:
+            self._outbox.effects += effects
+            return
+        for effect in effects:
+            self._outbox.effects += self.transfer.shown([effect]) if isinstance(effect, Deliver) else [effect]
+
+    def _send_queued(self, now: Instant) -> None:
+        assert self.session is not None
+        while self.queue and self.session.member.room:
+            self.drive(self.queue.popleft(), now)
+
+    # Beginning and ending
+
+    def adopt(self, view: GroupView, now: Instant) -> None:
+        """Take a view for the newest."""
+        self.agreement.follow(view, now)
+        self.session = None
+        if not self.own.leaving:
+            self.own.standing = "joiner"
+        self._detector.meet(view.names, now)
+        self.learnt_at = now
+        self.slow.begin(now)
+
+    def install(self, view: GroupView, now: Instant) -> None:
+        """Begin a view as its member."""
+        before = self.session
+        self.adopt(view, now)
+        self.persist()
+        if before is not None and before.stalled:
+            self._outbox.effects.append(StandingChanged("resumed"))
+        if not self.own.leaving:
+            self.own.standing = "member"
+        self._outbox.trace("view", view=view)
+        randomness = random.Random(self._random.getrandbits(64))
+        self.session = self.session_type(self.own.id, view, self.options, randomness, traced=self._outbox.traced)
+        self._outbox.counts["views"] += 1
+        captures = self.transfer.begin(view, self.own.id, elder=before is not None, now=now)
+        install = Install(view.number, view.members, view.members[: view.elders])
+        self._outbox.effects += self.transfer.shown([install, *captures])
+        self._detector.beat_at = now  # tell the others at once
+        self._send_queued(now)
+
+    def give_way(self, view: GroupView, how: Literal["excluded", "yielded"], now: Instant) -> None:
+        """End this incarnation, because the group goes on without it or another side stands; come back as the next."""
+        assert self.session is not None
+        self._outbox.effects += self.session.member.output.unknown()
+        self.queue.extendleft(reversed(self.session.member.submissions.take_back()))
+        self.transfer.forget()
+        if self.own.leaving:
+            self.adopt(view, now)
+            self.persist()
+            self.depart(now)
+            return
+        self._outbox.effects.append(StandingChanged(how))
+        if how == "yielded":  # all of a side give way together
+            others = [name for name in self.view.names if name != self.own.name]
+            self._outbox.say_to_names(others, Newer(view))
+        self._outbox.counts["exclusions"] += 1
+        self.adopt(view, now)
+        self.begin_next_incarnation(now)
+        self.persist()
+
+    def begin_next_incarnation(self, now: Instant) -> None:
+        """Come back as another process of the same name."""
+        self._outbox.trace("leave", "excluded")
+        self.own.id = process(self.own.name, self.next_incarnation(incarnation_of(self.own.id)))
+        self.own.offered = False
+        self._detector.beat_at = now
+
+    @staticmethod
+    @rule("docs/membership.md, incarnations")
+    def next_incarnation(last: int) -> int:
+        """Return the incarnation that follows another: a name that comes back is another process."""
+        return last + 1
+
+    def persist(self) -> None:
+        """Write down what this name must not forget, before anything is said that depends on it."""
+        agreement = self.agreement
+        saved = Saved(
+            incarnation_of(self.own.id), self.view, agreement.promised, agreement.accepted, self.past.decision
+        )
+        self._outbox.effects.append(Persist(msgspec.msgpack.encode(saved)))
+
+    # Leaving
+
+    def leave(self, now: Instant) -> None:
+        """Begin to leave: the others go on without this process, which first delivers what they deliver."""
+        self.queue.clear()
+        self.own.standing = "leaver"
+        if self.session is None or self.is_alone(now):
+            self.depart(now)
+        else:
+            self.session.member.submissions.take_back()
+            self._detector.beat_at = now
+
+    def is_alone(self, now: Instant) -> bool:
+        """Return whether this process is the last member, and nobody waits to join."""
+        if self.session is None or self.session.flush is not None or self.view.members != (self.own.id,):
+            return False
+        return not self._detector.joiners(self.view, now)
+
+    def depart(self, now: Instant) -> None:
+        """Leave; stay within reach for those who do not know the new view yet."""
+        self._outbox.trace("leave")
+        self.own.left, self.session = True, None
+        self._outbox.say_to_names(self._detector.by_name, Alive(self.view.id, "leaver"))
+        if self.past.decision is not None:  # who is alone waits only for those who have just left together with it
+            alone = self.view.members == (self.own.id,)
+            self.linger_until = now + (1 if alone else 4) * self.membership.suspect_ns
+
+    def linger(self, now: Instant) -> None:
+        """After leaving, be there until a quorum of the new view knows of it or, if that is nobody else, all do."""
+        if self.linger_until is None:
+            return
+        knowing = {name_of(other) for other in self.view.members if self._detector.knows(other, self.view.id)}
+        alone = self.view.members == (self.own.id,)
+        done = not self._detector.behind(self.view.id, now) if alone else self.view.is_quorum(knowing)
+        if done or self.linger_until <= now:
+            self.linger_until = None
+
+    # Too few within reach
+
+    def watch_for_a_stall(self, now: Instant) -> None:
+        """Stop delivering while too few of the view are within reach, not counting those who have gone on from it.
+
+        A view that is being ended and cannot end has stalled too; then only the next one says that all goes on.
+        """
+        session, detector = self.session, self._detector
+        if session is None:
+            return
+        living = detector.living(now)
+        if session.flush is not None:
+            if now - session.flush.since > self.membership.stall_ns or not self.agreement.is_quorum(living):
+                self._stall(session, stalled=True)
+            return
+        gone_on = {name for name, peer in detector.by_name.items() if peer.view > self.view.id}
+        stalled = not self.agreement.is_quorum(living - gone_on)
+        if stalled != session.stalled:
+            self._stall(session, stalled=stalled)
+            if not stalled:
+                self.slow.stable_at = now
+                detector.refresh(now)  # who was out of reach may be about to speak, like the others
+                self._send_queued(now)
+                self.drive(Wake(), now)
+
+    def _stall(self, session: ViewSession, *, stalled: bool) -> None:
+        if stalled != session.stalled:
+            session.stalled = stalled
+            self._outbox.effects.append(StandingChanged("stalled" if stalled else "resumed"))

@@ -1,0 +1,62 @@
+"""What a process says: to other processes, to itself, to its disk and to its application."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable
+
+import msgspec
+
+from antiphon.protocol.machine import Effect, Send, TraceRow
+from antiphon.protocol.membership.messages import MembershipCodec, MembershipMessage, Standing
+from antiphon.protocol.membership.views import GroupView, name_of
+
+
+class OwnProcess(msgspec.Struct):
+    """Who this process is now, shared by all that makes it up."""
+
+    name: int
+    id: int  # the name in its present incarnation
+    standing: Standing = "joiner"  # what it is in the newest view, or wants to be
+    offered: bool = False  # to join: some view may list this incarnation already
+    left: bool = False
+
+    @property
+    def leaving(self) -> bool:
+        """Whether it wants to be no member any more."""
+        return self.standing == "leaver"
+
+
+class Outbox:
+    """Collects the effects of one input; what a process says to itself is heard after the input was handled."""
+
+    def __init__(self, own: OwnProcess, codec: MembershipCodec, *, traced: bool) -> None:
+        self._own, self._codec, self.traced = own, codec, traced
+        self.effects: list[Effect] = []
+        self.to_itself: deque[MembershipMessage] = deque()
+        self.counts: Counter[str] = Counter()
+
+    def take(self) -> list[Effect]:
+        """Return what was collected, and begin anew."""
+        effects, self.effects = self.effects, []
+        return effects
+
+    def say(self, process: int, message: MembershipMessage) -> None:
+        """Say something to one process."""
+        self.say_to_names((name_of(process),), message)
+
+    def say_to_names(self, names: Iterable[int], message: MembershipMessage) -> None:
+        """Say something to whatever processes these names are now."""
+        others = tuple(dict.fromkeys(names))
+        if self._own.name in others:
+            self.to_itself.append(message)
+            others = tuple(name for name in others if name != self._own.name)
+        if others:
+            self.counts[message.kind] += 1
+            self.effects += [Send(others, datagram) for datagram in self._codec.write(self._own.id, message)]
+
+    def trace(self, event: str, detail: str | None = None, view: GroupView | None = None) -> None:
+        """Say what belongs in the trace of the present incarnation, if it is traced."""
+        if self.traced:
+            number, members = (None, None) if view is None else (view.number, view.members)
+            self.effects.append(TraceRow(self._own.id, event, None, None, None, detail, number, members))

@@ -1,0 +1,54 @@
+"""A process' session in one view: its member there, and what becomes of it when the view ends."""
+
+from __future__ import annotations
+
+import random
+from typing import ClassVar
+
+from antiphon.protocol.machine import Instant
+from antiphon.protocol.membership.flush import Flush
+from antiphon.protocol.membership.views import GroupView
+from antiphon.protocol.options import GroupOptions
+from antiphon.protocol.rules import rule
+from antiphon.protocol.view.member import Member, View
+
+
+class ViewSession:
+    """The member of one view, which delivers while the session is active and was told to stop when it is not."""
+
+    member_type: ClassVar[type[Member]] = Member
+    flush_type: ClassVar[type[Flush]] = Flush
+
+    def __init__(
+        self, me: int, view: GroupView, options: GroupOptions, randomness: random.Random, *, traced: bool
+    ) -> None:
+        """Begin a view."""
+        self.view = view
+        translated = View(self.tag(view), view.members, view.names, view.sent_before)
+        self.member = self.member_type(me, translated, options, randomness, traced=traced)
+        self.flush: Flush | None = None  # the member was stopped: its view ends
+        self.stalled = False  # nothing is delivered: too few are within reach, or the view cannot end
+
+    @rule("docs/membership.md, views")
+    def tag(self, view: GroupView) -> int:
+        """Return what every datagram of a view carries, so that it counts nowhere else."""
+        return view.tag
+
+    @property
+    def active(self) -> bool:
+        """Whether messages are sent and delivered now."""
+        return self.flush is None and not self.stalled
+
+    @rule("docs/membership.md, agreement, prepare")
+    def takes_data(self) -> bool:
+        """Decide whether the member takes in what others send: one that has told what it holds does not."""
+        return self.active
+
+    @rule("docs/membership.md, suspicion")
+    def signs_of_life(self) -> list[tuple[int, Instant]]:
+        """Return who has sent anything in this view, and when, since the last time."""
+        return self.member.heard()
+
+    def end(self, now: Instant) -> None:
+        """Stop the member, for others are told what it holds."""
+        self.flush = self.flush_type(self.view, self.member, now)

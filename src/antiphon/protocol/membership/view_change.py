@@ -1,0 +1,204 @@
+"""The way to the next view: this process proposes, promises, votes, and fetches what is missing of the cut.
+
+`agreement` knows what was promised, accepted and proposed; `failure_detector` who is alive; `decisions` carries out
+what was decided. Here the messages of the two phases come and go.
+"""
+
+from __future__ import annotations
+
+from antiphon.errors import UsageError
+from antiphon.protocol.machine import Instant
+from antiphon.protocol.membership.decisions import Decisions
+from antiphon.protocol.membership.failure_detector import FailureDetector
+from antiphon.protocol.membership.lifecycle import Lifecycle
+from antiphon.protocol.membership.messages import Accept, Commit, Fetch, Fill, Prepare, Refusal, State, Vote
+from antiphon.protocol.membership.outbox import Outbox
+from antiphon.protocol.membership.views import NO_BALLOT, Ballot, Change, name_of
+from antiphon.protocol.rules import rule
+
+
+class ViewChange:
+    """Drives the agreement on what follows the present view."""
+
+    def __init__(self, lifecycle: Lifecycle, decisions: Decisions, detector: FailureDetector, outbox: Outbox) -> None:
+        self._life, self._decisions, self._detector, self._outbox = lifecycle, decisions, detector, outbox
+        self._agreement, self._membership, self._own = lifecycle.agreement, lifecycle.membership, lifecycle.own
+
+    # Phase one
+
+    def consider_proposing(self, now: Instant) -> None:
+        """Propose what follows the view, if something must and it is this process' turn."""
+        agreement, life, view, unwanted = self._agreement, self._life, self._agreement.view, self._life.slow.accused
+        if agreement.decided is not None or not agreement.is_quorum(self._detector.living(now)):
+            return
+        joiners = self._detector.joiners(view, now)
+        candidates = self._detector.candidates(view, unwanted, joiners, now)
+        if self._own.name not in candidates or view.lists(self._own.id) != (life.session is not None):
+            return
+        turn = candidates.index(self._own.name)
+        ending = life.session is None or life.session.flush is not None
+        if agreement.promised > NO_BALLOT and ending:
+            due = now >= agreement.progress_at + (turn + 1) * self._membership.patience_ns  # what was begun must end
+        else:
+            due = turn == 0 and agreement.round is None
+            due = due and self._detector.change_due(view, unwanted, joiners, now)
+        if due:
+            agreement.propose(self._own.id, dict.fromkeys((*view.names, *map(name_of, joiners))), now)
+            self._outbox.counts["proposals"] += 1
+            self.continue_round(now)
+
+    def continue_round(self, now: Instant) -> None:
+        """Say again what was not answered."""
+        current, session = self._agreement.round, self._life.session
+        if current is None or current.retry_at > now:
+            return
+        current.retry_at = now + self._membership.retry_ns
+        for names, question in self._agreement.questions(self._own.id, None if session is None else session.flush):
+            self._outbox.say_to_names(names, question)
+        self._close_first_phase(now)
+
+    def on_prepare(self, sender: int, prepare: Prepare, now: Instant) -> None:
+        """Hear that a view is to end: promise, stop, and tell what is held."""
+        agreement, life = self._agreement, self._life
+        agreement.heard_of(prepare.ballot)
+        self._decisions.hear_of(sender, prepare.view, now)
+        if self._decisions.tell_if_behind(sender, prepare.view.id) or prepare.view.id != agreement.view.id:
+            return  # a member of both views has to finish the one before; it asks by its signs of life
+        if self._lost_its_session():
+            return
+        if self._promise(sender, prepare.ballot, now):
+            self._own.offered |= life.session is None
+            flush = None if life.session is None else life.session.flush
+            self._outbox.say(sender, agreement.state(prepare.ballot, self._own.standing, flush))
+
+    def _lost_its_session(self) -> bool:
+        """Return whether this process is listed in the view without having begun it."""
+        return self._life.session is None and self._agreement.view.lists(self._own.id)
+
+    def _promise(self, sender: int, ballot: Ballot, now: Instant) -> bool:
+        """Stop, and follow no lower ballot; return whether that could be promised."""
+        agreement, session = self._agreement, self._life.session
+        before = agreement.promised
+        if not agreement.promise(ballot, now):
+            self._outbox.say(sender, agreement.refusal(ballot))
+            return False
+        if agreement.promised != before:
+            self._life.persist()
+        if session is not None and session.flush is None:
+            session.end(now)
+        return True
+
+    def on_state(self, sender: int, state: State, now: Instant) -> None:
+        """Hear what another holds."""
+        if self._agreement.take_state(sender, state):
+            self._close_first_phase(now)
+
+    def on_refusal(self, sender: int, refusal: Refusal, now: Instant) -> None:
+        """Hear that another has promised to follow a higher ballot."""
+        self._agreement.take_refusal(refusal, now)
+
+    def _close_first_phase(self, now: Instant) -> None:
+        """Propose a change when enough have answered and the living had time to."""
+        agreement = self._agreement
+        if not agreement.may_choose(self._detector.living(now), self._membership.grace_ns, now):
+            return
+        current = agreement.round
+        assert current is not None
+        current.change = agreement.choose(self._life.options, self._life.slow.accused, self._fits)
+        if current.change is not None:
+            current.retry_at = now
+            self.continue_round(now)
+
+    def _fits(self, size: int) -> bool:
+        """Return whether the buffers that were configured suffice for a view of this size."""
+        try:
+            self._life.options.check(size, founding=False)
+        except UsageError:
+            return False
+        return True
+
+    # Phase two
+
+    def on_accept(self, sender: int, accept: Accept, now: Instant) -> None:
+        """Hear what is proposed."""
+        agreement = self._agreement
+        agreement.heard_of(accept.ballot)
+        if self._decisions.tell_if_behind(sender, accept.change.old) or not agreement.may_vote(accept, self._own.id):
+            return
+        if not self._lost_its_session() and self._promise(sender, accept.ballot, now):
+            agreement.accepting = accept
+            self._accept_if_held(now)
+
+    def _accept_if_held(self, now: Instant) -> None:
+        """Accept a change once the whole cut is held; a name that has lost its view's messages holds nothing."""
+        agreement = self._agreement
+        accept, accepted = agreement.accepting, agreement.accepted
+        if accept is None or not agreement.may_follow(accept.ballot):
+            return
+        if not self.holds_cut(accept.change):
+            session = self._life.session
+            if session is not None and session.flush is not None and session.flush.fetch_at is None:
+                self._decisions.fetch(accept.change, now)
+            return
+        vote = agreement.accept()
+        if agreement.accepted != accepted:
+            self._life.persist()
+        if vote is not None:
+            self._outbox.say(vote.ballot[1], vote)
+
+    @rule("docs/membership.md, agreement, accept")
+    def holds_cut(self, change: Change) -> bool:
+        """Decide whether a change may be accepted: the whole cut is held here, or nothing of the view ever was."""
+        session = self._life.session
+        return session is None or session.flush is None or not session.flush.lacking(change.cut)
+
+    def on_vote(self, sender: int, vote: Vote, now: Instant) -> None:
+        """Count a vote, and tell everyone what it decides."""
+        agreement = self._agreement
+        if not agreement.take_vote(sender, vote):
+            return
+        if sender == self._own.id and agreement.round is not None:
+            agreement.round.retry_at = now
+        change = agreement.decision()
+        if change is not None:
+            names = dict.fromkeys((*agreement.view.names, *change.new.names))
+            self._outbox.say_to_names((name for name in names if name != self._own.name), Commit(change))
+            self._decisions.learn(self._own.id, change, now)
+
+    # What is missing of a cut
+
+    def on_fetch(self, sender: int, fetch: Fetch, now: Instant) -> None:
+        """Give another what it lacks of a view that ends or has ended."""
+        session = self._life.session
+        for flush in (None if session is None else session.flush, self._life.past.flush):
+            if flush is not None and flush.view.id == fetch.view:
+                for fill in flush.fills(fetch):
+                    self._outbox.say(sender, fill)
+
+    def on_fill(self, sender: int, fill: Fill, now: Instant) -> None:
+        """Take what was fetched, and go on if nothing is missing any more."""
+        session, agreement = self._life.session, self._agreement
+        flush = None if session is None else session.flush
+        if flush is None or fill.view != agreement.view.id or not flush.take(fill):
+            return
+        if agreement.decided is not None:
+            if not flush.lacking(agreement.decided.cut):
+                self._decisions.carry_out(agreement.decided, now)
+        elif agreement.accepting is not None and not flush.lacking(agreement.accepting.change.cut):
+            flush.fetched()
+            self._accept_if_held(now)
+
+    def fetch_again(self, now: Instant) -> None:
+        """Ask again for what is missing; give up when nobody can have it any more."""
+        session, agreement = self._life.session, self._agreement
+        flush = None if session is None else session.flush
+        if flush is None or flush.fetch_at is None or flush.fetch_at > now:
+            return
+        if flush.fetching_since is not None and now - flush.fetching_since > 8 * self._membership.suspect_ns:
+            self._decisions.give_up_fetching(now)
+        elif agreement.decided is not None:
+            self._decisions.fetch(agreement.decided, now)
+        elif agreement.accepting is not None:
+            self._decisions.fetch(agreement.accepting.change, now)
+        else:
+            flush.fetch_at = None
