@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import msgspec
 
 from antiphon.protocol.machine import Deliver, Instant, Submit
-from antiphon.protocol.parts import Ending, PartContext, Reliable, Step
+from antiphon.protocol.parts import FlushHooks, PartContext, Reliable, Step
 from antiphon.protocol.wire import Data, Malformed, Pdu, Streamed
 
 
@@ -22,7 +22,7 @@ class Skip(Streamed, tag=200):
     kind = "skip"
 
 
-class ByTurns(Ending):
+class ByTurns(FlushHooks):
     PDUS = (Data, Skip)
     NEEDS_RECOVERY = True  # `accept` is handed every stream complete and in order
     PROMISES = ("fifo", "causal", "total")

@@ -131,7 +131,7 @@ class Ordering(Protocol):
     def wake(self, now: Instant) -> Step:
         """Do what is due."""
 
-    # When the view ends: see `Ending`, which is there to inherit from
+    # When the view ends: see `FlushHooks`, which is there to inherit from
 
     def block(self) -> None:
         """Deliver nothing more before `finish`."""
@@ -163,7 +163,7 @@ class Gatherer(Protocol):
         """Say it, in at most `room` PDUs of the member's stream; the rest has to wait."""
 
 
-class Keeper(Protocol):
+class RetransmissionBuffer(Protocol):
     """What keeps the PDUs that some member may lack: recovery, or an ordering that repairs losses itself.
 
     When a view ends, everyone's share in it is a number: what lies up to there is delivered by all that go on together.
@@ -179,7 +179,7 @@ class Keeper(Protocol):
         """Take a PDU that belongs to the view and that this member had to fetch; each sender's come in order."""
 
 
-class Ending:
+class FlushHooks:
     """What an ordering does when its view ends; as it stands, for one that delivers whatever is accepted.
 
     A member that is asked to end its view stops, and says what others must know to finish its undelivered messages

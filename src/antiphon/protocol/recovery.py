@@ -152,7 +152,7 @@ class Recovery:
                 self.held -= 1
             self.released[source] = max(self.released[source], stable)
 
-    # When the view ends: see `Keeper`
+    # When the view ends: see `RetransmissionBuffer`
 
     def reach(self) -> list[int]:
         """Say up to where each stream is held."""

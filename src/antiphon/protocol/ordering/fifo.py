@@ -10,7 +10,7 @@ from typing import ClassVar
 import msgspec
 
 from antiphon.protocol.machine import Deliver, Instant, Submit
-from antiphon.protocol.parts import Ending, PartContext, Reliable, Step
+from antiphon.protocol.parts import FlushHooks, PartContext, Reliable, Step
 from antiphon.protocol.wire import Data, Malformed, Pdu, Streamed
 
 
@@ -18,7 +18,7 @@ class FifoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """FIFO order has no options."""
 
 
-class Fifo(Ending):
+class Fifo(FlushHooks):
     """Delivers what recovery accepts."""
 
     PDUS: ClassVar[tuple[type[Pdu], ...]] = (Data,)

@@ -20,7 +20,7 @@ from typing import Annotated, ClassVar, Final
 import msgspec
 
 from antiphon.protocol.machine import Deliver, Instant, Submit
-from antiphon.protocol.parts import Decided, Ending, PartContext, Reliable, Step, Up
+from antiphon.protocol.parts import Decided, FlushHooks, PartContext, Reliable, Step, Up
 from antiphon.protocol.rules import rule
 from antiphon.protocol.wire import Counter as Count
 from antiphon.protocol.wire import Data, Malformed, Pdu, Rank, Streamed
@@ -48,7 +48,7 @@ class SequencerOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A fixed sequencer has no options."""
 
 
-class Sequencer(Ending):
+class Sequencer(FlushHooks):
     """One member's share in a fixed-sequencer order; rank 0 is the sequencer."""
 
     PDUS: ClassVar[tuple[type[Pdu], ...]] = (PlacedData, Order)
@@ -129,7 +129,7 @@ class Sequencer(Ending):
         """Do nothing: nothing is ever due."""
         return Step()
 
-    # When the view ends: see `Ending`
+    # When the view ends: see `FlushHooks`
 
     def block(self) -> None:
         """Deliver nothing more before everyone has the same streams."""

@@ -30,9 +30,7 @@ class Frames:
         self._group, self._view = group_tag(group), view.number & 0xFFFFFFFF
         self._rank, self._size = output.rank, len(view.members)
         self.heard_at: list[Instant | None] = [None] * len(view.members)  # per rank, when a datagram of it last came
-        self.outbox: dict[
-            tuple[int, ...] | None, list[bytes]
-        ] = {}  # what leaves with the next flush: by targets (None: all), encoded
+        self.outbox: dict[tuple[int, ...] | None, list[bytes]] = {}  # for the next flush: by targets, encoded
 
     def read(self, datagram: bytes, now: Instant) -> tuple[Header, list[Pdu]]:
         """Decode a datagram of another member of this view, or raise `Malformed`."""

@@ -43,10 +43,10 @@ from antiphon.protocol.parts import (
     Duplicate,
     Frontier,
     Gate,
-    Keeper,
     Out,
     PartContext,
     Received,
+    RetransmissionBuffer,
     Shaped,
     Stability,
     Step,
@@ -340,9 +340,9 @@ class Member:
     # The end of the view
 
     @property
-    def _keeper(self) -> Keeper:
+    def _keeper(self) -> RetransmissionBuffer:
         """The part that keeps what others may lack."""
-        return self.recovery if self.recovery is not None else cast(Keeper, self.ordering)
+        return self.recovery if self.recovery is not None else cast(RetransmissionBuffer, self.ordering)
 
     @rule("docs/membership.md, who has told what it holds stops")
     def block(self) -> None:

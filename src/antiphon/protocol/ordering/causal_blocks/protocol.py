@@ -30,12 +30,12 @@ from antiphon.protocol.ordering.causal_blocks.messages import (
 )
 from antiphon.protocol.ordering.causal_blocks.repair import Repair
 from antiphon.protocol.ordering.causal_blocks.silence import Silence
-from antiphon.protocol.parts import Duplicate, Ending, Out, PartContext, Received, Step
+from antiphon.protocol.parts import Duplicate, FlushHooks, Out, PartContext, Received, Step
 from antiphon.protocol.rules import rule
 from antiphon.protocol.wire import Malformed, Pdu, Streamed, pack_vector, unpack_vector
 
 
-class CausalBlocks(Ending):
+class CausalBlocks(FlushHooks):
     """Causal order on a lossy network, with recovery, stability and flow control of its own."""
 
     PDUS: ClassVar[tuple[type[Pdu], ...]] = (BlockMessage, NullMessage)
@@ -196,7 +196,7 @@ class CausalBlocks(Ending):
         if pdu.asking:
             self.silence.ask(source, now)
 
-    # When the view ends: see `Keeper` and `Ending`
+    # When the view ends: see `RetransmissionBuffer` and `FlushHooks`
 
     @rule("docs/protocols/causal-blocks.md, When a view ends")
     def reach(self) -> list[int]:

@@ -22,12 +22,12 @@ from antiphon.protocol.ordering.co.losses import Losses
 from antiphon.protocol.ordering.co.pdus import CoConfirm, CoData, CoOptions, CoPdu, CoProbe, CoRet, Sequenced
 from antiphon.protocol.ordering.co.probes import Probes
 from antiphon.protocol.ordering.co.sending_log import SendingLog
-from antiphon.protocol.parts import Duplicate, Ending, Out, PartContext, Step
+from antiphon.protocol.parts import Duplicate, FlushHooks, Out, PartContext, Step
 from antiphon.protocol.rules import rule
 from antiphon.protocol.wire import Malformed, Pdu, Streamed, pack_vector, unpack_vector
 
 
-class Co(Ending):
+class Co(FlushHooks):
     """The causally ordering broadcast protocol, on a network that loses, doubles and reorders."""
 
     PDUS: ClassVar[tuple[type[Pdu], ...]] = (CoData, CoConfirm, CoRet, CoProbe)

@@ -34,7 +34,7 @@ from antiphon.protocol.ordering.two_phase.messages import (
 )
 from antiphon.protocol.ordering.two_phase.polls import Poll, Polls
 from antiphon.protocol.ordering.two_phase.takeover import Claim, Pending, Settled, settle
-from antiphon.protocol.parts import Decided, Ending, Out, PartContext, Reliable, Step, Up
+from antiphon.protocol.parts import Decided, FlushHooks, Out, PartContext, Reliable, Step, Up
 from antiphon.protocol.rules import rule
 from antiphon.protocol.wire import Data, Malformed, Pdu, Streamed
 
@@ -55,7 +55,7 @@ class Waiting(msgspec.Struct, eq=False):
 _Entry: TypeAlias = tuple[tuple[Stamp, bool], int, int, bool, Waiting]
 
 
-class TwoPhase(Ending):
+class TwoPhase(FlushHooks):
     """The two-phase machine; a protocol says what proposals and decisions carry, and what they teach."""
 
     NEEDS_RECOVERY: ClassVar[bool] = True
@@ -187,7 +187,7 @@ class TwoPhase(Ending):
                 reached[sender] = final[sender, seq]
         return Pending(self.clock.time, provisional, final)
 
-    # When the view ends: see `Ending`
+    # When the view ends: see `FlushHooks`
 
     def block(self) -> None:
         """Deliver nothing more before the rest is decided."""
