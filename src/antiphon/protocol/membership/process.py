@@ -57,7 +57,7 @@ from antiphon.protocol.membership.options import MembershipOptions
 from antiphon.protocol.membership.outbox import Outbox, OwnProcess
 from antiphon.protocol.membership.partitionable import PartitionableAgreement
 from antiphon.protocol.membership.slow_receiver import fitted
-from antiphon.protocol.membership.view_change import ViewChange
+from antiphon.protocol.membership.view_change import ViewChangeProtocol
 from antiphon.protocol.membership.views import (
     NAMES_MAX,
     NO_BALLOT,
@@ -83,7 +83,7 @@ class Process:
     agreement_type: ClassVar[type[ViewAgreement]] = ViewAgreement
     lifecycle_type: ClassVar[type[Lifecycle]] = Lifecycle
     decisions_type: ClassVar[type[Decisions]] = Decisions
-    view_change_type: ClassVar[type[ViewChange]] = ViewChange
+    view_change_type: ClassVar[type[ViewChangeProtocol]] = ViewChangeProtocol
 
     def __init__(
         self,

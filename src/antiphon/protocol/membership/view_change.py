@@ -17,7 +17,7 @@ from antiphon.protocol.membership.views import NO_BALLOT, Ballot, Change, name_o
 from antiphon.protocol.rules import rule
 
 
-class ViewChange:
+class ViewChangeProtocol:
     """Drives the agreement on what follows the present view."""
 
     def __init__(self, lifecycle: Lifecycle, decisions: Decisions, detector: FailureDetector, outbox: Outbox) -> None:
