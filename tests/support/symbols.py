@@ -45,14 +45,14 @@ def broken(link: SourceLink) -> str | None:
 
 
 def defined(path: Path, symbol: str) -> ast.AST | None:
-    """Find what `Class.method`, `Class`, `function` or `CONSTANT` names in a file."""
-    body: list[ast.stmt] = ast.parse(path.read_text()).body
-    found: ast.AST | None = None
-    for name in symbol.split("."):
-        found = next((node for node in body if name in _names(node)), None)
-        if found is None:
-            return None
+    """Find what `Class.method`, `Class`, `function`, `CONSTANT`, or a `method` by itself, names in a file."""
+    module = ast.parse(path.read_text())
+    first, *rest = symbol.split(".")
+    outer = [module, *(node for node in module.body if isinstance(node, ast.ClassDef) and not rest)]
+    found = next((node for one in outer for node in one.body if first in _names(node)), None)
+    for name in rest:
         body = found.body if isinstance(found, ast.ClassDef) else []
+        found = next((node for node in body if name in _names(node)), None)
     return found
 
 
