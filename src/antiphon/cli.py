@@ -6,11 +6,14 @@ import argparse
 import importlib
 import json
 import os
+import re
 import sys
+import traceback
 from collections.abc import Sequence
+from typing import NoReturn
 
 from antiphon import __version__
-from antiphon.errors import AntiphonError
+from antiphon.errors import AntiphonError, did_you_mean, missing_extra
 
 # name -> what it does in one line; `antiphon.commands.<name>` has configure(parser) and run(args).
 COMMANDS: dict[str, str] = {
@@ -27,22 +30,34 @@ COMMANDS: dict[str, str] = {
     "join": "take part in a live group: lines in, ordered lines out",
 }
 
-DONE, VIOLATED, UNUSABLE, INCONCLUSIVE = 0, 1, 2, 3
+DONE, VIOLATED, UNUSABLE, INCONCLUSIVE, OUR_FAULT, INTERRUPTED = 0, 1, 2, 3, 70, 130
 
 _EXIT_CODES = (
-    "exit codes: 0 done and all requested guarantees hold, 1 a guarantee is violated, "
-    "2 bad usage or unusable input, 3 inconclusive"
+    "exit codes: 0 done and all requested guarantees hold, 1 a guarantee is violated, 2 bad usage, a missing extra or "
+    "unusable input, 3 inconclusive, 70 a fault of antiphon's own, 130 interrupted"
 )
 
 
+class _BadUsage(Exception):
+    """The words on the command line are no command."""
+
+
 class _Parser(argparse.ArgumentParser):
-    """argparse that says what is wrong in one line."""
+    """argparse that takes options by their whole names only, and says what is wrong in one line."""
 
-    def error(self, message: str) -> None:  # type: ignore[override]
-        self.exit(UNUSABLE, f"{self.prog}: {message} (see {self.prog} --help)\n")
+    def __init__(self, **settings: object) -> None:
+        super().__init__(**settings, allow_abbrev=False)  # type: ignore[arg-type]
+
+    def error(self, message: str) -> NoReturn:
+        raise _BadUsage(f"{self.prog}: {message} (see {self.prog} --help)")
+
+    def options(self) -> list[str]:
+        """Return the names of all options."""
+        return re.findall(r"(?<![\w-])--?[a-z][\w-]*", self.format_help())
 
 
-def _parser(chosen: str | None) -> argparse.ArgumentParser:
+def _parser(chosen: str | None) -> tuple[_Parser, _Parser]:
+    """Return the parser of everything, and that of the chosen command (of everything, if none is chosen)."""
     parser = _Parser(
         prog="antiphon",
         description="Group communication: simulate it, check it, reproduce the papers.",
@@ -50,8 +65,9 @@ def _parser(chosen: str | None) -> argparse.ArgumentParser:
         + _EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"antiphon {__version__}")
+    parser.add_argument("-V", "--version", action="version", version=f"antiphon {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser, required=True)
+    of_chosen = parser
     for name, summary in COMMANDS.items():
         command = commands.add_parser(
             name,
@@ -66,37 +82,60 @@ def _parser(chosen: str | None) -> argparse.ArgumentParser:
             )
             command.add_argument("--debug", action="store_true", help="show tracebacks")
             command.epilog = (command.epilog or "") + "\n" + _EXIT_CODES
-    return parser
+            of_chosen = command
+    return parser, of_chosen
+
+
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the command line; what is not known is answered with what is near it."""
+    chosen = next((word for word in arguments if not word.startswith("-")), None)
+    if chosen is not None and chosen not in COMMANDS:
+        raise _BadUsage(f"antiphon: no command {chosen!r}{did_you_mean(chosen, COMMANDS)} (see antiphon --help)")
+    parser, command = _parser(chosen)
+    args, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        near = did_you_mean(unknown[0].partition("=")[0], command.options())
+        command.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
+    return args
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    chosen = next((word for word in arguments if not word.startswith("-")), None)
-    args = _parser(chosen).parse_args(arguments)
+    name = "antiphon"
     try:
+        args = _parsed(arguments)
+        name = f"antiphon {args.command}"
         code: int = importlib.import_module(f"antiphon.commands.{args.command}").run(args)
         sys.stdout.flush()
         return code
+    except _BadUsage as error:
+        return _failed(arguments, str(error), UNUSABLE)
     except AntiphonError as error:
-        return _failed(args, str(error), UNUSABLE)
+        return _failed(arguments, f"{name}: {error}", UNUSABLE)
     except KeyboardInterrupt:
-        return _failed(args, "interrupted", 130)
+        return _failed(arguments, f"{name}: interrupted", INTERRUPTED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except OSError as error:
-        return _failed(args, f"{error.filename or 'input/output'}: {error.strerror or error}", UNUSABLE)
+        said = f"{error.filename or 'input/output'}: {error.strerror or error}"
+        return _failed(arguments, f"{name}: {said}", UNUSABLE)
+    except Exception as error:
+        missing = missing_extra(error) if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None:
+            return _failed(arguments, f"{name}: {missing}", UNUSABLE)
+        said = " ".join(str(error).split())
+        words = f"a fault of antiphon's own ({type(error).__name__}: {said}); --debug shows where"
+        return _failed(arguments, f"{name}: {words}", OUR_FAULT)
 
 
-def _failed(args: argparse.Namespace, message: str, code: int) -> int:
-    if args.debug:
-        import traceback
-
+def _failed(arguments: Sequence[str], message: str, code: int) -> int:
+    if "--debug" in arguments:
         traceback.print_exc()
-    print(f"antiphon {args.command}: {message}", file=sys.stderr)
-    if args.json:
-        print(json.dumps({"error": message}))
+    print(message, file=sys.stderr)
+    if "--json" in arguments:
+        print(json.dumps({"error": message.partition(": ")[2]}))
     return code
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib.util import find_spec
 from typing import Final
 
@@ -50,3 +51,11 @@ def require(*packages: str) -> None:
 
 def _not_installed(package: str) -> UsageError:
     return UsageError(f"this needs {package}: pip install 'antiphon[{EXTRAS[package]}]'")
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return a question to append to an error about a word that is not known; empty if nothing is like it."""
+    from difflib import get_close_matches  # only a mistake needs it
+
+    near = get_close_matches(word, list(known), n=1)
+    return f"; did you mean {near[0]}?" if near else ""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from antiphon import __version__ as antiphon_version
 from antiphon.cli import COMMANDS, main
 
 
@@ -142,3 +146,114 @@ def test_an_unwritable_folder_is_one_line(tmp_path: Path) -> None:
     result = antiphon("simulate", "--messages", "1", "--out", str(blocked / "run"))
     assert result.returncode == 2
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "near"),
+    [
+        ("chekc out/run", "did you mean check?"),
+        ("simulate --membrs 5", "did you mean --members?"),
+        ("simulate --member 5", "did you mean --members?"),
+        ("simulate --ordering cuasal", "did you mean causal?"),
+        ("simulate --stability vector-akc", "did you mean vector-ack?"),
+        ("check out/run --guarantee fif", "did you mean fifo?"),
+        ("reproduce tomp-total", "did you mean tomp-total-order?"),
+    ],
+)
+def test_what_is_nearly_right_is_asked_about(words: str, near: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words.split()) == 2
+    said = capsys.readouterr().err
+    assert near in said
+    assert said.count("\n") == 1
+
+
+def test_an_option_must_be_written_out(tmp_path: Path) -> None:
+    assert main(["simulate", "--mess", "1", "--out", str(tmp_path / "run")]) == 2
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("words", ["nonsense --json", "simulate --nonsense --json", "simulate --loss much --json"])
+def test_wrong_usage_is_json_too(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words.split()) == 2
+    assert json.loads(capsys.readouterr().out)["error"]
+
+
+def test_the_package_is_the_command() -> None:
+    ran = subprocess.run([sys.executable, "-m", "antiphon", "-V"], capture_output=True, text=True, timeout=60)
+    assert ran.stdout == f"antiphon {antiphon_version}\n"
+
+
+def broken(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    def fail(args: argparse.Namespace) -> int:
+        raise error
+
+    monkeypatch.setattr("antiphon.commands.simulate.run", fail)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (KeyError("left over"), 70, "a fault of antiphon's own (KeyError: 'left over')"),
+        (ModuleNotFoundError("No module named 'nonsense'", name="nonsense"), 70, "ModuleNotFoundError"),
+        (ModuleNotFoundError("No module named 'numba'", name="numba.core"), 2, "pip install 'antiphon[spark]'"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+    ],
+)
+def test_a_fault_of_our_own_is_no_violation(
+    error: BaseException, code: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken(monkeypatch, error)
+    assert main(["simulate", "--json"]) == code
+    told = capsys.readouterr()
+    assert said in told.err
+    assert "Traceback" not in told.err
+    assert json.loads(told.out)["error"]
+    main(["simulate", "--debug"])
+    assert "Traceback" in capsys.readouterr().err
+
+
+BASE = ("msgspec", "numpy", "numpy.libs", "pyarrow", "pyarrow.libs", "rich", "markupsafe", "tomli_w", "six.py")
+BASE_OF_RICH = ("pygments", "markdown_it", "mdurl")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "extra"),
+    [
+        ("check TRACE", 2, "spark"),
+        ("measure TRACE", 2, "spark"),
+        ("report TRACE --out OUT/report.html", 2, "spark"),
+        ("watch TRACE --once", 2, "spark"),
+        ("sweep TRACE/sweep.toml", 2, "spark"),
+        ("reproduce tomp-total-order --out OUT", 2, "figures"),
+        ("advise --members 3 --out OUT", 2, "figures"),
+        ("dashboard --member 127.0.0.1:7101", 2, "dashboard"),
+        ("diagram TRACE --around 0:1 --out OUT/0-1.html", 0, None),
+    ],
+)
+def test_without_an_extra_a_command_says_which(words: str, code: int, extra: str | None, tmp_path: Path) -> None:
+    installed, trace = tmp_path / "site", tmp_path / "trace"
+    installed.mkdir()
+    for name in (*BASE, *BASE_OF_RICH):
+        package = Path(np.__file__).parents[1] / name
+        if package.exists():
+            (installed / name).symlink_to(package)
+    assert main(["simulate", "--messages", "2", "--out", str(trace)]) == 0
+    (trace / "sweep.toml").write_text("seeds = 1\n[scenario]\nmessages = 1\n")
+    path = os.pathsep.join((str(Path(sys.modules["antiphon"].__file__ or "").parents[1]), str(installed)))
+    ran = subprocess.run(
+        [
+            sys.executable,
+            "-S",
+            "-m",
+            "antiphon",
+            *words.replace("TRACE", str(trace)).replace("OUT", str(tmp_path)).split(),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={"PYTHONPATH": path, "PATH": os.environ["PATH"]},
+    )
+    assert ran.returncode == code, ran.stderr
+    if extra is not None:
+        assert f"pip install 'antiphon[{extra}]'" in ran.stderr
+        assert len(ran.stderr.splitlines()) == 1

@@ -22,7 +22,8 @@ GLOBAL_RANDOMNESS = {"random", "randint", "choice", "shuffle", "uniform", "seed"
 # package's own __init__, which names what an application uses; anything else right below the package is at the bottom.
 FACADE: Final = ""
 LAYERS: Final = [
-    ["cli", "__main__"],
+    ["__main__"],
+    ["cli"],
     ["commands"],
     ["papers"],
     ["report"],

@@ -6,6 +6,7 @@ import argparse
 import shutil
 from typing import TYPE_CHECKING
 
+from antiphon.commands.choices import one_of
 from antiphon.commands.spark_options import add_spark_options, spark_session
 from antiphon.console import show_table
 from antiphon.trace.schema import GUARANTEES
@@ -20,7 +21,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--guarantee",
         action="append",
-        choices=GUARANTEES,
+        type=one_of(GUARANTEES),
         metavar="NAME",
         help=f"only this one; may be repeated: {', '.join(GUARANTEES)}",
     )

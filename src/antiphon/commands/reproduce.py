@@ -7,7 +7,7 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from antiphon.errors import UsageError, require
+from antiphon.errors import UsageError, did_you_mean, require
 
 if TYPE_CHECKING:
     from antiphon.papers.claims import Reproduction
@@ -43,7 +43,8 @@ def run(args: argparse.Namespace) -> int:
     if args.paper is None:
         raise UsageError(f"name a paper, or say --all; the papers are {', '.join(PAPERS)}")
     if args.paper not in PAPERS:
-        raise UsageError(f"no paper {args.paper!r}; choose one of {', '.join(PAPERS)}")
+        near = did_you_mean(args.paper, PAPERS)
+        raise UsageError(f"no paper {args.paper!r}{near or '; choose one of ' + ', '.join(PAPERS)}")
     from antiphon.papers.claims import as_json, render
 
     reproduction = _reproduce(args.paper, args.out, quick=args.quick)

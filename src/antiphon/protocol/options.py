@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from antiphon.errors import UsageError
+from antiphon.errors import UsageError, did_you_mean
 from antiphon.protocol.machine import MILLISECOND, SECOND
 from antiphon.protocol.membership.options import MembershipOptions
 from antiphon.protocol.ordering import ALIASES, ORDERINGS
@@ -221,7 +221,8 @@ def _part_type(
             return found
         if ":" not in name:
             names = ", ".join([*known, *aliases])
-            raise UsageError(f"{where}: unknown {name!r}; choose from {names}, or write package.module:Class")
+            near = did_you_mean(name, [*known, *aliases])
+            raise UsageError(f"{where}: unknown {name!r}{near}; choose from {names}, or write package.module:Class")
     part: Any = _imported(name, where) if isinstance(name, str) else name
     lacks = [word for word in ("PDUS", "Options", *needed) if not hasattr(part, word)]
     if lacks:
