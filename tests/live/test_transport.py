@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import os
+import shutil
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import antiphon
+from antiphon import testing
 from antiphon.live.sockets import PACKET_BYTES, runs
 from antiphon.live.transport import share_packets
 from support.live_group import LIMIT_S, collect, members, run
@@ -141,3 +145,70 @@ def test_it_works_on_uvloop(tmp_path: Path) -> None:
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(test())
+
+
+_SMALL_PATH = """
+import asyncio, sys
+import antiphon
+
+async def main(state: str) -> None:
+    addresses = [f"127.0.0.1:{port}" for port in (7001, 7002, 7003)]
+    groups = [
+        antiphon.join("g", bind=own, peers=[peer for peer in addresses if peer != own], state=state)
+        for own in addresses
+    ]
+    await asyncio.gather(*(group.__aenter__() for group in groups))
+    for number in range(5):
+        await groups[0].send(bytes([number]) * 20_000)
+    for group in groups:
+        taken = 0
+        async for event in group:
+            if isinstance(event, antiphon.Message):
+                assert event.payload == bytes([taken]) * 20_000
+                taken += 1
+                if taken == 5:
+                    break
+    counts = groups[0].status().counts
+    print(counts.get("packets-too-large", 0), counts.get("packets-unsendable", 0))
+    await asyncio.gather(*(group.stop() for group in groups))
+
+asyncio.run(asyncio.wait_for(main(sys.argv[1]), 30))
+"""
+
+
+@pytest.mark.parametrize("mtu", [1_420, 1_280, 576])
+def test_packets_shrink_to_what_the_path_carries(mtu: int, tmp_path: Path) -> None:
+    """In a network namespace of its own, whose loopback interface is as narrow as a tunnel; the kernel segments."""
+    command = f"ip link set lo mtu {mtu} up && exec {sys.executable} - {tmp_path}"
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run(["unshare", "-n", "ip", "link"], capture_output=True).returncode
+    ):
+        pytest.skip("no network namespaces here")
+    done = subprocess.run(
+        ["unshare", "-n", "sh", "-c", command], input=_SMALL_PATH, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    too_large, unsendable = map(int, done.stdout.split())
+    assert too_large > 0
+    assert unsendable == 0
+
+
+@pytest.mark.parametrize("offload", [None, False], ids=["offload", "plain"])
+@pytest.mark.parametrize("fragments", [True, False])
+def test_a_narrow_link_is_found_out(offload: bool | None, fragments: bool) -> None:
+    async def test(world: testing.World) -> None:
+        network = asyncio.get_running_loop().antiphon_host.network  # type: ignore[attr-defined]
+        network.offload, network.fragments = True, fragments
+        addresses = [f"10.0.0.{number}:7001" for number in (1, 2, 3)]
+        groups = [
+            antiphon.join("g", bind=own, peers=[peer for peer in addresses if peer != own], offload=offload)
+            for own in addresses
+        ]
+        await asyncio.gather(*(group.__aenter__() for group in groups))
+        world.link(addresses[:1], addresses[1:2], mtu=1_280)
+        world.link(addresses[1:2], addresses[:1], mtu=1_280)
+        await talk(groups)
+        assert groups[0].status().counts["packets-too-large"] > 0
+
+    testing.run(test)

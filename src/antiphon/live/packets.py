@@ -24,6 +24,7 @@ KEPT_MAX: Final = 64  # datagrams that were cut, whose fragments can be sent aga
 ASK_NS: Final = 3 * MILLISECOND  # reordering mends itself
 ASK_NS_MAX: Final = 24 * MILLISECOND
 TRIES_MAX: Final = 8
+FRAGMENTS_PER_DATAGRAM_MAX: Final = DATAGRAM_BYTES_MAX // 400  # of a datagram, however small packets are
 
 WHOLE, _SEVERAL, _FRAGMENT, _AGAIN = range(4)  # the first byte of a body
 _WHOLE_MARK, _SEVERAL_MARK, _FRAGMENT_MARK = bytes([WHOLE]), bytes([_SEVERAL]), bytes([_FRAGMENT])
@@ -38,8 +39,7 @@ class PacketCodec:
     """Turns protocol datagrams into packet bodies of at most `size` bytes, and back."""
 
     def __init__(self, size: int, chance: random.Random) -> None:
-        self._size, self._data_size = size, size - 1 - HEADER_BYTES
-        self._count_max = -(-DATAGRAM_BYTES_MAX // self._data_size)
+        self.size = size  # may change at any time
         self._fragmenter = Fragmenter(first=chance.getrandbits(32), kept_max=KEPT_MAX)
         self._reassembler = Reassembler(
             unfinished_max=UNFINISHED_MAX,
@@ -60,19 +60,19 @@ class PacketCodec:
 
     def encode(self, datagrams: Sequence[bytes]) -> list[bytes]:
         """Return the bodies that carry these datagrams to the same receivers."""
-        if len(datagrams) == 1 and len(datagrams[0]) < self._size:
+        if len(datagrams) == 1 and len(datagrams[0]) < self.size:
             return [_WHOLE_MARK + datagrams[0]]
         bodies: list[bytes] = []
         small: list[bytes] = []
-        room = self._size - _SEVERAL_OVERHEAD
+        room = self.size - _SEVERAL_OVERHEAD
         for datagram in datagrams:
             size = len(datagram) + _EACH_OVERHEAD
-            if size > self._size - _SEVERAL_OVERHEAD:
+            if size > self.size - _SEVERAL_OVERHEAD:
                 bodies += self._alone(datagram)
                 continue
             if size > room:
                 bodies.append(_together(small))
-                small, room = [], self._size - _SEVERAL_OVERHEAD
+                small, room = [], self.size - _SEVERAL_OVERHEAD
             small.append(datagram)
             room -= size
         if small:
@@ -80,9 +80,10 @@ class PacketCodec:
         return bodies
 
     def _alone(self, datagram: bytes) -> list[bytes]:
-        if len(datagram) < self._size:
+        if len(datagram) < self.size:
             return [_WHOLE_MARK + datagram]
-        return [_FRAGMENT_MARK + fragment.encode() for fragment in self._fragmenter.cut(datagram, self._data_size)]
+        size = self.size - 1 - HEADER_BYTES
+        return [_FRAGMENT_MARK + fragment.encode() for fragment in self._fragmenter.cut(datagram, size)]
 
     def decode(self, sender: int, body: bytes, now: Instant) -> Sequence[bytes]:
         """Return the datagrams that are complete with this body; nonsense gives none."""
@@ -104,7 +105,7 @@ class PacketCodec:
 
     def _reassemble(self, sender: int, body: bytes, now: Instant) -> Sequence[bytes]:
         fragment = Fragment.decode(body, 1)
-        if fragment.count > self._count_max or not fragment.data:
+        if fragment.count > FRAGMENTS_PER_DATAGRAM_MAX or not fragment.data:
             raise Malformed("fragment")
         whole = self._reassembler.add(sender, fragment, now)
         return () if whole is None else (whole,)

@@ -12,13 +12,15 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final, TypeAlias
 
 from antiphon.errors import UsageError
 from antiphon.live.addresses import Address, show
 from antiphon.live.anomalies import Anomalies
 
-PACKET_BYTES: Final = 1_400
+PACKET_BYTES: Final = 1_400  # until a path turns out to carry less
+PACKET_BYTES_MIN: Final = 508  # what every path carries
 PACKETS_PER_WAKE_MAX: Final = 64
 WAKE_BYTES_MAX: Final = PACKETS_PER_WAKE_MAX << 16  # what one wake-up reads at most, where the kernel gathers packets
 WAITING_PACKETS_MAX: Final = 2_048
@@ -27,6 +29,8 @@ _SEGMENTS_MAX: Final = 44  # of 1,400 bytes, in one datagram of at most 65,507
 _SOL_UDP, _UDP_SEGMENT, _UDP_GRO = 17, 103, 104
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
 _SEGMENT_SIZE = struct.Struct("=H")
+_IP_MTU_DISCOVER, _IP_MTU, _IPV6_MTU_DISCOVER, _IPV6_MTU, _PMTUDISC_DO = 10, 14, 23, 24, 2
+_IP_AND_UDP_BYTES, _IPV6_AND_UDP_BYTES = 28, 48
 
 MakeSocket: TypeAlias = Callable[[int], socket.socket]  # of a family; a simulated host's look the same
 Arrived: TypeAlias = Callable[[list[bytes], list[Address] | None], None]  # packets, and where each is from if asked for
@@ -53,7 +57,8 @@ class Port:
     ) -> None:
         """Open the sockets; `sources`: say of each packet where it comes from."""
         self.socket = open_socket(bind, make_socket)
-        self._sockets = [self.socket]
+        _never_fragment(self.socket)
+        self._sockets, self._make_socket = [self.socket], make_socket
         if multicast is not None:
             self._sockets.append(open_multicast(multicast, self.socket, ttl, make_socket))
         wanted = offload is not False
@@ -65,6 +70,7 @@ class Port:
         self._arrived: Arrived = lambda packets, sources: None
         self._anomalies = anomalies
         self.emptied = True  # whether the last read left nothing in the kernel
+        self.packet_bytes = PACKET_BYTES  # what all paths carry, as far as is known
 
     @property
     def is_open(self) -> bool:
@@ -128,11 +134,37 @@ class Port:
         except (BlockingIOError, InterruptedError):
             return False
         except OSError as error:
+            if error.errno == errno.EMSGSIZE:
+                self._shrink(size, target)
+                return True
             if len(run) > size and self.segments and error.errno in (errno.EIO, errno.EINVAL, errno.ENOTSUP):
                 self.segments = False  # this way out cannot do it
+                self._anomalies.note("offload-refused", f"to {show(target)}: {error.strerror}")
                 return self._send_now(run, size, target)
             self._anomalies.note("packets-unsendable", f"to {show(target)}: {error.strerror}")
         return True
+
+    def _shrink(self, size: int, target: Address) -> None:
+        """Give up a packet that does not fit the path, which the protocol repeats, and make the next ones fit."""
+        fits = self._path_bytes(target)
+        if not PACKET_BYTES_MIN <= fits < size:
+            fits = max(PACKET_BYTES_MIN, size * 7 // 8)
+        self.packet_bytes = min(self.packet_bytes, fits)
+        self._anomalies.note(
+            "packets-too-large", f"{size} bytes to {show(target)}; packets have at most {self.packet_bytes} from now on"
+        )
+
+    def _path_bytes(self, target: Address) -> int:
+        """Ask the kernel how large a packet to an address may be, without its headers; 0 if it does not know."""
+        six = ":" in target[0]
+        try:
+            with self._make_socket(socket.AF_INET6 if six else socket.AF_INET) as way:
+                way.connect(target)  # sends nothing, but chooses the way
+                if six:
+                    return way.getsockopt(socket.IPPROTO_IPV6, _IPV6_MTU) - _IPV6_AND_UDP_BYTES
+                return way.getsockopt(socket.IPPROTO_IP, _IP_MTU) - _IP_AND_UDP_BYTES
+        except OSError:
+            return 0
 
     def _send_waiting(self) -> None:
         while self._waiting and self._send_now(*self._waiting[0]):
@@ -241,6 +273,15 @@ def open_multicast(
             f"239.0.0.0/8 and bind an address of an interface that has multicast"
         ) from None
     return one
+
+
+def _never_fragment(one: socket.socket) -> None:
+    """Ask the kernel to refuse packets that do not fit the path, rather than to send IP fragments of them."""
+    with suppress(OSError):
+        if one.family == socket.AF_INET6:
+            one.setsockopt(socket.IPPROTO_IPV6, _IPV6_MTU_DISCOVER, _PMTUDISC_DO)
+        else:
+            one.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _PMTUDISC_DO)
 
 
 def _can(one: socket.socket, option: int, value: int) -> bool:

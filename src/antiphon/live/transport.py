@@ -127,6 +127,7 @@ class Transport:
         multicast = self._endpoint.multicast
         if len(outbox) > 1 and multicast is None:
             outbox = share_packets(outbox, PACKET_BYTES // 2)
+        self._codec.size = self.port.packet_bytes - self._endpoint.session.overhead
         for to, datagrams in outbox.items():
             packets = [self._endpoint.session.seal(body) for body in self._codec.encode(datagrams)]
             if multicast is not None and len(to) > 1:
