@@ -157,6 +157,31 @@ def test_state_goes_when_messages_are_stable(tmp_path: Path) -> None:
     assert len(list((tmp_path / "watch" / "state").iterdir())) <= 2
 
 
+def in_batches(folder: Path, events: list[Event], batches: int, **options: Any) -> Iterator[DirectoryWatch]:
+    """Watch what happened in one stretch of time after the other."""
+    one = watcher(folder, **options)
+    by_time = sorted(events, key=lambda event: event.time_ns)
+    for number in range(batches):
+        part = by_time[len(by_time) * number // batches : len(by_time) * (number + 1) // batches]
+        one.batch([str(write(part, folder / "live" / f"{number}.parquet"))])
+        yield one
+
+
+def test_state_goes_although_a_member_was_killed(tmp_path: Path) -> None:
+    """A killed process logs no crash; the others go on in a view without it, and nothing waits for it."""
+    faults = [{"kind": "crash", "member": 3, "at": "300ms"}]
+    table = {"members": 4, "messages": 300, "ordering": "abcast", "views": True, "faults": faults}
+    run = simulate(from_table({**table, "workload": {"interval": "fixed 5ms"}}), 4)
+    events = [event for event in in_run(run.events, "r") if event.event != "crash"]
+    live = [one.sum.live for one in in_batches(tmp_path, events, 20, patience_s=0.1)]
+    one = watcher(tmp_path)
+    assert one.sum.events == len(events)
+    assert max(live) < 330, live  # what was sent until the others went on without it, of more than 900 messages
+    assert max(live[-6:]) < 60, live
+    compare(one.conclude(), events)
+    assert one.conclude().verdicts() == dict.fromkeys(GUARANTEES, "holds")
+
+
 @pytest.mark.parametrize("order", ["total", "causal"])
 def test_state_of_many_members(tmp_path: Path, order: str) -> None:
     """Of members that deliver in one order only how far each has come is kept; of others, every message and pair."""

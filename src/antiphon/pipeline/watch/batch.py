@@ -188,12 +188,12 @@ def judge_runs(job: BatchJob, shares: list[list[str]], roster: dict[str, list[in
     for name in shares[task]:
         states = job.states(_hash(name))
         run = load(states[-1][1]) if states else new_run(name)
-        before = report(run) if states else None
+        before = report(run, job.patience_ns) if states else None
         quarantined.update(EVENTS[code] for code in take_in(run, _pieces(job, name), set(roster.get(name, ()))))
         alarms += words(run, advance(run, job.patience_ns), job.batch)
-        retire(run)
+        retire(run, job.patience_ns)
         save(run, job.state(name, job.batch))
-        part.reports.append((before, report(run)))
+        part.reports.append((before, report(run, job.patience_ns)))
         for _, old in states[:-1]:
             old.unlink(missing_ok=True)
     _write_alarms(Path(job.checkpoint, "alarms", f"{job.batch:010}-{task:06}.parquet"), alarms)
@@ -210,9 +210,9 @@ def conclude_runs(job: BatchJob, shares: list[list[str]], task: int) -> bytes:
         if not states:
             continue
         run = load(states[-1][1])
-        before = report(run)
+        before = report(run, job.patience_ns)
         alarms += words(run, advance(run, job.patience_ns, to_the_end=True), job.batch)
-        part.reports.append((before, report(run, final=True)))
+        part.reports.append((before, report(run, job.patience_ns, final=True)))
     _write_alarms(Path(job.checkpoint, "conclusion", f"{task:06}.parquet"), alarms)
     part.alarms, part.shown = len(alarms), alarms[:SHOWN]
     return msgspec.msgpack.encode(part)

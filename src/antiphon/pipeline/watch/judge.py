@@ -189,6 +189,8 @@ def read_on(
                 moved = True
                 if queue.time[i] > counts[NEWEST_NS]:
                     counts[NEWEST_NS] = queue.time[i]
+                if queue.time[i] > actors[q].last_ns:
+                    actors[q].last_ns = queue.time[i]
                 if code == SEND:
                     send(q, queue.step[i], queue.time[i], m, known)
                 elif code == DELIVER:
@@ -200,7 +202,7 @@ def read_on(
                     counts[HAS_MARKS] = 1
                     heard[q, s].marked = max(heard[q, s].marked, queue.seq[i])
                 elif code == VIEW:
-                    install(q, queue.installs[i], known)
+                    install(q, queue.installs[i], queue.time[i], known)
                 elif code in (CRASH, LEAVE):
                     actors[q].gone = 1
                     if seats[actors[q].current, q].follows == NOTHING:
@@ -293,13 +295,15 @@ def leave_line(q: int, v: int, known: Known) -> None:
 
 
 @compiled
-def install(q: int, fresh: int, known: Known) -> None:
+def install(q: int, fresh: int, time: int, known: Known) -> None:
     """A view: its line is followed from the beginning."""
     actor = known.actors[q]
     if fresh == actor.current:
         return
     if known.seats[actor.current, q].follows == NOTHING:
         known.seats[actor.current, q].follows = fresh
+    if known.lines[actor.current].ended_ns == NULL_TIME:
+        known.lines[actor.current].ended_ns = time
     actor.current = fresh
     if known.seats[fresh, q].come > 0:
         leave_line(q, fresh, known)  # it was there before: its places do not go on where they were

@@ -9,6 +9,7 @@ from antiphon.pipeline import words as sentence
 from antiphon.pipeline.columns import DELIVER, DISCARD, NULL_TIME
 from antiphon.pipeline.results import StabilityLag, WatchAlarm, WatchFinding
 from antiphon.pipeline.watch import judge as a
+from antiphon.pipeline.watch.retire import left_behind
 from antiphon.pipeline.watch.state import (
     CAUSAL,
     CAUSAL_EXAMINED,
@@ -41,7 +42,7 @@ class RunReport(msgspec.Struct):
     waits_for: int | None = None  # the member whose send most members wait for
 
 
-def report(run: WatchedRun, *, final: bool = False) -> RunReport:
+def report(run: WatchedRun, patience_ns: int, *, final: bool = False) -> RunReport:
     """Judge a run by what has been read of it; `final`: and nothing more will come."""
     actors, messages, counts = run.actors, run.messages, run.counts
     known = (actors["has_log"] > 0) | (run.seats["belongs"][1:] > 0).any(axis=0)
@@ -79,7 +80,7 @@ def report(run: WatchedRun, *, final: bool = False) -> RunReport:
         rows=int(counts[ROWS]),
         waiting=len(run.queue.code),
         live=int((messages["retired"] == 0).sum()),
-        lag=_lag(run),
+        lag=_lag(run, patience_ns),
         waits_for=_waits_for(run),
     )
 
@@ -105,9 +106,9 @@ def _compare_orders(run: WatchedRun) -> tuple[int, int]:
     return int((upper & (common >= 2)).sum()), int((upper & (differs | differs.T)).sum())
 
 
-def _lag(run: WatchedRun) -> StabilityLag | None:
+def _lag(run: WatchedRun, patience_ns: int) -> StabilityLag | None:
     actors, messages = run.actors, run.messages
-    present = np.flatnonzero((actors["has_log"] > 0) & (actors["gone"] == 0))
+    present = np.flatnonzero((actors["has_log"] > 0) & (actors["gone"] == 0) & ~left_behind(run, patience_ns))
     if not run.counts[HAS_MARKS] or not len(present):
         return None
     marks = run.heard["marked"][present]

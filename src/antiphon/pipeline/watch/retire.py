@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from antiphon.pipeline.columns import Array
+from antiphon.pipeline.columns import NULL_TIME, Array
 from antiphon.pipeline.kernels import compiled
 from antiphon.pipeline.watch.judge import place_of, pointers, renumber
-from antiphon.pipeline.watch.state import HAS_MARKS, NEW_NODE, NODES, WatchedRun
+from antiphon.pipeline.watch.state import HAS_MARKS, NEW_NODE, NEWEST_NS, NODES, NOTHING, WatchedRun
 
 
-def retire(run: WatchedRun) -> None:
+def retire(run: WatchedRun, patience_ns: int) -> None:
     """Forget all of these messages but their numbers."""
     messages = run.messages
-    over = _is_over(run)
+    over = _is_over(run, patience_ns)
     blank = (messages["sent"] == 0) & (messages["handled"] == 0)  # only waiting rows name it
     leaving = over & ~blank & (messages["retired"] == 0)
     over |= (messages["retired"] > 0) | blank
@@ -35,17 +35,52 @@ def retire(run: WatchedRun) -> None:
     renumber(run, np.cumsum(~over) - 1)
 
 
-def _is_over(run: WatchedRun) -> Array:
-    """Which messages everyone who must has handled and, where there are marks at all, everyone has marked stable."""
+def _is_over(run: WatchedRun, patience_ns: int) -> Array:
+    """Which messages everyone who must has handled and, where there are marks at all, has marked stable.
+
+    Who must is decided by the view in which a message was sent. A mark is asked of those who are still in that view:
+    whoever went on to the next has, with all who went on with it, what was delivered there.
+    """
     messages, actors = run.messages, run.actors
-    present = (actors["has_log"] > 0) & (actors["gone"] == 0)
+    stays = (actors["gone"] == 0) & ~left_behind(run, patience_ns)
+    present = (actors["has_log"] > 0) & stays
     named = np.array([view.members is not None for view in run.views])[:, None]
-    expected = (run.seats["belongs"] > 0) & (present | (named & (actors["gone"] == 0)))
+    expected = (run.seats["belongs"] > 0) & (present | (named & stays))
     over = messages["sent"] > 0
-    if run.counts[HAS_MARKS] and present.any():
-        over &= messages["seq"] <= run.heard["marked"][present].min(axis=0)[messages["sender"]]
+    if run.counts[HAS_MARKS]:
+        for view in np.unique(messages["send_view"]).tolist():
+            still_there = present & (run.seats["belongs"][view] > 0) & (run.seats["follows"][view] == NOTHING)
+            if still_there.any():
+                stable = run.heard["marked"][still_there].min(axis=0)
+                over &= (messages["send_view"] != view) | (messages["seq"] <= stable[messages["sender"]])
     keep_unhandled(over, expected, run.cells, messages, run.seats)
     return over
+
+
+def left_behind(run: WatchedRun, patience_ns: int) -> Array:
+    """Which actors the others have gone on without, and that have been silent since; a killed process logs no crash.
+
+    Others have gone on without one if from every view that names it (of one with a log: from the view that it is in)
+    somebody installed a view that does not. Silent: nothing of it is as young as patience asks.
+    """
+    actors, seats, newest = run.actors, run.seats, int(run.counts[NEWEST_NS])
+    if newest == NULL_TIME or len(run.views) < 2:
+        return np.zeros(len(actors), bool)
+    belongs = seats["belongs"] > 0
+    without = np.zeros(belongs.shape, bool)  # view by actor: somebody went on from the view to one without the actor
+    for view in range(len(run.views)):
+        for following in np.unique(seats["follows"][view]).tolist():
+            if following >= 0:
+                without[view] |= ~belongs[following]
+    last = actors["last_ns"].copy()
+    excluded = without[actors["current"], np.arange(len(actors))]
+    for actor in np.flatnonzero(actors["has_log"] == 0).tolist():
+        naming = belongs[1:, actor]
+        excluded[actor] = naming.any() and without[1:, actor][naming].all()
+        last[actor] = run.lines["ended_ns"][1:][naming].max(initial=NULL_TIME)
+    waits = np.isin(np.arange(len(actors)), run.queue.actor)
+    result: Array = excluded & (last != NULL_TIME) & (last < newest - patience_ns) & ~waits
+    return result
 
 
 @compiled

@@ -57,11 +57,13 @@ NEW_ACTOR: Final = _record(  # a member, or a sender that no log is known of
     stretch_last=-1,  # the last message of it that is kept, or one before it
     stretch_view=0,
     off_line=0,  # whether some of its deliveries are in `WatchedRun.cells`
+    last_ns=NULL_TIME,  # the time of its last row that was judged
 )
 NEW_VIEW: Final = _record(
     length=0,  # of its line
     last=-1,  # the last message of the line that is kept
     left=0,  # how many have left the line
+    ended_ns=NULL_TIME,  # when somebody first went on from it to another view
 )
 NEW_SEAT: Final = _record(  # view by actor
     belongs=0,
