@@ -79,7 +79,8 @@ def test_table(check) -> None:
         (None, ["--guarantee", "fifo"], 0),
         (None, ["--guarantee", "fifo", "--guarantee", "stability"], 3),
         (None, ["--guarantee", "total", "--guarantee", "stability"], 1),
-        ({"ordering": "causal"}, [], 0),
+        ({"ordering": "causal"}, [], 3),  # which tells what is stable, and here nobody does
+        ({"promises": ["fifo", "causal"]}, [], 0),
         ({"ordering": "causal", "stability": "train"}, [], 3),
         ({"ordering": "abcast"}, [], 1),
         ({"ordering": "abcast"}, ["--guarantee", "causal"], 0),

@@ -484,9 +484,11 @@ def test_unusable_input(spark_session: Session, tmp_path: Path, capsys: pytest.C
     assert "no such directory" in capsys.readouterr().err
     (tmp_path / "live").mkdir()
     (tmp_path / "live" / "a.parquet").write_text("nonsense")
-    assert main(["watch", str(tmp_path / "live"), "--once"]) == 2
+    assert main(["watch", str(tmp_path / "live"), "--once"]) == 2  # there is nothing else
     assert "a.parquet: not a Parquet file" in capsys.readouterr().err
-    assert not list((tmp_path / "live" / "_watch" / "commits").iterdir())
+    write(sample(5).events, tmp_path / "live" / "b.parquet")
+    assert main(["watch", str(tmp_path / "live"), "--once", "--json"]) == 3
+    assert list(json.loads(capsys.readouterr().out)["missing"]) == [str(tmp_path / "live" / "a.parquet")]
 
 
 def test_an_empty_directory_decides_nothing(spark_session: Session, tmp_path: Path) -> None:

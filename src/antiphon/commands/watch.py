@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from antiphon.commands.spark_options import add_spark_options, spark_session
 from antiphon.console import show_table
+from antiphon.errors import UsageError
 from antiphon.wording import duration
 
 if TYPE_CHECKING:
@@ -60,6 +61,9 @@ def run(args: argparse.Namespace) -> int:
             if args.once:
                 raise  # not all that is there was read: nothing to conclude from
         final = watcher.conclude() if args.once else watcher.sum
+    if args.once and final.missing and not final.runs:
+        path, why = next(iter(final.missing.items()))
+        raise UsageError(f"{path}: {why}")
     result = _result(args.directory, checkpoint, final)
     if args.json:
         print(as_json(result))
