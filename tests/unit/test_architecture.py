@@ -32,9 +32,7 @@ METHODS_MAX, ATTRIBUTES_MAX, LINES_MAX = 25, 15, 400
 TODAY = {
     "live/discovery.py: Discovery",
     "live/member.py: LiveMember",
-    "live/transport.py: Transport",
-    "protocol/membership/process.py",
-    "protocol/membership/process.py: Process",
+    "protocol/membership/agreement.py: ViewAgreement",
     "protocol/ordering/two_phase/protocol.py: TwoPhase",
 }
 

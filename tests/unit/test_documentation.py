@@ -313,3 +313,26 @@ def test_a_stranger_finds_a_rule_of_a_paper_in_one_step(words: str) -> None:
     assert isinstance(found, ast.FunctionDef)
     marks = [ast.unparse(mark) for mark in found.decorator_list]
     assert any(mark.startswith("rule(") and PAPERS_RULES[words] in mark for mark in marks), marks
+
+
+# The same for membership: by the words of its rules.
+MEMBERSHIP_RULES = [
+    "decides what follows it",
+    "no ballot below one that was promised",
+    "who proposes",
+    "who has told what it holds stops",
+    "the highest ballot is proposed again",
+    "at most as many join as stay",
+    "per sender, the longest prefix",
+    "a vote is given only with the whole cut",
+    "on disk before they are spoken of",
+    "every start is a new incarnation",
+    "data is a sign of life",
+    "a leaver delivers nothing beyond the cut",
+]
+
+
+@pytest.mark.parametrize("words", MEMBERSHIP_RULES)
+def test_a_stranger_finds_a_rule_of_membership_in_one_step(words: str) -> None:
+    (link,) = [link for link in source_links(ROOT / "docs" / "glossary.md") if words in link.line]
+    assert isinstance(defined(link.path, link.symbol), ast.FunctionDef)

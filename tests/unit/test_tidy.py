@@ -15,27 +15,21 @@ import antiphon
 from support.source import imports, modules, private_reads, renames, undocumented
 
 SOURCE = Path(antiphon.__file__).parent
+ROOT = Path(__file__).parents[2]
 FORBIDDEN_IN_PROTOCOL = {"asyncio", "time", "socket", "pyspark", "pyarrow", "threading", "os", "datetime", "secrets"}
 GLOBAL_RANDOMNESS = {"random", "randint", "choice", "shuffle", "uniform", "seed", "randrange", "getrandbits"}
 
-# Each line may import those below it, and itself; what stands on one line does not import its neighbours. FACADE is the
-# package's own __init__, which names what an application uses; anything else right below the package is at the bottom.
-FACADE: Final = ""
-LAYERS: Final = [
-    ["__main__"],
-    ["cli"],
-    ["commands"],
-    ["papers"],
-    ["report"],
-    ["pipeline", "testing"],
-    [FACADE],
-    ["live", "sim"],
-    ["diagram"],
-    ["trace"],
-    ["protocol"],
-    ["web"],
-]
-LEVEL: Final = {package: len(LAYERS) - number for number, line in enumerate(LAYERS) for package in line}
+FACADE: Final = ""  # the package's own __init__, which names what an application uses
+
+
+def layers() -> list[list[str]]:
+    """Read the layers from ARCHITECTURE.md: a line each, the top one first; the last has the small modules."""
+    section = (ROOT / "ARCHITECTURE.md").read_text().split("\n## Layers\n")[1].split("\n## ")[0]
+    lines = [line.split() for line in section.splitlines() if line.startswith("    ")]
+    return [[FACADE if name == "antiphon" else name for name in line] for line in lines]
+
+
+LEVEL: Final = {name: number for number, line in enumerate(reversed(layers())) for name in line}
 BOTTOM: Final = 0
 
 # What others keep private and we cannot do without, and why.
@@ -114,19 +108,19 @@ def test_a_layer_imports_only_what_is_below_it() -> None:
     """Over the whole import graph: imports inside functions and under TYPE_CHECKING count."""
     wrong = set()
     for module in modules():
-        own = LEVEL.get(module.package, BOTTOM)
+        own = LEVEL[module.package]
         for found in imports(module):
             package = found.imported.split(".")[0]
-            other = LEVEL.get(package, BOTTOM)
             is_version = package == FACADE and found.names == ("__version__",)
-            if package != module.package and other >= own and not is_version and (own, other) != (BOTTOM, BOTTOM):
+            is_below = LEVEL[package] < own or own == LEVEL[package] == BOTTOM
+            if package != module.package and not is_below and not is_version:
                 wrong.add(f"{found.importer} -> {found.imported}")
     assert offenders("layers", wrong) == set()
 
 
 def test_every_package_has_its_layer() -> None:
-    packages = {module.package for module in modules() if "/" in module.path}
-    assert packages <= LEVEL.keys(), "a new package needs a place among the layers"
+    """ARCHITECTURE.md gives each package, and each module right below the root, its line among the layers."""
+    assert {module.package for module in modules()} == LEVEL.keys()
 
 
 def test_files_are_replaced_in_one_module_alone() -> None:
