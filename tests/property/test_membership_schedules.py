@@ -2,7 +2,8 @@
 
 Each run must keep its promises (order, agreement, integrity, stability, view synchrony; with safe delivery uniformly),
 never give one number to two views, never deliver a message in two views, never lose what was stable, say so where it
-stops, and end with all that are alive in one view that delivers. Where each side of a partition goes on, two sides may
+stops, tell every sender once what became of each of its messages, and end with all that are alive in one view that
+delivers, with equal states where states are transferred. Where each side of a partition goes on, two sides may
 use one number, and the same holds for the views of each. The seeds are fixed; `make torture` can run as many more as
 one likes.
 """
@@ -24,6 +25,7 @@ SCHEDULES = 340  # of each ordering
 CHUNK = 85
 SIDES = 35  # of each ordering, where each side of a partition goes on
 LAGGING = 20
+TRANSFERS = 40  # of each ordering and each kind of partition, with the applications' state transferred
 SEEDS = 300  # in which a mutant must be noticed
 
 
@@ -40,6 +42,17 @@ def test_random_schedules(ordering: str, first: int) -> None:
 def test_random_schedules_in_which_each_side_goes_on(ordering: str) -> None:
     for seed in range(SIDES):
         scenario = schedule(seed, ordering, "each-side")
+        wrong = flaw(scenario, seed)
+        assert wrong is None, f"seed {seed}: {wrong}\n{to_toml(scenario)}"
+
+
+@pytest.mark.parametrize("partition", ["majority", "each-side"])
+@pytest.mark.parametrize("ordering", sorted(ORDERINGS))
+def test_random_schedules_in_which_joiners_are_given_the_others_state(
+    ordering: str, partition: Literal["majority", "each-side"]
+) -> None:
+    for seed in range(TRANSFERS):
+        scenario = schedule(seed, ordering, partition, transfer=True)
         wrong = flaw(scenario, seed)
         assert wrong is None, f"seed {seed}: {wrong}\n{to_toml(scenario)}"
 

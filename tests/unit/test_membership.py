@@ -24,6 +24,7 @@ from antiphon.protocol.machine import (
     Install,
     Instant,
     Receive,
+    RestoreChunk,
     StandingChanged,
     Wake,
 )
@@ -42,7 +43,7 @@ from antiphon.protocol.membership.messages import (
     Newer,
     Prepare,
     Refusal,
-    SnapshotReply,
+    SnapshotChunk,
     SnapshotRequest,
     State,
     Vote,
@@ -732,6 +733,64 @@ def test_a_joiner_is_given_the_state_at_the_beginning_of_its_view() -> None:
     assert states[3] == states[2] == states[1] == states[0]
 
 
+LARGE = random.Random(1).randbytes(300_000)
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_a_large_state_comes_in_chunks_and_from_another_elder_when_one_dies(same: bool) -> None:
+    """2 joins at 300 ms; 0, which it asks first, dies while it is served. 1 goes on there if it has the same bytes."""
+    options = msgspec.structs.replace(QUICK, transfer=True, piece_bytes=400)
+    faults = (Fault(kind="join", at="300ms", member=3), Fault(kind="crash", at="450ms", member=0))
+    group = Watched(scenario(*faults, members=4, founders=3, membership=options, ordering="sequencer"))
+    states = {name: LARGE if same or name == 0 else LARGE[::-1] for name in range(3)}
+    restored: list[bytes] = []
+    begun_anew = 0
+    carried_out = group._carry_out
+
+    def carry_out(me: int, effect: Effect) -> None:
+        nonlocal begun_anew
+        begun_anew += isinstance(effect, RestoreChunk) and effect.offset == 0
+        carried_out(me, effect)
+
+    group._carry_out = carry_out  # type: ignore[method-assign]
+    group.snapshot = states.__getitem__
+    group.restore = lambda me, state: restored.append(state)
+    ran(group)
+    assert restored == [states[1]]
+    assert begun_anew == (1 if same else 2)
+    assert len(group.delivered_in(0, (0, 1, 2, 3))) > 0  # nobody waited for it
+
+
+@pytest.mark.parametrize("size", [0, 1, 299, 300, 301])
+def test_a_state_of_any_size_is_transferred(size: int) -> None:
+    options = msgspec.structs.replace(QUICK, transfer=True, piece_bytes=400)
+    group = Watched(scenario(Fault(kind="join", at="300ms", member=2), founders=2, membership=options))
+    restored: list[bytes] = []
+    group.snapshot = lambda me: LARGE[:size]
+    group.restore = lambda me, state: restored.append(state)
+    ran(group)
+    assert restored == [LARGE[:size]]
+
+
+def test_own_messages_that_wait_behind_a_snapshot_are_given_up_once_with_the_incarnation() -> None:
+    """2 is in a view again, its application's stream still waits for the state, and it is cut off once more."""
+    options = msgspec.structs.replace(QUICK, transfer=True)
+    reader = MembershipCodec("small", QUICK.piece_bytes)
+
+    def without_snapshots(source: int, target: int, datagram: bytes, now: Instant) -> bool:
+        if group_of(datagram) != reader.group or now > 1900 * MILLISECOND:
+            return False
+        return any(isinstance(message, SnapshotChunk) for message in reader.read(datagram)[1])
+
+    faults = [Fault(kind="partition", at=f"{at}ms", until=f"{at + 500}ms", groups=[[2]]) for at in (200, 1200)]
+    busy = scenario(*faults, membership=options, messages=60, workload=Workload(interval="fixed 30ms", payload=8))
+    group = ran(Watched(busy, 1, without_snapshots))
+    assert group.notices(2).count("excluded") == 2
+    given_up = [effect.sender for effect in group.told[2] if isinstance(effect, Drop) and effect.reason == "unknown"]
+    assert 10_002 in given_up
+    assert group.fates.wrong is None
+
+
 def ended(one: Process) -> Flush:
     """End a process' view."""
     session = one.lifecycle.session
@@ -836,8 +895,8 @@ def nonsense(rng: random.Random) -> MembershipMessage:
             Newer(view()),
             Fetch(view_id(), [(rng.randrange(9), rng.randrange(9), rng.randrange(9))]),
             Fill(view_id(), rng.randrange(5), rng.randrange(3), rng.randrange(5), []),
-            SnapshotRequest(view_id()),
-            SnapshotReply(view_id(), b"x"),
+            SnapshotRequest(view_id(), b"", rng.randrange(9), rng.randrange(3)),
+            SnapshotChunk(view_id(), b"", rng.randrange(9), rng.randrange(9), b"x"),
         )
     )
 

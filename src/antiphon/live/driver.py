@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from antiphon.protocol.machine import Input, Instant, ReceiveMany, Send, Snapshot, Submit, TraceRow, Wake
+from antiphon.protocol.machine import Chunk, Input, Instant, ReceiveMany, Send, Snapshot, Submit, TraceRow, Wake
 from antiphon.protocol.membership.process import Process
 from antiphon.protocol.view.member import Member
 from antiphon.protocol.wire import group_of
@@ -50,7 +50,9 @@ class Driver:
         self._timer_at: Instant = 0
         self.handlers: Mapping[type, Callable[[Any], None]] = {}  # take the effects that are not sent, by their type
         self.turned: Callable[[], None] | None = None  # called once an input's effects were taken, by who waits for it
-        self.note: Callable[[Instant, Input | Snapshot], None] | None = None  # gets every input before the machine
+        self.note: Callable[[Instant, Input | Snapshot | Chunk], None] | None = (
+            None  # gets every input before the machine
+        )
         self.logs: IncarnationLogs | None = None  # where the trace of the machine goes, if it is traced
         self.set_aside = 0  # datagrams that came when no data could be taken in
         self.running = False
@@ -82,7 +84,7 @@ class Driver:
             else:
                 self.drive(ReceiveMany([datagram]))
 
-    def drive(self, event: Input | Snapshot) -> None:
+    def drive(self, event: Input | Snapshot | Chunk) -> None:
         """Give the machine an input, carry out its effects, send what follows, and set the timer."""
         if not self.running:
             return

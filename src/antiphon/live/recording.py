@@ -8,12 +8,12 @@ from typing import TypeAlias
 
 import msgspec
 
-from antiphon.protocol.machine import Effect, Input, Instant, Snapshot
+from antiphon.protocol.machine import Chunk, Effect, Input, Instant, Snapshot
 from antiphon.protocol.membership.process import Process
 from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.view.member import Member, View
 
-AnyInput: TypeAlias = Input | Snapshot
+AnyInput: TypeAlias = Input | Snapshot | Chunk
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):

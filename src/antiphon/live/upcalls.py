@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -16,7 +17,19 @@ from antiphon.live.receipts import Receipts
 from antiphon.live.settings import Settings
 from antiphon.protocol import machine as protocol
 from antiphon.protocol.fragment import Fragment
-from antiphon.protocol.machine import Capture, Deliver, Drop, Install, Restore, Snapshot, Stable
+from antiphon.protocol.machine import (
+    Capture,
+    Chunk,
+    Deliver,
+    Drop,
+    Install,
+    ReadChunk,
+    Release,
+    Restore,
+    RestoreChunk,
+    Snapshot,
+    Stable,
+)
 from antiphon.protocol.membership.views import NAMES_MAX, name_of
 
 _State = tuple[bytes, list[tuple[int, Fragment]]]  # the application's, and what large messages have begun
@@ -30,7 +43,7 @@ class Upcalls:
         self,
         settings: Settings,
         names: Mapping[int, str],
-        drive: Callable[[Snapshot], None],
+        drive: Callable[[Snapshot | Chunk], None],
         logger: MemberLogger,
         anomalies: Anomalies,
     ) -> None:
@@ -40,6 +53,9 @@ class Upcalls:
         self.me = -1  # own name, once it is known
         self._reader = burst.BurstReader(settings.message_bytes_max)
         self._begun: dict[int, list[tuple[int, Fragment]]] = {}  # per view with joiners, what had begun by then
+        self._captured: dict[int, bytes] = {}  # per view, the state that joiners may ask for
+        self._received = bytearray()  # what has come of another's state
+        self._restored: dict[int, bytes] = {}  # per view, the application's part of it, once it has come
         self.inbox = Inbox(settings.inbox_bytes_max, listen=settings.listen, at_state=self._at_state)
         self.receipts = Receipts()
         self.members: tuple[int, ...] = ()  # processes
@@ -56,6 +72,9 @@ class Upcalls:
             Install: self._install,
             protocol.StandingChanged: self._notice,
             Capture: self._capture,
+            ReadChunk: self._read_chunk,
+            Release: self._release,
+            RestoreChunk: self._restore_chunk,
             Restore: self._restore,
         }
 
@@ -111,19 +130,35 @@ class Upcalls:
         self._begun[capture.view] = self._reader.unfinished()
         self.inbox.put(capture)
 
+    def _read_chunk(self, effect: ReadChunk) -> None:
+        state = self._captured.get(effect.view)
+        if state is not None:
+            data = state[effect.offset : effect.offset + effect.length]
+            self._drive(Chunk(effect.view, effect.offset, data, effect.to))
+
+    def _release(self, effect: Release) -> None:
+        self._captured.pop(effect.view, None)
+
+    def _restore_chunk(self, effect: RestoreChunk) -> None:
+        del self._received[effect.offset :]
+        self._received += effect.data
+
     def _restore(self, restore: Restore) -> None:
-        self._reader.adopt(_decode_state(restore.state)[1])
+        self._restored[restore.view], begun = _decode_state(self._received)
+        self._received = bytearray()
+        self._reader.adopt(begun)
         self.inbox.put(restore)
 
     def _at_state(self, item: Capture | Restore) -> None:
         """Take or replace the state of the application, which has just seen all that came before."""
         if isinstance(item, Capture):
             assert self._settings.snapshot is not None
-            state = (self._settings.snapshot(), self._begun.pop(item.view, []))
-            self._drive(Snapshot(item.view, msgspec.msgpack.encode(state)))
+            state = msgspec.msgpack.encode((self._settings.snapshot(), self._begun.pop(item.view, [])))
+            self._captured[item.view] = state
+            self._drive(Snapshot(item.view, len(state), blake2b(state, digest_size=16).digest()))
         else:
             assert self._settings.restore is not None
-            self._settings.restore(_decode_state(item.state)[0])
+            self._settings.restore(self._restored.pop(item.view))
 
     def _show(self, processes: Iterable[int]) -> tuple[str, ...]:
         return tuple(self._names[name_of(process)] for process in processes)

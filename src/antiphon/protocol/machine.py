@@ -53,10 +53,23 @@ Input: TypeAlias = Submit | Receive | ReceiveMany | Wake | Leave
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """The application's answer to a `Capture`; an input of machines with views only."""
+    """The application's answer to a `Capture`: its state can be read; an input of machines with views only.
+
+    Members that give the same digest have the same bytes, so that one can go on where another stopped.
+    """
 
     view: int
-    state: bytes
+    size: int
+    digest: bytes  # at most 32 bytes
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """The driver's answer to a `ReadChunk`: part of a captured state; an input of machines with views only."""
+
+    view: int
+    offset: int
+    data: bytes
+    to: int
 
 
 class Send(msgspec.Struct, frozen=True):
@@ -118,11 +131,33 @@ class Capture(msgspec.Struct, frozen=True):
     view: int
 
 
-class Restore(msgspec.Struct, frozen=True):
-    """Replace the application's state: it is what an older member's was when the view began."""
+class ReadChunk(msgspec.Struct, frozen=True):
+    """Read part of the state that was captured for a view, and give it back as a `Chunk` with the same `to`."""
 
     view: int
-    state: bytes
+    offset: int
+    length: int
+    to: int  # the joiner that it is for
+
+
+class Release(msgspec.Struct, frozen=True):
+    """Let the state go that was captured for a view: nobody needs it any more."""
+
+    view: int
+
+
+class RestoreChunk(msgspec.Struct, frozen=True):
+    """Keep part of an older member's state, behind what came before; with offset 0, in place of what came before."""
+
+    view: int
+    offset: int
+    data: bytes
+
+
+class Restore(msgspec.Struct, frozen=True):
+    """Replace the application's state by what was received: an older member's when the view began."""
+
+    view: int
 
 
 class TraceRow(msgspec.Struct, frozen=True, gc=False):
@@ -142,7 +177,21 @@ class TraceRow(msgspec.Struct, frozen=True, gc=False):
     members: tuple[int, ...] | None = None
 
 
-Effect: TypeAlias = Send | Deliver | Stable | Install | Drop | Persist | StandingChanged | Capture | Restore | TraceRow
+Effect: TypeAlias = (
+    Send
+    | Deliver
+    | Stable
+    | Install
+    | Drop
+    | Persist
+    | StandingChanged
+    | Capture
+    | ReadChunk
+    | Release
+    | RestoreChunk
+    | Restore
+    | TraceRow
+)
 
 
 class Machine(Protocol):

@@ -10,24 +10,31 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from hashlib import blake2b
 
 import msgspec
 
 from antiphon.protocol.machine import (
     MILLISECOND,
     Capture,
+    Chunk,
+    Deliver,
+    Drop,
     Effect,
     Input,
     Instant,
     Leave,
     Persist,
+    ReadChunk,
+    Release,
     Restore,
+    RestoreChunk,
     Snapshot,
     TraceRow,
     Wake,
 )
 from antiphon.protocol.membership.process import Process, ProcessInput
-from antiphon.protocol.membership.views import ViewId
+from antiphon.protocol.membership.views import ViewId, name_of
 from antiphon.sim.cluster import Cluster, Node
 from antiphon.sim.distributions import duration
 from antiphon.sim.scenario import Fault
@@ -53,6 +60,39 @@ class _Down:
         return []
 
 
+class Fates:
+    """Keeps what became of each message at its own sender: delivered or dropped, and that once."""
+
+    def __init__(self) -> None:
+        self._open: set[tuple[int, int]] = set()  # (process, its number) of messages that were sent
+        self._crashed: set[int] = set()
+        self.wrong: str | None = None
+
+    def note(self, row: TraceRow) -> None:
+        """Hear from the trace what was sent, and which process is over."""
+        if row.event == "send" and row.sender == row.member and row.seq is not None:
+            self._open.add((row.member, row.seq))
+        elif row.event == "crash":
+            self._crashed.add(row.member)
+        elif row.event == "leave":
+            self.expect_none_open(row.member)
+
+    def take(self, name: int, effect: Effect) -> None:
+        """Hear what the application of a name is told."""
+        if isinstance(effect, Deliver | Drop) and effect.sender is not None and effect.seq is not None:
+            message = effect.sender, effect.seq
+            if name_of(effect.sender) == name:
+                if message not in self._open:
+                    self.wrong = self.wrong or f"{message} ended twice at its sender, or was never sent"
+                self._open.discard(message)
+
+    def expect_none_open(self, process: int) -> None:
+        """Say what is wrong if a process that is over, or has finished, has not heard of one of its messages."""
+        forgotten = [message for message in self._open if message[0] == process and process not in self._crashed]
+        if forgotten:
+            self.wrong = self.wrong or f"{min(forgotten)} was neither delivered nor dropped at its sender"
+
+
 class ViewCluster(Cluster):
     """The driver of a group with views."""
 
@@ -68,6 +108,9 @@ class ViewCluster(Cluster):
         self._done = False
         self.snapshot: Callable[[int], bytes] | None = None  # a test's application state, by name
         self.restore: Callable[[int, bytes], None] | None = None
+        self._states: dict[tuple[int, int], bytes] = {}  # by name and view, what was captured
+        self._received: dict[int, bytearray] = {}  # by name, what came of another's state
+        self.fates = Fates()
         nodes = []
         for _ in range(self.scenario.members):
             node = Node(_Down(), self._make_clock(rng), MemberLog(-1, 0))
@@ -122,19 +165,32 @@ class ViewCluster(Cluster):
         self._every_log.append(node.log)
 
     def _write(self, node: Node, now: Instant, row: TraceRow) -> None:
+        self.fates.note(row)
         if row.member != node.log.member:
             self._begin_log(node, row.member)
         node.log.write(now, row)
 
     def _carry_out(self, me: int, effect: Effect) -> None:
+        self.fates.take(me, effect)
         if isinstance(effect, Persist):
             self._disk[me] = effect.state
         elif isinstance(effect, Capture):
-            state = self.snapshot(me) if self.snapshot is not None else b""
-            self._give(me, Snapshot(effect.view, state))
+            state = self._states[me, effect.view] = self.snapshot(me) if self.snapshot is not None else b""
+            self._give(me, Snapshot(effect.view, len(state), blake2b(state, digest_size=16).digest()))
+        elif isinstance(effect, ReadChunk):
+            state = self._states[me, effect.view][effect.offset : effect.offset + effect.length]
+            self._give(me, Chunk(effect.view, effect.offset, state, effect.to))
+        elif isinstance(effect, Release):
+            self._states.pop((me, effect.view), None)
+        elif isinstance(effect, RestoreChunk):
+            received = self._received.setdefault(me, bytearray())
+            del received[effect.offset :]
+            assert len(received) == effect.offset, "chunks come without gaps"
+            received += effect.data
         elif isinstance(effect, Restore):
+            state = bytes(self._received.pop(me))
             if self.restore is not None:
-                self.restore(me, effect.state)
+                self.restore(me, state)
         else:
             super()._carry_out(me, effect)
 
@@ -236,6 +292,8 @@ class ViewCluster(Cluster):
         for name, process in self.running().items():
             node = self.nodes[name]
             self._write(node, node.clock.read(self.kernel.now), TraceRow(process.id, "end"))
+            if self._done:
+                self.fates.expect_none_open(process.id)
 
     def _standstill(self) -> Standstill:
         """Look at what might hold an unfinished run up; nobody waits for the dead, but for one view of the living."""

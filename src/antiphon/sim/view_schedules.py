@@ -13,10 +13,10 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from antiphon.errors import UsageError
-from antiphon.protocol.machine import MILLISECOND
+from antiphon.protocol.machine import MILLISECOND, Deliver, Effect
 from antiphon.protocol.membership.process import MembershipOptions, Process
 from antiphon.protocol.options import ordering_type
-from antiphon.sim.cluster import SimulatedRun
+from antiphon.sim.cluster import Node, SimulatedRun
 from antiphon.sim.network import NetworkOptions
 from antiphon.sim.scenario import Clocks, Fault, Scenario, Workload
 from antiphon.sim.view_cluster import ViewCluster
@@ -37,8 +37,14 @@ _INTERVALS = ("exponential 10ms", "exponential 40ms", "uniform 0 100ms", "expone
 _CHAOS_MS = 900  # faults begin before this
 
 
-def schedule(seed: int, ordering: str, partition: Literal["majority", "each-side"] = "majority") -> Scenario:
-    """Draw the scenario of a seed: small, and full of changes."""
+def schedule(
+    seed: int,
+    ordering: str,
+    partition: Literal["majority", "each-side"] = "majority",
+    *,
+    transfer: bool = False,
+) -> Scenario:
+    """Draw the scenario of a seed: small, and full of changes; with `transfer`, joiners are given the others' state."""
     rng = random.Random(f"{seed}/{ordering}/views")
     members = rng.choice((2, 3, 3, 3, 4, 4, 5))
     needs_recovery = ordering_type(ordering).NEEDS_RECOVERY
@@ -52,7 +58,7 @@ def schedule(seed: int, ordering: str, partition: Literal["majority", "each-side
         safe=needs_recovery and rng.random() < 0.3,
         views=True,
         founders=rng.choice((0, 0, 0, members - 1)) if members > 2 else 0,
-        membership=msgspec.structs.replace(QUICK, partition=partition),
+        membership=msgspec.structs.replace(QUICK, partition=partition, transfer=transfer, piece_bytes=400),
         network=NetworkOptions(
             latency=rng.choice(_LATENCIES),
             loss=rng.choice((0.0, 0.0, 0.05, 0.1, 0.2)),
@@ -99,9 +105,42 @@ def _faults(rng: random.Random, members: int) -> Iterator[Fault]:
                     yield Fault(kind="leave", at=f"{at}ms", member=one)
 
 
+class ApplicationsWithState(ViewCluster):
+    """A group whose applications keep what was delivered to them, as state that joiners are given."""
+
+    def _make_nodes(self, rng: random.Random) -> list[Node]:
+        nodes = super()._make_nodes(rng)
+        self._applications: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        self.snapshot, self.restore = lambda me: msgspec.msgpack.encode(self._applications[me]), self._replace
+        return nodes
+
+    def _start(self, name: int) -> None:
+        if not isinstance(self.nodes[name].member, Process):
+            self._applications[name] = []  # what it was died with the process
+        super()._start(name)
+
+    def _replace(self, me: int, state: bytes) -> None:
+        self._applications[me] = msgspec.msgpack.decode(state, type=list[tuple[int, int]])
+
+    def _carry_out(self, me: int, effect: Effect) -> None:
+        if isinstance(effect, Deliver):
+            self._applications[me].append((effect.sender, effect.seq))
+        super()._carry_out(me, effect)
+
+    def different_states(self) -> str | None:
+        """Find two members that end with different states, where states were transferred and none was lost."""
+        if not self.scenario.membership.transfer or any(one.counts["states-lost"] for one in self._processes):
+            return None
+        total = "total" in self.scenario.promises()
+        states = [self._applications[name] for name in self.running()]
+        if any(one != states[0] if total else set(one) != set(states[0]) for one in states):
+            return "states: two members end with different states"
+        return None
+
+
 def flaw(scenario: Scenario, seed: int, process: type[Process] = Process) -> str | None:
     """Run a scenario and say what is wrong with it, if anything is."""
-    group = ViewCluster(scenario, seed)
+    group = ApplicationsWithState(scenario, seed)
     group.process = process
     try:
         run = group.run()
@@ -114,7 +153,9 @@ def flaw(scenario: Scenario, seed: int, process: type[Process] = Process) -> str
         return f"stuck: no single group of all that are alive within {scenario.limit}"
     if wrong is None and group.silent is not None:
         return f"silent: {group.silent}"
-    return wrong
+    if wrong is None and group.fates.wrong is not None:
+        return f"forgotten: {group.fates.wrong}"
+    return wrong or (group.different_states() if run.finished else None)
 
 
 def flaw_of(run: SimulatedRun, *, ended: bool = True) -> str | None:

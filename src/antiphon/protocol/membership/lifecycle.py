@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Iterable
+from functools import partial
 from typing import ClassVar, Literal
 
 import msgspec
@@ -37,6 +38,7 @@ from antiphon.protocol.membership.state_transfer import StateTransfer
 from antiphon.protocol.membership.views import Ballot, Change, GroupView, incarnation_of, name_of, process
 from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.rules import rule
+from antiphon.protocol.timers import jittered
 
 
 class Saved(msgspec.Struct, frozen=True, array_like=True):
@@ -78,7 +80,7 @@ class Lifecycle:
         self.agreement, self._detector, self._outbox, self._random = agreement, detector, outbox, randomness
         self.session: ViewSession | None = None  # in the newest view, if this process is its member
         self.past = Past(decision)
-        self.transfer = StateTransfer(membership.transfer, membership.retry_ns)
+        self.transfer = StateTransfer(membership, outbox, partial(jittered, randomness))
         self.slow = SlowReceiverPolicy(membership, now)
         self.queue: deque[Submit] = deque()  # to be sent in the next view
         self.learnt_at: Instant = now - membership.retry_ns  # when the newest view was learnt of
@@ -160,7 +162,7 @@ class Lifecycle:
         assert self.session is not None
         self._outbox.effects += self.session.member.output.unknown()
         self.queue.extendleft(reversed(self.session.member.submissions.take_back()))
-        self.transfer.forget()
+        self._outbox.effects += self.transfer.forget(self.own.id)
         if self.own.leaving:
             self.adopt(view, now)
             self.persist()
@@ -216,6 +218,7 @@ class Lifecycle:
 
     def depart(self, now: Instant) -> None:
         """Leave; stay within reach for those who do not know the new view yet."""
+        self._outbox.effects += self.transfer.forget(self.own.id)
         self._outbox.trace("leave")
         self.own.left, self.session = True, None
         self._outbox.say_to_names(self._detector.by_name, Alive(self.view.id, "leaver"))

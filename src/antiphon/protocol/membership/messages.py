@@ -20,6 +20,9 @@ PIECES_MAX: Final = 4_096
 TEXTS_MAX: Final = 4  # unfinished ones that are kept of each sender
 RANGES_MAX: Final = 4_096
 
+CHUNKS_MAX: Final = 256  # of a state, at once
+
+Digest: TypeAlias = Annotated[bytes, msgspec.Meta(max_length=32)]
 Standing: TypeAlias = Literal["member", "joiner", "leaver"]
 
 
@@ -128,22 +131,28 @@ class Fill(Pdu, tag=110):
 
 
 class SnapshotRequest(Pdu, tag=111):
-    """A joiner asks for the application's state at the beginning of a view."""
+    """A joiner asks for chunks of the application's state at the beginning of a view; none: it has them all."""
 
     kind: ClassVar[str] = "snapshot-request"
     view: ViewId
+    digest: Digest  # of the state that it has begun to receive; where that is another one, it begins anew
+    offset: Timestamp
+    count: Annotated[int, msgspec.Meta(ge=0, le=CHUNKS_MAX)]
 
 
-class SnapshotReply(Pdu, tag=112):
-    """The application's state at the beginning of a view."""
+class SnapshotChunk(Pdu, tag=112):
+    """Part of the application's state at the beginning of a view."""
 
     kind: ClassVar[str] = "snapshot"
     view: ViewId
-    state: bytes
+    digest: Digest
+    size: Timestamp  # of the whole state
+    offset: Timestamp
+    data: bytes
 
 
 MembershipMessage: TypeAlias = (
-    Alive | Prepare | State | Refusal | Accept | Vote | Commit | Newer | Fetch | Fill | SnapshotRequest | SnapshotReply
+    Alive | Prepare | State | Refusal | Accept | Vote | Commit | Newer | Fetch | Fill | SnapshotRequest | SnapshotChunk
 )
 _MESSAGES: Final = (
     Alive,
@@ -157,7 +166,7 @@ _MESSAGES: Final = (
     Fetch,
     Fill,
     SnapshotRequest,
-    SnapshotReply,
+    SnapshotChunk,
 )
 
 

@@ -21,6 +21,7 @@ import msgspec
 
 from antiphon.errors import LocalProtocolError, UsageError
 from antiphon.protocol.machine import (
+    Chunk,
     Drop,
     Effect,
     Input,
@@ -48,7 +49,7 @@ from antiphon.protocol.membership.messages import (
     Newer,
     Prepare,
     Refusal,
-    SnapshotReply,
+    SnapshotChunk,
     SnapshotRequest,
     State,
     Vote,
@@ -73,7 +74,7 @@ from antiphon.protocol.wire import Malformed, group_tag
 
 __all__ = ["MembershipOptions", "Process", "ProcessInput", "Saved"]  # what a driver needs
 
-ProcessInput: TypeAlias = Input | Snapshot
+ProcessInput: TypeAlias = Input | Snapshot | Chunk
 _Handler: TypeAlias = Callable[[int, Any, Instant], None]  # (sender, message, now)
 
 
@@ -141,8 +142,8 @@ class Process:
             Newer: decisions.on_newer,
             Fetch: change.on_fetch,
             Fill: change.on_fill,
-            SnapshotRequest: self._on_snapshot_request,
-            SnapshotReply: lambda sender, reply, now: self._outbox.effects.extend(transfer.take(reply)),
+            SnapshotRequest: transfer.on_request,
+            SnapshotChunk: lambda sender, chunk, now: transfer.on_chunk(sender, chunk, self.view, now),
         }
 
     @staticmethod
@@ -206,6 +207,7 @@ class Process:
             at = current.retry_at
         if session is None:
             return at
+        at = earliest(at, self.lifecycle.transfer.deadline) or at
         if session.active:
             return earliest(at, session.member.deadline)
         return earliest(at, None if session.flush is None else session.flush.fetch_at)
@@ -238,7 +240,7 @@ class Process:
         """Take one input at an instant and say what follows from it."""
         straight = self._straight
         if straight is not None and now < self._look_at and self._goes_straight(event):
-            return straight.handle(event, now)  # type: ignore[arg-type]  # a snapshot does not go straight
+            return straight.handle(event, now)  # type: ignore[arg-type]  # snapshots do not go straight
         if self._own.left and isinstance(event, Submit):
             raise LocalProtocolError("this member has left the group; join again to send")
         life, detector = self.lifecycle, self.detector
@@ -266,8 +268,9 @@ class Process:
                 look = True
                 life.leave(now)
             case Snapshot():
-                look = True
                 life.transfer.keep(event)
+            case Chunk():
+                life.transfer.give(event)
             case _:
                 assert_never(event)
         if look:
@@ -340,11 +343,6 @@ class Process:
         """Decide whether one who has left still answers: it tells others no more than what they need to go on."""
         return isinstance(message, Alive | Prepare | Accept | Fetch)
 
-    def _on_snapshot_request(self, sender: int, request: SnapshotRequest, now: Instant) -> None:
-        reply = self.lifecycle.transfer.answer(request)
-        if reply is not None:
-            self._outbox.say(sender, reply)
-
     # What is due
 
     def _do_what_is_due(self, now: Instant) -> None:
@@ -367,17 +365,10 @@ class Process:
             if not self._outbox.to_itself:
                 break
         change.fetch_again(now)
-        self._ask_for_snapshot(now)
+        life.transfer.look(life.view, now)
         if detector.beat_at <= now:
             detector.beat_at = now + life.membership.heartbeat_ns
             self._outbox.say_to_names(detector.by_name, Alive(life.view.id, self._own.standing))
-
-    def _ask_for_snapshot(self, now: Instant) -> None:
-        transfer, view = self.lifecycle.transfer, self.lifecycle.view
-        self._outbox.effects += transfer.give_up(view)
-        request = transfer.ask(view, now)
-        if request is not None:
-            self._outbox.say(*request)
 
 
 def _checked(

@@ -1,32 +1,79 @@
-"""State transfer: a joiner's application sees nothing of its first view before it has an older member's state."""
+"""State transfer: a joiner's application sees nothing of its first view before it has an older member's state.
+
+Members from before capture the application's state where the view begins, each at that point of its stream, and keep
+it until no joiner needs it any more. A joiner asks one of them for some chunks, then for the next ones, and goes on
+with another where one is silent or gone: at the same offset if both have the same bytes, from the beginning if not.
+Nobody waits for it, and neither side holds more than a window of chunks.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Final
+
 import msgspec
 
-from antiphon.protocol.machine import Capture, Deliver, Drop, Duration, Effect, Instant, Restore, Snapshot
-from antiphon.protocol.membership.messages import SnapshotReply, SnapshotRequest
+from antiphon.protocol.machine import (
+    Capture,
+    Chunk,
+    Deliver,
+    Drop,
+    Effect,
+    Instant,
+    ReadChunk,
+    Release,
+    Restore,
+    RestoreChunk,
+    Snapshot,
+)
+from antiphon.protocol.membership.messages import SnapshotChunk, SnapshotRequest
+from antiphon.protocol.membership.options import MembershipOptions
+from antiphon.protocol.membership.outbox import Outbox
 from antiphon.protocol.membership.views import GroupView, ViewId
+from antiphon.protocol.timers import Backoff, Jitter
+
+WINDOW_MIN: Final = 8  # chunks that are asked for at once
+WINDOW_MAX: Final = 64
+_TRIES_MAX: Final = 3  # vain ones, until another elder is asked
+
+
+class _Offer(msgspec.Struct):
+    """The state at the beginning of a view, as one who was there before."""
+
+    view: ViewId
+    wanted_by: set[int]  # joiners that may still ask
+    size: int | None = None  # None: the application has not given it yet
+    digest: bytes = b""
 
 
 class _Awaited(msgspec.Struct):
-    """The state that is due here: of which view's beginning, who has it, how often they were asked and when next."""
+    """The state that is due here: of which view's beginning, who has it, and how much of it has come."""
 
     view: ViewId
     elders: tuple[int, ...]
-    ask_at: Instant
-    asked: int = 0
+    again: Backoff
+    turn: int = 0  # which of the elders is asked
+    digest: bytes = b""  # of the state that is being received
+    size: int | None = None
+    offset: int = 0  # how much of it has come and was passed on
+    asked_upto: int = 0
+    window: int = WINDOW_MIN
+    early: dict[int, bytes] = {}  # chunks behind a gap, by offset
+
+    def begin_anew(self) -> None:
+        """Throw away what has come: another elder has other bytes."""
+        self.digest, self.size, self.offset, self.early = b"", None, 0, {}
 
 
 class StateTransfer:
     """One process' part in bringing joiners up to date: as a joiner, then as one who was there before."""
 
-    def __init__(self, enabled: bool, retry_ns: Duration) -> None:
-        self._enabled, self._retry_ns = enabled, retry_ns
+    def __init__(self, options: MembershipOptions, outbox: Outbox, jitter: Jitter) -> None:
+        self._options, self._outbox, self._jitter = options, outbox, jitter
+        self._chunk_bytes = options.piece_bytes * 3 // 4  # leaves room for the rest of the message
         self._awaited: _Awaited | None = None
         self._held_back: list[Effect] = []  # what the application sees after its snapshot
-        self._captured: ViewId | None = None  # the last view whose beginning the application was asked for
-        self._snapshot: Snapshot | None = None
+        self._offers: dict[int, _Offer] = {}  # by the view's number
 
     @property
     def holds_back(self) -> bool:
@@ -38,75 +85,139 @@ class StateTransfer:
         """Whether nothing is held back here."""
         return not self._held_back
 
+    @property
+    def deadline(self) -> Instant | None:
+        """When to ask again."""
+        return None if self._awaited is None else self._awaited.again.at
+
+    # The application's stream
+
     def begin(self, view: GroupView, me: int, *, elder: bool, now: Instant) -> list[Effect]:
-        """Begin a view, as one who comes from the view before or as a joiner; give what the application must do."""
-        if not self._enabled:
+        """Begin a view, as one who comes from the view before or as a joiner; return what the application must do."""
+        if not self._options.transfer:
             return []
         if not elder and view.elders:
-            self._awaited = _Awaited(view.id, view.members[: view.elders], now)
+            again = Backoff(self._jitter, self._options.retry_ns, 8 * self._options.retry_ns, first_ns=0)
+            again.start(now)
+            self._awaited = _Awaited(view.id, view.members[: view.elders], again)
+        for offer in list(self._offers.values()):
+            offer.wanted_by.intersection_update(view.members)
+            self._let_go_if_unwanted(offer)
         if elder and view.elders < len(view.members):
-            self._captured = view.id
-            self._wait_anew(view, me, now)
+            self._offers[view.number] = _Offer(view.id, set(view.members[view.elders :]))
             return [Capture(view.number)]
         return []
 
-    def _wait_anew(self, view: GroupView, me: int, now: Instant) -> None:
-        """Wait for the state at the beginning of this view instead, if one was still due.
-
-        With another joiner the elders keep a newer state in place of the older one. It has in it whatever was held
-        back here, so only the fate of this process' own messages is left to tell.
-        """
-        elders = () if self._awaited is None else tuple(filter(view.lists, self._awaited.elders))
-        if elders:
-            self._awaited = _Awaited(view.id, elders, now)
-            own = [effect for effect in self._held_back if isinstance(effect, Deliver) and effect.sender == me]
-            self._held_back = [Drop("unknown", me, effect.seq) for effect in own]
-
-    def forget(self) -> None:
-        """Wait for nothing any more: this incarnation is over."""
-        self._awaited, self._held_back = None, []
-
-    def shown(self, effects: list[Effect]) -> list[Effect]:
+    def shown(self, effects: Iterable[Effect]) -> Iterable[Effect]:
         """Pass on what has its place in the application's stream, or hold it back for after the snapshot."""
         if self._awaited is None:
             return effects
         self._held_back += effects
-        return []
+        return ()
+
+    def forget(self, me: int) -> list[Effect]:
+        """Wait for nothing any more, for this incarnation is over; give up own messages that were held back."""
+        given_up = [
+            Drop("unknown", me, effect.seq)
+            for effect in self._held_back
+            if isinstance(effect, Deliver) and effect.sender == me
+        ]
+        released = [Release(number) for number in self._offers]
+        self._awaited, self._held_back, self._offers = None, [], {}
+        return [*given_up, *released]
+
+    # As one who was there before
 
     def keep(self, snapshot: Snapshot) -> None:
-        """Take the application's state for those who ask."""
-        self._snapshot = snapshot
+        """Hear that the application's state can be read now."""
+        offer = self._offers.get(snapshot.view)
+        if offer is not None:
+            offer.size, offer.digest = snapshot.size, snapshot.digest
 
-    def answer(self, request: SnapshotRequest) -> SnapshotReply | None:
-        """Give a joiner the state, if it is here."""
-        if self._snapshot is None or request.view != self._captured or self._snapshot.view != request.view[0]:
-            return None
-        return SnapshotReply(request.view, self._snapshot.state)
+    def on_request(self, sender: int, request: SnapshotRequest, now: Instant) -> None:
+        """Read the chunks that a joiner asks for; one that has it all needs no more."""
+        offer = self._offers.get(request.view[0])
+        if offer is None or offer.view != request.view or offer.size is None or sender not in offer.wanted_by:
+            return
+        if request.count == 0:
+            offer.wanted_by.discard(sender)
+            self._let_go_if_unwanted(offer)
+            return
+        start = request.offset if request.digest == offer.digest else 0
+        end = min(offer.size, start + request.count * self._chunk_bytes)
+        for offset in range(start, max(end, start + 1), self._chunk_bytes):
+            length = min(self._chunk_bytes, offer.size - offset)
+            self._outbox.effects.append(ReadChunk(offer.view[0], offset, length, sender))
 
-    def take(self, reply: SnapshotReply) -> list[Effect]:
-        """Take the state that was due, and all that comes after it."""
-        if self._awaited is None or self._awaited.view != reply.view:
-            return []
-        return [Restore(reply.view[0], reply.state), *self._release()]
+    def give(self, chunk: Chunk) -> None:
+        """Send a joiner a chunk that was read."""
+        offer = self._offers.get(chunk.view)
+        if offer is not None and offer.size is not None:
+            self._outbox.say(chunk.to, SnapshotChunk(offer.view, offer.digest, offer.size, chunk.offset, chunk.data))
 
-    def ask(self, view: GroupView, now: Instant) -> tuple[int, SnapshotRequest] | None:
-        """Ask those who have the state in turn, as long as they are members, where it is time."""
+    def _let_go_if_unwanted(self, offer: _Offer) -> None:
+        if not offer.wanted_by:
+            del self._offers[offer.view[0]]
+            self._outbox.effects.append(Release(offer.view[0]))
+
+    # As a joiner
+
+    def look(self, view: GroupView, now: Instant) -> None:
+        """Ask for chunks where it is time; begin with what there is if nobody has the state any more."""
         awaited = self._awaited
-        if awaited is None or awaited.ask_at > now:
-            return None
-        awaited.ask_at = now + self._retry_ns
-        remaining = [elder for elder in awaited.elders if view.lists(elder)]
-        if not remaining:
-            return None
-        awaited.asked += 1
-        return remaining[(awaited.asked - 1) % len(remaining)], SnapshotRequest(awaited.view)
+        if awaited is None:
+            return
+        elders = [elder for elder in awaited.elders if view.lists(elder)]
+        if not elders:
+            self._outbox.counts["states-lost"] += 1
+            self._release()
+        elif awaited.again.over(now):
+            if awaited.again.tries > 1:
+                awaited.window = max(WINDOW_MIN, awaited.window // 2)
+            if awaited.again.tries > _TRIES_MAX:
+                awaited.turn += 1
+                awaited.again.start(now)
+                awaited.again.over(now)
+            self._ask(awaited, elders)
 
-    def give_up(self, view: GroupView) -> list[Effect]:
-        """Let the application begin with what it has, if nobody has the state any more."""
-        if self._awaited is None or any(view.lists(elder) for elder in self._awaited.elders):
-            return []
-        return self._release()
+    def _ask(self, awaited: _Awaited, elders: list[int]) -> None:
+        awaited.asked_upto = awaited.offset + awaited.window * self._chunk_bytes
+        request = SnapshotRequest(awaited.view, awaited.digest, awaited.offset, awaited.window)
+        self._outbox.say(elders[awaited.turn % len(elders)], request)
 
-    def _release(self) -> list[Effect]:
-        held_back, self._held_back, self._awaited = self._held_back, [], None
-        return held_back
+    def on_chunk(self, sender: int, chunk: SnapshotChunk, view: GroupView, now: Instant) -> None:
+        """Take a chunk of the state that is due; ask for the next ones when those that were asked for have come."""
+        awaited = self._awaited
+        elders = [] if awaited is None else [elder for elder in awaited.elders if view.lists(elder)]
+        if awaited is None or awaited.view != chunk.view or sender not in elders:
+            return
+        if chunk.digest != awaited.digest or awaited.size is None:
+            if sender != elders[awaited.turn % len(elders)] or chunk.offset:
+                return  # late, of another one's state
+            awaited.begin_anew()
+            awaited.digest, awaited.size = chunk.digest, chunk.size
+            awaited.asked_upto = awaited.window * self._chunk_bytes
+        if awaited.offset <= chunk.offset < awaited.offset + WINDOW_MAX * self._chunk_bytes:
+            awaited.early[chunk.offset] = chunk.data
+        if awaited.offset not in awaited.early:
+            return
+        while awaited.offset in awaited.early:
+            data = awaited.early.pop(awaited.offset)
+            self._outbox.effects.append(RestoreChunk(awaited.view[0], awaited.offset, data))
+            awaited.offset += len(data)
+            if not data:
+                break
+        if awaited.offset >= awaited.size:
+            for elder in elders:
+                self._outbox.say(elder, SnapshotRequest(awaited.view, awaited.digest, awaited.offset, 0))
+            self._outbox.effects.append(Restore(awaited.view[0]))
+            self._release()
+        elif awaited.offset >= awaited.asked_upto:
+            awaited.window = min(WINDOW_MAX, 2 * awaited.window)
+            awaited.again.start(now)
+            awaited.again.over(now)
+            self._ask(awaited, elders)
+
+    def _release(self) -> None:
+        self._outbox.effects += self._held_back
+        self._held_back, self._awaited = [], None
