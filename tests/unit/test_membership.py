@@ -470,7 +470,7 @@ def test_if_all_leave_at_once_they_get_out_together(members: int, seed: int) -> 
     left = {log.member: log.times[log.events.index("leave")] for log in run.logs}
     assert max(left.values()) < (300 + seed * members + 60) * MILLISECOND  # one change, or one after another
     group.kernel.run(until=(300 + seed * members + 100) * MILLISECOND)
-    assert not [one.id for one in group._processes if one.deadline is not None]  # nobody lingers
+    assert not [one.id for one in group.processes if one.deadline is not None]  # nobody lingers
 
 
 SIDES = msgspec.structs.replace(QUICK, partition="each-side", transfer=True)

@@ -101,7 +101,7 @@ class ViewCluster(Cluster):
     def _make_nodes(self, rng: random.Random) -> list[Node]:
         self._disk: dict[int, bytes] = {}
         self._every_log: list[MemberLog] = []
-        self._processes: list[Process] = []
+        self.processes: list[Process] = []
         self._healed_at: Instant = 0
         self._spoke_at: dict[int, tuple[ViewId, Instant]] = {}  # when each delivered, or had said that it does not
         self.silent: str | None = None  # who stopped without a word
@@ -135,14 +135,14 @@ class ViewCluster(Cluster):
         """Say whether enough of the newest view still run: if those who decide have left for good, nobody can."""
         if self.scenario.membership.partition == "each-side":
             return True
-        newest = max((process.view for process in self._processes), key=lambda view: view.number)
+        newest = max((process.view for process in self.processes), key=lambda view: view.number)
         return newest.is_quorum(self.running())
 
     def _start(self, name: int) -> None:
         node = self.nodes[name]
         if isinstance(node.member, Process):
             return
-        life = len(self._processes)
+        life = len(self.processes)
         node.member = self.process(
             name,
             range(self.scenario.founders or self.scenario.members),
@@ -154,7 +154,7 @@ class ViewCluster(Cluster):
             traced=True,
         )
         self._begin_log(node, node.member.id)
-        self._processes.append(node.member)
+        self.processes.append(node.member)
         node.crashed = node.paused = False
         node.missed = []
         self._drive(name, node, Wake())
@@ -306,7 +306,7 @@ class ViewCluster(Cluster):
 
     def _counts(self) -> Counter[str]:
         """What the processes counted of views, and what their members sent in each of them, by the logs."""
-        counts = sum((Counter(process.counts) for process in self._processes), Counter())
+        counts = sum((Counter(process.counts) for process in self.processes), Counter())
         for log in self._every_log:
             for event, detail in zip(log.events, log.details, strict=True):
                 if event == "control" and detail is not None:

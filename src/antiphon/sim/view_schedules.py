@@ -129,7 +129,7 @@ class ApplicationsWithState(ViewCluster):
 
     def different_states(self) -> str | None:
         """Find two members that end with different states, where states were transferred and none was lost."""
-        if not self.scenario.membership.transfer or any(one.counts["states-lost"] for one in self._processes):
+        if not self.scenario.membership.transfer or any(one.counts["states-lost"] for one in self.processes):
             return None
         total = "total" in self.scenario.promises()
         states = [self._applications[name] for name in self.running()]
