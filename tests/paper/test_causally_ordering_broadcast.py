@@ -28,7 +28,7 @@ from antiphon.papers.causally_ordering_broadcast import (
 )
 from antiphon.protocol.machine import SECOND, Submit
 from antiphon.protocol.ordering.co import Co, CoOptions
-from antiphon.protocol.ordering.co.flow import Flow
+from antiphon.protocol.ordering.co.flow import FlowCondition
 from antiphon.protocol.ordering.co.levels import AtomicReceipt
 from antiphon.protocol.ordering.co.logs import Logged, insertion_place, precedes
 from antiphon.protocol.ordering.co.minima import Minima
@@ -278,7 +278,7 @@ def test_one_loss_among_twenty_causes_one_ret_and_one_rebroadcast(latency: str) 
 # Erratum 6: the flow condition
 
 
-def all_are_subject(self: Flow) -> bool:
+def all_are_subject(self: FlowCondition) -> bool:
     """All PDUs count for the window."""
     own = self.acceptance.rank
     self.buf[own] = self.acceptance.free
@@ -291,7 +291,7 @@ def confirms_in_the_window(self: Co) -> bool:
     return Co.may_confirm(self) and self.flow.flow_condition()
 
 
-def not_rounded(self: Flow) -> bool:
+def not_rounded(self: FlowCondition) -> bool:
     """The quotient is not rounded."""
     self.buf[self.acceptance.rank] = self.acceptance.free
     places = min(self.buf) / (self.options.headroom * self.acceptance.size)

@@ -12,7 +12,7 @@ import pytest
 
 from antiphon.papers import robust_causal_order as paper
 from antiphon.protocol.machine import MILLISECOND, SECOND
-from antiphon.protocol.ordering.causal_blocks import BlockMessage, CausalBlocks, NullMessage
+from antiphon.protocol.ordering.causal_blocks import BlockMessage, CausalBlocks, NullBlock
 from antiphon.protocol.wire import pack_vector, unpack_vector
 from antiphon.sim.cluster import simulate
 from antiphon.sim.network import NetworkOptions
@@ -31,7 +31,7 @@ from support.mutants_causal_blocks import (
 )
 
 
-def stamps(message: BlockMessage | NullMessage, size: int) -> tuple[int, tuple[int, ...], int]:
+def stamps(message: BlockMessage | NullBlock, size: int) -> tuple[int, tuple[int, ...], int]:
     """(b, ldv, mb)."""
     return message.block, tuple(unpack_vector(message.ldv, size)), message.mb
 
@@ -187,7 +187,7 @@ def _suspecting(ordering: type[CausalBlocks] = CausalBlocks, **options: int) -> 
     for _ in range(5):
         group.submit(0)
     part = group.parts[0]
-    group.give(0, 1, NullMessage(20, 18, pack_vector([1, 0]), 0, 0, False, [], 18))
+    group.give(0, 1, NullBlock(20, 18, pack_vector([1, 0]), 0, 0, False, [], 18))
     part.known.MBV[0] = 19
     return group
 
@@ -198,7 +198,7 @@ def test_the_minimum_is_taken_over_what_the_member_still_misses():
     for each in (group, printed):
         first, _second = each.submit(0), each.submit(0)
         each.give(2, 0, first)  # p1 has the first, p2 has delivered it too, p0 keeps it for p2's sake
-        each.give(0, 1, NullMessage(10, 9, pack_vector([first.block, 0, 0]), 0, 0, False, [], 9))
+        each.give(0, 1, NullBlock(10, 9, pack_vector([first.block, 0, 0]), 0, 0, False, [], 9))
         each.parts[0].known.MBV[:] = [9, 9, 9]
     assert [entry.message.seq for entry in group.parts[0].repair.retransmission_condition(1, 9, [0])] == [2]
     assert list(printed.parts[0].repair.retransmission_condition(1, 9, [0])) == [], "the minimum is one that p1 has"
@@ -210,7 +210,7 @@ def test_only_what_the_member_could_deliver_is_sent_and_one_after_the_other():
     assert [entry.message.seq for entry in part.repair.retransmission_condition(1, 19, [0])] == [2]
     group = _suspecting()
     assert [entry.message.seq for entry in group.parts[0].repair.retransmission_condition(1, 19, [0])] == [2, 3, 4, 5]
-    group.give(0, 1, NullMessage(21, 18, pack_vector([1, 0]), 0, 0, False, [(0, 3), (0, 4)], 18))
+    group.give(0, 1, NullBlock(21, 18, pack_vector([1, 0]), 0, 0, False, [(0, 3), (0, 4)], 18))
     assert [entry.message.seq for entry in group.parts[0].repair.retransmission_condition(1, 19, [0])] == [2, 5]
 
 
@@ -235,7 +235,7 @@ def test_another_members_copy_suppresses_ours_for_a_report_period_and_news_cance
     assert first >= 1 + 25 * MILLISECOND
     group = _suspecting(burst=1)
     group.parts[0].repair.plan(0)
-    group.give(0, 1, NullMessage(21, 18, pack_vector([5, 0]), 0, 0, False, [], 18))
+    group.give(0, 1, NullBlock(21, 18, pack_vector([5, 0]), 0, 0, False, [], 18))
     assert group.repairs(0, until=SECOND) == []
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from antiphon.protocol.machine import MILLISECOND, Deliver, Drop, Stable, Submit
-from antiphon.protocol.ordering.causal_blocks import BlockMessage, CausalBlocks, NullMessage
+from antiphon.protocol.ordering.causal_blocks import BlockMessage, CausalBlocks, NullBlock
 from antiphon.protocol.parts import Out, PartContext, Received, Step
 from antiphon.protocol.wire import Codec, Header, Malformed, Pdu
 
@@ -47,7 +47,7 @@ class Group:
             outs += self.carry(rank, self.parts[rank].receive(source, self.through_the_wire(pdu), self.now))
         return outs
 
-    def ask(self, rank: int, source: int, question: NullMessage) -> Out:
+    def ask(self, rank: int, source: int, question: NullBlock) -> Out:
         """Let a member receive a null that asks, and give its answer, which waits for a random moment."""
         assert question.asking
         assert self.give(rank, source, question) == []
@@ -58,11 +58,11 @@ class Group:
         """Wake a member at the present instant."""
         return self.carry(rank, self.parts[rank].wake(self.now))
 
-    def silence(self, rank: int) -> NullMessage:
+    def silence(self, rank: int) -> NullBlock:
         """Move on to the instant at which a member breaks its silence, and give the null."""
         for _ in range(WAKES_MAX):
             for out in self._next_wake(rank):
-                if isinstance(out.pdu, NullMessage):
+                if isinstance(out.pdu, NullBlock):
                     return out.pdu
         raise AssertionError("no null")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from antiphon.protocol.machine import Instant
-from antiphon.protocol.ordering.causal_blocks import CausalBlocks, NullMessage
+from antiphon.protocol.ordering.causal_blocks import CausalBlocks, NullBlock
 from antiphon.protocol.ordering.causal_blocks.delivery import Delivery
 from antiphon.protocol.ordering.causal_blocks.knowledge import Knowledge, News
 from antiphon.protocol.ordering.causal_blocks.matrix import Entry
@@ -64,14 +64,14 @@ def below_mbv(self: Knowledge, entry: Entry) -> bool:
     return entry.message.block < min(self.MBV)
 
 
-def null_in_history(self: Silence, asking: bool) -> NullMessage:
+def null_in_history(self: Silence, asking: bool) -> NullBlock:
     """Nulls are part of the causal history: a message waits for the nulls that its sender had sent."""
     null = Silence.null(self, asking)
     self.known.LDV[self.known.rank] = null.block
     return null
 
 
-def null_delivered(self: CausalBlocks, source: int, pdu: NullMessage, now: Instant, step: Step) -> None:
+def null_delivered(self: CausalBlocks, source: int, pdu: NullBlock, now: Instant, step: Step) -> None:
     """A null is delivered in its turn, like a message."""
     CausalBlocks.receive_null(self, source, pdu, now, step)
     if unpack_vector(pdu.ldv, self.known.size)[source] == self.known.LDV[source] < pdu.block:
@@ -133,13 +133,13 @@ def for_ever(self: Repair, entry: Entry, now: Instant) -> None:
     entry.repair_after = NEVER
 
 
-def ask_nothing(self: CausalBlocks, source: int, pdu: NullMessage, now: Instant, step: Step) -> None:
+def ask_nothing(self: CausalBlocks, source: int, pdu: NullBlock, now: Instant, step: Step) -> None:
     """A member that lacks nothing does not answer those who still ask."""
     pdu.asking = False
     CausalBlocks.receive_null(self, source, pdu, now, step)
 
 
-def received_as_delivered(self: Silence, asking: bool) -> NullMessage:
+def received_as_delivered(self: Silence, asking: bool) -> NullBlock:
     """Its nulls tell what it has received as if it were delivered."""
     null = Silence.null(self, asking)
     null.ldv = pack_vector([max([mine, *self.known.BM[k].blocks]) for k, mine in enumerate(self.known.LDV)])

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from antiphon.protocol.ordering.co import Co
-from antiphon.protocol.ordering.co.acceptance import Acceptance
+from antiphon.protocol.ordering.co.acceptance import CausalAcceptance
 from antiphon.protocol.ordering.co.confirmations import Confirmations
 from antiphon.protocol.ordering.co.levels import AtomicReceipt
 from antiphon.protocol.ordering.co.logs import Logged
@@ -20,17 +20,17 @@ def at_the_tail(self: AtomicReceipt, p: Logged, start: int) -> int:
     return len(self.prl)
 
 
-def not_before(self: Acceptance, p: Logged) -> bool:
+def not_before(self: CausalAcceptance, p: Logged) -> bool:
     """The acceptance condition forgets the sequence number: what comes after a gap is accepted, the gap never."""
     return p.number >= self.req[p.source]
 
 
-def all_but_the_last(self: Acceptance, p: Logged) -> bool:
+def all_but_the_last(self: CausalAcceptance, p: Logged) -> bool:
     """The last PDU of a source is accepted again when a copy of it comes."""
     if p.payload is not None and p.number == self.req[p.source] - 1:
         self.req[p.source] = p.number
         return False
-    return Acceptance.is_copy(self, p)
+    return CausalAcceptance.is_copy(self, p)
 
 
 def below_the_greatest(self: AtomicReceipt, p: Logged) -> bool:
@@ -48,10 +48,10 @@ def data_only(self: Confirmations) -> bool:
     return self.unconfirmed and bool(self.heard)
 
 
-def counted_twice(self: Acceptance, p: Logged) -> None:
+def counted_twice(self: CausalAcceptance, p: Logged) -> None:
     """A place that an early PDU took is never given back."""
     before = self.early_count
-    Acceptance.hold(self, p)
+    CausalAcceptance.hold(self, p)
     self.early_count += self.early_count > before
 
 

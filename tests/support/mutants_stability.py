@@ -7,10 +7,10 @@ import numpy as np
 
 from antiphon.protocol.machine import Instant
 from antiphon.protocol.rules import replaced
-from antiphon.protocol.stability.collect import Ack, Collect, CollectPart, Info, Links
+from antiphon.protocol.stability.collect import Collect, CollectPart, Links, RoundAck, RoundInfo
 from antiphon.protocol.stability.coordinator import Coordinator
 from antiphon.protocol.stability.full_distribution import FullDistribution, Row
-from antiphon.protocol.stability.rounds import Load, Starter, VectorPart
+from antiphon.protocol.stability.rounds import RoundLoad, Starter, VectorPart
 from antiphon.protocol.stability.train import Carriage, Train, TrainAck
 from antiphon.protocol.stability.tree_coordinator import TreeCoordinator
 from antiphon.protocol.stability.tree_train import TreeTrain
@@ -46,17 +46,17 @@ def without_children(parents: tuple[int, ...], rank: int) -> Links:
     return Links(links.awaits - set(below[:1] if links.reports_to is not None else ()), links.reports_to)
 
 
-def report_of_any_base(self: CollectPart, source: int, ack: Ack, now: Instant) -> None:
+def report_of_any_base(self: CollectPart, source: int, ack: RoundAck, now: Instant) -> None:
     """A change is added to whatever frontier is at hand."""
     CollectPart.take_ack(self, source, msgspec.structs.replace(ack, base=self.epoch if ack.base else 0), now)
 
 
-def frontier_of_any_base(self: CollectPart, source: int, info: Info, now: Instant) -> None:
+def frontier_of_any_base(self: CollectPart, source: int, info: RoundInfo, now: Instant) -> None:
     """A change is added to whatever frontier is at hand."""
     CollectPart.take_info(self, source, msgspec.structs.replace(info, base=self.epoch if info.base else 0), now)
 
 
-def stale_frontier(self: CollectPart, source: int, info: Info, now: Instant) -> None:
+def stale_frontier(self: CollectPart, source: int, info: RoundInfo, now: Instant) -> None:
     """A frontier of a round that is long over counts as new."""
     if info.round <= self.epoch:
         info = msgspec.structs.replace(info, round=self.epoch, base=self.epoch - 1 if info.base else 0)
@@ -64,7 +64,7 @@ def stale_frontier(self: CollectPart, source: int, info: Info, now: Instant) -> 
     CollectPart.take_info(self, source, info, now)
 
 
-def never_rests(self: Starter, load: Load, now: Instant, news: bool) -> None:
+def never_rests(self: Starter, load: RoundLoad, now: Instant, news: bool) -> None:
     """Rounds go on when everything is stable."""
     Starter.end(self, msgspec.structs.replace(load, unstable=1), now, news)
 

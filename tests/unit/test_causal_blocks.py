@@ -12,7 +12,7 @@ import pytest
 from antiphon.errors import UsageError
 from antiphon.protocol.machine import MILLISECOND, Deliver, Receive, Send, Submit
 from antiphon.protocol.options import GroupOptions
-from antiphon.protocol.ordering.causal_blocks import BlockMessage, NullMessage
+from antiphon.protocol.ordering.causal_blocks import BlockMessage, NullBlock
 from antiphon.protocol.ordering.causal_blocks.knowledge import Knowledge
 from antiphon.protocol.ordering.causal_blocks.repair import Repair
 from antiphon.protocol.view.member import Member, View
@@ -229,8 +229,8 @@ def written_out(part: object) -> str:
         (BlockMessage(0, 1, 5, 0, pack_vector([0, 4]), 0, 0, None, b""), "never-sent"),
         (BlockMessage(1, 1, 5, 0, pack_vector([0, 0]), 0, 0, None, b""), "never-sent"),
         (BlockMessage(0, 3, 5, 0, pack_vector([0, 0]), 2, 0, None, b""), "never-delivered"),
-        (NullMessage(9, 0, pack_vector([0, 0]), 1, 2, False, [], 0), "impossible-window"),
-        (NullMessage(9, 0, pack_vector([0, 0]), 2**32 - 1, 0, False, [], 0), "impossible-window"),
+        (NullBlock(9, 0, pack_vector([0, 0]), 1, 2, False, [], 0), "impossible-window"),
+        (NullBlock(9, 0, pack_vector([0, 0]), 2**32 - 1, 0, False, [], 0), "impossible-window"),
     ],
 )
 def test_nonsense_is_refused_and_changes_nothing(pdu: Pdu, reason: str):
@@ -246,7 +246,7 @@ def test_when_the_block_numbers_of_a_view_are_used_up_nothing_more_is_sent_and_n
     group.give(1, 0, BlockMessage(0, 1, 2**32 - 1, 0, pack_vector([0, 0]), 0, 0, None, b""))
     assert group.delivered[1] == [(0, 1)]
     assert not group.parts[1].may_submit(0)
-    (answer,) = group.give(1, 0, NullMessage(2**32 - 1, 0, pack_vector([0, 0]), 1, 0, True, [], 0)) or [None]
+    (answer,) = group.give(1, 0, NullBlock(2**32 - 1, 0, pack_vector([0, 0]), 1, 0, True, [], 0)) or [None]
     assert answer is None, "not newer than the message"
 
 

@@ -1,15 +1,15 @@
 from __future__ import annotations
 
-from antiphon.protocol.flow import Flow
+from antiphon.protocol.flow import FlowControl
 
 
 def test_the_window_bounds_what_is_unstable() -> None:
-    flow = Flow(size=4, window=3, buffer=100)
+    flow = FlowControl(size=4, window=3, buffer=100)
     assert [flow.open(outstanding) for outstanding in range(5)] == [True, True, True, False, False]
 
 
 def test_the_poorest_member_bounds_everyone() -> None:
-    flow = Flow(size=4, window=3, buffer=100)
+    flow = FlowControl(size=4, window=3, buffer=100)
     flow.heard(2, 7)
     assert flow.credit() == 1
     assert flow.open(0)
@@ -21,7 +21,7 @@ def test_the_poorest_member_bounds_everyone() -> None:
 
 
 def test_credit_is_asked_of_those_that_lack_it_alone() -> None:
-    flow = Flow(size=4, window=3, buffer=100)
+    flow = FlowControl(size=4, window=3, buffer=100)
     assert flow.poor() == ()
     flow.heard(1, 3)
     flow.heard(2, 4)

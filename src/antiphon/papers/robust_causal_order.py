@@ -17,7 +17,7 @@ import msgspec
 
 from antiphon.papers.claims import PaperClaim, Progress, Reproduction, Table
 from antiphon.protocol.machine import MILLISECOND, Instant, Submit
-from antiphon.protocol.ordering.causal_blocks import BlockMessage, CausalBlocks, CausalBlocksOptions, NullMessage
+from antiphon.protocol.ordering.causal_blocks import BlockMessage, CausalBlocks, CausalBlocksOptions, NullBlock
 from antiphon.protocol.ordering.causal_blocks.matrix import Entry
 from antiphon.protocol.ordering.causal_blocks.repair import Repair
 from antiphon.protocol.parts import Out, PartContext, Step
@@ -141,7 +141,7 @@ def simulated(seed: int) -> Recovered:
         nonlocal counter
         lost = False
         for pdu in codec.decode(datagram)[1]:
-            assert isinstance(pdu, BlockMessage | NullMessage)
+            assert isinstance(pdu, BlockMessage | NullBlock)
             if target == LOSER and isinstance(pdu, BlockMessage) and pdu.block in DROPPED:
                 if pdu.block in dropped:
                     recovered.append((pdu.block, counter))

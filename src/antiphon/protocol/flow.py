@@ -14,7 +14,7 @@ from antiphon.protocol.machine import Duration, Instant, Submit
 from antiphon.protocol.options import GroupOptions
 
 
-class Flow:
+class FlowControl:
     """Decides whether one more message may be sent."""
 
     def __init__(self, size: int, window: int, buffer: int) -> None:
@@ -42,7 +42,7 @@ class Flow:
 class Submissions:
     """The application's messages that wait until they may be sent, in order."""
 
-    def __init__(self, flow: Flow, config: GroupOptions, jittered: Callable[[Duration], Duration]) -> None:
+    def __init__(self, flow: FlowControl, config: GroupOptions, jittered: Callable[[Duration], Duration]) -> None:
         self.flow, self._config, self._jittered = flow, config, jittered
         self.waiting: deque[Submit] = deque()
         self.sent = 0  # how many were sent

@@ -15,7 +15,7 @@ import msgspec
 
 from antiphon.protocol.parts import Frontier, Out, PartContext, Stability, Step
 from antiphon.protocol.stability import STABILITIES
-from antiphon.protocol.stability.collect import Info, Start
+from antiphon.protocol.stability.collect import RoundInfo, RoundStart
 from antiphon.protocol.stability.full_distribution import FullDistribution
 from antiphon.protocol.stability.train import Train
 from antiphon.protocol.wire import Data
@@ -67,7 +67,7 @@ class PartHost:
     def on_receive(self, message: LanMessage, now: int) -> Sequence[LanSend]:
         """Hand a message to the part, unless it is the sender's own copy, which only tells the time."""
         if message.sender == self.node:
-            if isinstance(message.body, Info):
+            if isinstance(message.body, RoundInfo):
                 self.ended_ns = now
             else:
                 self.begun_ns = now
@@ -81,7 +81,7 @@ class PartHost:
         sends: list[LanSend] = []
         for out in step.down:
             assert isinstance(out, Out)
-            size = HEADER_BYTES if isinstance(out.pdu, Start) else message_bytes(self._size)
+            size = HEADER_BYTES if isinstance(out.pdu, RoundStart) else message_bytes(self._size)
             sends += [LanSend(to, size, out.pdu) for to in ((None,) if out.to is None else out.to)]
         for up in step.up:
             assert isinstance(up, Frontier)

@@ -27,14 +27,14 @@ from antiphon.protocol.timers import Backoff
 from antiphon.protocol.wire import Counter, Malformed, Number, Pdu, Vector
 
 
-class Start(Pdu):
+class RoundStart(Pdu):
     """Round `round` begins, or: your report for it has not come. Reports may be changes of the frontier of `base`."""
 
     round: Number
     base: Counter = 0  # 0: whole vectors, please
 
 
-class Ack(Pdu):
+class RoundAck(Pdu):
     """What its sender, and all whose reports it has taken in, hold at least."""
 
     round: Number
@@ -42,7 +42,7 @@ class Ack(Pdu):
     held: Vector
 
 
-class Info(Pdu):
+class RoundInfo(Pdu):
     """What all held in the round."""
 
     round: Number
@@ -50,7 +50,7 @@ class Info(Pdu):
     stable: Vector
 
 
-class Ask(Pdu):
+class RoundAsk(Pdu):
     """The newest frontier that its sender knows is that of `round`: is there a newer one?"""
 
     round: Counter
@@ -97,10 +97,10 @@ class Collect:
 class CollectPart(VectorPart):
     """A member of a collecting protocol; a protocol names its PDUs and says who waits for whom."""
 
-    START: ClassVar[type[Start]]
-    ACK: ClassVar[type[Ack]]
-    INFO: ClassVar[type[Info]]
-    ASK: ClassVar[type[Ask]]
+    START: ClassVar[type[RoundStart]]
+    ACK: ClassVar[type[RoundAck]]
+    INFO: ClassVar[type[RoundInfo]]
+    ASK: ClassVar[type[RoundAsk]]
 
     collect_type: ClassVar[type[Collect]] = Collect
     starter_type: ClassVar[type[Starter]] = Starter
@@ -161,13 +161,13 @@ class CollectPart(VectorPart):
     def take(self, source: int, pdu: Pdu, now: Instant) -> None:
         """Take START, ACK, INFO or ASK."""
         match pdu:
-            case Start():
+            case RoundStart():
                 self._start(source, pdu, now)
-            case Ack():
+            case RoundAck():
                 self.take_ack(source, pdu, now)
-            case Info():
+            case RoundInfo():
                 self.take_info(source, pdu, now)
-            case Ask():
+            case RoundAsk():
                 self._ask(source, pdu, now)
             case _:
                 raise Malformed("unexpected")
@@ -196,7 +196,7 @@ class CollectPart(VectorPart):
             self._missing.start(now)
         self.report_if_complete(now)
 
-    def _start(self, source: int, start: Start, now: Instant) -> None:
+    def _start(self, source: int, start: RoundStart, now: Instant) -> None:
         if start.base >= start.round:
             raise Malformed("impossible-round")
         if self.coordinates:
@@ -209,7 +209,7 @@ class CollectPart(VectorPart):
             self._report(start.base, now)  # it was lost, or could not be read there
 
     @rule("Section 3.1, CoordP: ACK")
-    def take_ack(self, source: int, ack: Ack, now: Instant) -> None:
+    def take_ack(self, source: int, ack: RoundAck, now: Instant) -> None:
         """Take a report in, unless it is late, doubled or overheard, or its base is not known here."""
         if ack.base >= ack.round or (self.coordinates and ack.round > self.collect.number):
             raise Malformed("impossible-round")
@@ -262,7 +262,7 @@ class CollectPart(VectorPart):
     # The frontier
 
     @rule("Section 3.1, CoordP: INFO")
-    def take_info(self, source: int, info: Info, now: Instant) -> None:
+    def take_info(self, source: int, info: RoundInfo, now: Instant) -> None:
         """Take the coordinator's frontier, unless it is late or its base is not known here."""
         # a round ends only after this member has reported, so it has heard of every round that ended
         if source != self._coordinator or info.base >= info.round or info.round > self.collect.number:
@@ -281,7 +281,7 @@ class CollectPart(VectorPart):
         else:
             self._unanswered.stop()
 
-    def _ask(self, source: int, ask: Ask, now: Instant) -> None:
+    def _ask(self, source: int, ask: RoundAsk, now: Instant) -> None:
         if not self.coordinates or ask.round > self.epoch:
             raise Malformed("impossible-round")
         if ask.round < self.epoch:

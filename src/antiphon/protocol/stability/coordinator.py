@@ -11,30 +11,30 @@ from typing import ClassVar
 import msgspec
 
 from antiphon.protocol.parts import PartContext
-from antiphon.protocol.stability.collect import Ack, Ask, CollectPart, Info, Start
+from antiphon.protocol.stability.collect import CollectPart, RoundAck, RoundAsk, RoundInfo, RoundStart
 from antiphon.protocol.stability.rounds import RoundOptions
 from antiphon.protocol.wire import Pdu
 
 
-class CoordinatorStart(Start, tag=60):
+class CoordinatorStart(RoundStart, tag=60):
     """Report to me."""
 
     kind: ClassVar[str] = "coordinator-start"
 
 
-class CoordinatorAck(Ack, tag=61):
+class CoordinatorAck(RoundAck, tag=61):
     """What its sender holds."""
 
     kind: ClassVar[str] = "coordinator-ack"
 
 
-class CoordinatorInfo(Info, tag=62):
+class CoordinatorInfo(RoundInfo, tag=62):
     """What all hold."""
 
     kind: ClassVar[str] = "coordinator-info"
 
 
-class CoordinatorAsk(Ask, tag=63):
+class CoordinatorAsk(RoundAsk, tag=63):
     """Is there a newer frontier?"""
 
     kind: ClassVar[str] = "coordinator-ask"

@@ -233,10 +233,10 @@ class VectorPart:
         return unpack_change(packed, self.width)
 
     @property
-    def load(self) -> Load:
+    def load(self) -> RoundLoad:
         """What waits for a round."""
         own = self.rank if self.width == self.size else 0
-        return Load(int(self.held[own]), int(self.frontier[own]), self.unstable)
+        return RoundLoad(int(self.held[own]), int(self.frontier[own]), self.unstable)
 
     def lacking(self, numbers: Numbers) -> int:
         """Count what is held here and not in another's vector."""
@@ -252,7 +252,7 @@ class VectorPart:
         return step
 
 
-class Load(msgspec.Struct, frozen=True):
+class RoundLoad(msgspec.Struct, frozen=True):
     """What waits for a round: own messages sent and stable, and what is unstable of everyone's."""
 
     sent: int
@@ -274,7 +274,7 @@ class Starter:
         self._begun: Instant = 0
         self._pause_ns = options.interval_ns
 
-    def more(self, load: Load, now: Instant, *, running: bool) -> None:
+    def more(self, load: RoundLoad, now: Instant, *, running: bool) -> None:
         """Hear that more is unstable; a round that is running is followed by another anyway."""
         self._pause_ns = self._options.interval_ns
         if running:
@@ -286,7 +286,7 @@ class Starter:
         else:
             self.at = min(self.at, now + self._pause_ns)
 
-    def over(self, load: Load, now: Instant) -> bool:
+    def over(self, load: RoundLoad, now: Instant) -> bool:
         """Say whether it is time to start, and if so take the round for started."""
         if self.at is None or self.at > now:
             return False
@@ -298,7 +298,7 @@ class Starter:
         return True
 
     @rule("Section 6; docs/protocols/coordinator.md, Rule")
-    def end(self, load: Load, now: Instant, news: bool) -> None:
+    def end(self, load: RoundLoad, now: Instant, news: bool) -> None:
         """End a round; plan another one while something is unstable."""
         if self.trigger is not None:
             self.trigger.end(load.stable, now)
@@ -308,6 +308,6 @@ class Starter:
             self.at = max(now, self._begun + self._pause_ns)
         self._pause_ns = min(2 * self._pause_ns, self._options.interval_ns_max)
 
-    def _triggered(self, load: Load, now: Instant) -> bool:
+    def _triggered(self, load: RoundLoad, now: Instant) -> bool:
         assert self.trigger is not None
         return self.trigger.running or self.trigger.start(load.sent, load.stable, now, others=load.unstable > 0)

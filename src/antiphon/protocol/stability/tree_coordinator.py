@@ -10,30 +10,30 @@ from typing import ClassVar
 import msgspec
 
 from antiphon.protocol.parts import PartContext
-from antiphon.protocol.stability.collect import Ack, Ask, CollectPart, Info, Start
+from antiphon.protocol.stability.collect import CollectPart, RoundAck, RoundAsk, RoundInfo, RoundStart
 from antiphon.protocol.stability.trees import TreeOptions
 from antiphon.protocol.wire import Pdu
 
 
-class TreeStart(Start, tag=72):
+class TreeStart(RoundStart, tag=72):
     """Report to your parent."""
 
     kind: ClassVar[str] = "tree-start"
 
 
-class TreeAck(Ack, tag=73):
+class TreeAck(RoundAck, tag=73):
     """What its sender's subtree holds."""
 
     kind: ClassVar[str] = "tree-ack"
 
 
-class TreeInfo(Info, tag=74):
+class TreeInfo(RoundInfo, tag=74):
     """What all hold."""
 
     kind: ClassVar[str] = "tree-info"
 
 
-class TreeAsk(Ask, tag=75):
+class TreeAsk(RoundAsk, tag=75):
     """Is there a newer frontier?"""
 
     kind: ClassVar[str] = "tree-ask"

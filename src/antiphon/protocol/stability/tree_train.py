@@ -12,30 +12,30 @@ import msgspec
 
 from antiphon.protocol.parts import PartContext
 from antiphon.protocol.rules import rule
-from antiphon.protocol.stability.collect import Ack, Ask, CollectPart, Info, Links, Start
+from antiphon.protocol.stability.collect import CollectPart, Links, RoundAck, RoundAsk, RoundInfo, RoundStart
 from antiphon.protocol.stability.trees import TreeOptions, children_of
 from antiphon.protocol.wire import Pdu
 
 
-class TreeTrainStart(Start, tag=76):
+class TreeTrainStart(RoundStart, tag=76):
     """Let the trains go."""
 
     kind: ClassVar[str] = "tree-train-start"
 
 
-class TreeTrainAck(Ack, tag=77):
+class TreeTrainAck(RoundAck, tag=77):
     """What its sender, its elder siblings and all their subtrees hold."""
 
     kind: ClassVar[str] = "tree-train-ack"
 
 
-class TreeTrainInfo(Info, tag=78):
+class TreeTrainInfo(RoundInfo, tag=78):
     """What all hold."""
 
     kind: ClassVar[str] = "tree-train-info"
 
 
-class TreeTrainAsk(Ask, tag=79):
+class TreeTrainAsk(RoundAsk, tag=79):
     """Is there a newer frontier?"""
 
     kind: ClassVar[str] = "tree-train-ask"

@@ -21,7 +21,7 @@ from typing import ClassVar, TypeAlias, assert_never, cast
 import msgspec
 
 from antiphon.errors import LocalProtocolError
-from antiphon.protocol.flow import Flow, Submissions
+from antiphon.protocol.flow import FlowControl, Submissions
 from antiphon.protocol.machine import (
     Deliver,
     Drop,
@@ -100,7 +100,9 @@ class Member:
             self.handlers |= dict.fromkeys(stability.PDUS, self.stability.receive)
         self._optional = capabilities(self.ordering, self.stability)
         self._frames = Frames(self.output, self.handlers, config.group, view, self.counts)
-        self.submissions = Submissions(Flow(size, config.window, config.buffer_size(size)), config, context.jittered)
+        self.submissions = Submissions(
+            FlowControl(size, config.window, config.buffer_size(size)), config, context.jittered
+        )
 
     # What a driver reads
 

@@ -7,7 +7,7 @@ when a message is delivered, `buffer` where it waits, `repair` who sends it agai
 
 from __future__ import annotations
 
-from antiphon.protocol.ordering.causal_blocks.messages import BlockMessage, CausalBlocksOptions, NullMessage
+from antiphon.protocol.ordering.causal_blocks.messages import BlockMessage, CausalBlocksOptions, NullBlock
 from antiphon.protocol.ordering.causal_blocks.protocol import CausalBlocks
 
-__all__ = ["BlockMessage", "CausalBlocks", "CausalBlocksOptions", "NullMessage"]
+__all__ = ["BlockMessage", "CausalBlocks", "CausalBlocksOptions", "NullBlock"]

@@ -37,7 +37,7 @@ class BlockMessage(Pdu, tag=20):
     payload: Payload
 
 
-class NullMessage(Pdu, tag=21):
+class NullBlock(Pdu, tag=21):
     """What breaks a silence: stamps without a message. It takes a block number and has no place in causal history."""
 
     kind: ClassVar[str] = "null"

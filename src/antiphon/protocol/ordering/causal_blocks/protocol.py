@@ -26,7 +26,7 @@ from antiphon.protocol.ordering.causal_blocks.messages import (
     PRIORITY_MAX,
     BlockMessage,
     CausalBlocksOptions,
-    NullMessage,
+    NullBlock,
 )
 from antiphon.protocol.ordering.causal_blocks.repair import Repair
 from antiphon.protocol.ordering.causal_blocks.silence import Silence
@@ -38,7 +38,7 @@ from antiphon.protocol.wire import Malformed, Pdu, Streamed, pack_vector, unpack
 class CausalBlocks(FlushHooks):
     """Causal order on a lossy network, with recovery, stability and flow control of its own."""
 
-    PDUS: ClassVar[tuple[type[Pdu], ...]] = (BlockMessage, NullMessage)
+    PDUS: ClassVar[tuple[type[Pdu], ...]] = (BlockMessage, NullBlock)
     NEEDS_RECOVERY: ClassVar[bool] = False
     PROMISES: ClassVar[tuple[str, ...]] = ("fifo", "causal", "stability")
     Options: ClassVar[type[msgspec.Struct]] = CausalBlocksOptions
@@ -115,7 +115,7 @@ class CausalBlocks(FlushHooks):
         match pdu:
             case BlockMessage():
                 self._receive_message(pdu, now, step)
-            case NullMessage():
+            case NullBlock():
                 self.receive_null(source, pdu, now, step)
             case _:
                 raise Malformed("unexpected")
@@ -181,7 +181,7 @@ class CausalBlocks(FlushHooks):
         self.delivery.place(entry, now, step)
 
     @rule("Section III, time-silence, mended; docs/protocols/causal-blocks.md, Silence")
-    def receive_null(self, source: int, pdu: NullMessage, now: Instant, step: Step) -> None:
+    def receive_null(self, source: int, pdu: NullBlock, now: Instant, step: Step) -> None:
         """Learn from a null, which is no part of causal history: nothing waits for it; answer if it asks."""
         if source == self.known.rank:
             raise Malformed("impossible-sender")

@@ -10,7 +10,7 @@ from random import Random
 from antiphon.protocol.machine import Instant
 from antiphon.protocol.ordering.causal_blocks.knowledge import Knowledge
 from antiphon.protocol.ordering.causal_blocks.matrix import Entry, block_of
-from antiphon.protocol.ordering.causal_blocks.messages import CausalBlocksOptions, NullMessage
+from antiphon.protocol.ordering.causal_blocks.messages import CausalBlocksOptions, NullBlock
 from antiphon.protocol.parts import Out, Step
 from antiphon.protocol.rules import rule
 
@@ -62,7 +62,7 @@ class Repair:
         """Leave a message alone for one report period, since a copy of it is on its way to everyone."""
         entry.repair_after = now + self._repeat_ns
 
-    def hear_null(self, source: int, null: NullMessage) -> None:
+    def hear_null(self, source: int, null: NullBlock) -> None:
         """Take note of what waits at a member."""
         self._early[source], self._told[source] = frozenset(null.early), null.told
 

@@ -8,7 +8,7 @@ from antiphon.protocol.machine import Instant, earliest
 from antiphon.protocol.ordering.causal_blocks.delivery import Delivery
 from antiphon.protocol.ordering.causal_blocks.knowledge import Knowledge
 from antiphon.protocol.ordering.causal_blocks.matrix import block_of
-from antiphon.protocol.ordering.causal_blocks.messages import EARLY_MAX, CausalBlocksOptions, NullMessage
+from antiphon.protocol.ordering.causal_blocks.messages import EARLY_MAX, CausalBlocksOptions, NullBlock
 from antiphon.protocol.parts import Out, PartContext, Step
 from antiphon.protocol.rules import rule
 from antiphon.protocol.timers import GrowingPause
@@ -35,7 +35,7 @@ class Silence:
         return self.known.held > 0 or bool(self.known.lacking) or self.options.always
 
     @rule("Section III, time-silence; docs/protocols/causal-blocks.md, Silence")
-    def null(self, asking: bool) -> NullMessage:
+    def null(self, asking: bool) -> NullBlock:
         """Make a null: one's stamps, and which messages wait here, so that nobody sends those again."""
         known = self.known
         block, mb = known.next_block()
@@ -43,7 +43,7 @@ class Silence:
         told = block_of(early[-1]) if len(early) == EARLY_MAX else mb
         listed = [(entry.message.sender, entry.message.seq) for entry in early]
         own, stable = known.passed_seq[known.rank], known.stable_seq[known.rank]
-        return NullMessage(block, mb, pack_vector(known.LDV), own, stable, asking, listed, told)
+        return NullBlock(block, mb, pack_vector(known.LDV), own, stable, asking, listed, told)
 
     @property
     def deadline(self) -> Instant | None:

@@ -11,7 +11,7 @@ from antiphon.protocol.parts import PartContext
 from antiphon.protocol.rules import rule
 
 
-class Acceptance:
+class CausalAcceptance:
     """REQ, the number expected next of each source, and the PDUs that came before their turn."""
 
     def __init__(self, context: PartContext, options: CoOptions, receipt: AtomicReceipt) -> None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from antiphon.protocol.ordering.co.acceptance import Acceptance
+from antiphon.protocol.ordering.co.acceptance import CausalAcceptance
 from antiphon.protocol.ordering.co.pdus import CoOptions
 from antiphon.protocol.ordering.co.sending_log import SendingLog
 from antiphon.protocol.rules import rule
 
 
-class Flow:
+class FlowCondition:
     """BUF, the buffer places that each member has left, and what follows for sending."""
 
-    def __init__(self, acceptance: Acceptance, log: SendingLog, options: CoOptions) -> None:
+    def __init__(self, acceptance: CausalAcceptance, log: SendingLog, options: CoOptions) -> None:
         self.acceptance, self.log, self.options = acceptance, log, options
         self.buf = [self.first_buf()] * acceptance.size  # BUF
         self.starved = False  # a message waits for the flow condition

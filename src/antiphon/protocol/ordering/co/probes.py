@@ -6,7 +6,7 @@ They bring out the loss of a last message, of which no sequence number tells, an
 from __future__ import annotations
 
 from antiphon.protocol.machine import Instant, earliest
-from antiphon.protocol.ordering.co.flow import Flow
+from antiphon.protocol.ordering.co.flow import FlowCondition
 from antiphon.protocol.ordering.co.pdus import CoOptions
 from antiphon.protocol.parts import PartContext
 from antiphon.protocol.rules import rule
@@ -15,7 +15,7 @@ from antiphon.protocol.rules import rule
 class Probes:
     """When to break a silence, and whom to answer when."""
 
-    def __init__(self, context: PartContext, options: CoOptions, flow: Flow) -> None:
+    def __init__(self, context: PartContext, options: CoOptions, flow: FlowCondition) -> None:
         self.flow, self.options = flow, options
         self.quiet_since: Instant = 0
         self._random, self._jittered = context.random, context.jittered

@@ -13,9 +13,9 @@ from typing import ClassVar
 import msgspec
 
 from antiphon.protocol.machine import Instant, Submit, earliest
-from antiphon.protocol.ordering.co.acceptance import Acceptance
+from antiphon.protocol.ordering.co.acceptance import CausalAcceptance
 from antiphon.protocol.ordering.co.confirmations import Confirmations
-from antiphon.protocol.ordering.co.flow import Flow
+from antiphon.protocol.ordering.co.flow import FlowCondition
 from antiphon.protocol.ordering.co.levels import AtomicReceipt, Levels
 from antiphon.protocol.ordering.co.logs import Logged
 from antiphon.protocol.ordering.co.losses import Losses
@@ -38,10 +38,10 @@ class Co(FlushHooks):
     Options: ClassVar[type[msgspec.Struct]] = CoOptions
 
     receipt_type: ClassVar[type[AtomicReceipt]] = AtomicReceipt
-    acceptance_type: ClassVar[type[Acceptance]] = Acceptance
+    acceptance_type: ClassVar[type[CausalAcceptance]] = CausalAcceptance
     losses_type: ClassVar[type[Losses]] = Losses
     log_type: ClassVar[type[SendingLog]] = SendingLog
-    flow_type: ClassVar[type[Flow]] = Flow
+    flow_type: ClassVar[type[FlowCondition]] = FlowCondition
     confirmations_type: ClassVar[type[Confirmations]] = Confirmations
     probes_type: ClassVar[type[Probes]] = Probes
 

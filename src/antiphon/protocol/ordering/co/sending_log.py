@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from antiphon.protocol.machine import Instant
-from antiphon.protocol.ordering.co.acceptance import Acceptance
+from antiphon.protocol.ordering.co.acceptance import CausalAcceptance
 from antiphon.protocol.ordering.co.pdus import CoOptions, CoRet, Sequenced
 from antiphon.protocol.parts import Out, Step
 from antiphon.protocol.rules import rule
@@ -25,7 +25,7 @@ class Sent(msgspec.Struct):
 class SendingLog:
     """Keeps one's own PDUs until everyone is known to have accepted them, and sends them again on request."""
 
-    def __init__(self, acceptance: Acceptance, options: CoOptions) -> None:
+    def __init__(self, acceptance: CausalAcceptance, options: CoOptions) -> None:
         self.acceptance, self.options = acceptance, options
         self.sl: dict[int, Sent] = {}  # SL, by number
         self.outstanding = 0  # data among them
