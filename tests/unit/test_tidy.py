@@ -44,7 +44,7 @@ BORROWED: Final = {
 }
 
 # Names that two public classes have, and why neither gives way.
-TWICE: Final = {"Process": "the papers' and the field's word in `protocol/membership`, and public in `antiphon.testing`"}
+TWICE: Final = {"Process": "the field's word in protocol/membership, and public in antiphon.testing"}
 
 # Today's offenders. This list may only shrink.
 TODAY: Final[dict[str, set[str]]] = {
