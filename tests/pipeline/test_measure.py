@@ -249,6 +249,42 @@ def test_a_crashed_member_is_named(inline_session: Session, tmp_path: Path) -> N
     assert summary.held_back[0].member == 2
 
 
+def test_nobody_is_blamed_outside_of_its_views(inline_session: Session, tmp_path: Path) -> None:
+    """Member 2 dies at 30 and is out of the view from 100; 10002, its next incarnation, comes in at 200."""
+
+    def log(member: int, *rows: tuple[int, str, int | None, int | None, tuple[int, ...] | None]) -> list[Event]:
+        return [
+            Event("r", member, step, event, sender, seq, time_ns=time, members=members)
+            for step, (time, event, sender, seq, members) in enumerate(rows, 1)
+        ]
+
+    first, second, third = (0, 1, 2), (0, 1), (0, 1, 10002)
+    events = [
+        *log(0, (1, "view", None, None, first), (10, "send", 0, 1, None), (20, "send", 0, 2, None)),
+        *log(1, (1, "view", None, None, first), (11, "receive", 0, 1, None), (25, "receive", 0, 2, None)),
+        *log(2, (1, "view", None, None, first), (15, "receive", 0, 1, None), (30, "crash", None, None, None)),
+        *log(10002, (201, "view", None, None, third), (240, "receive", 0, 4, None), (260, "stable", 0, 4, None)),
+    ]
+    more = [(100, "view", None, None, second), (110, "send", 0, 3, None), (120, "stable", 0, 3, None)]
+    more += [(200, "view", None, None, third), (210, "send", 0, 4, None), (250, "stable", 0, 4, None)]
+    for step, (time, event, sender, seq, members) in enumerate(more, 4):
+        events.append(Event("r", 0, step, event, sender, seq, time_ns=time, members=members))
+    other = [(102, "view", None, None, second), (115, "receive", 0, 3, None), (202, "view", None, None, third)]
+    other += [(220, "receive", 0, 4, None), (251, "stable", 0, 4, None)]
+    for step, (time, event, sender, seq, members) in enumerate(other, 4):
+        events.append(Event("r", 1, step, event, sender, seq, time_ns=time, members=members))
+    write(events, tmp_path / "trace" / "events.parquet")
+    (tmp_path / "trace" / "run.json").write_text(json.dumps({"clock": "global"}))
+    summary, tables = measured(inline_session, tmp_path / "trace", tmp_path / "work")
+    blamed = {row["member"]: (row["last"], row["lacked"], row["waited_ns"]) for row in tables["held_back"]}
+    # 2 was the last to hold 0:1 (4 after member 1), and lacked 0:2 from 25 until all had gone on without it, at 102
+    assert blamed == {2: (1, 1, 4 + 77), 1: (1, 0, 5), 10002: (1, 0, 20)}
+    assert summary.held_back[0].member == 2
+    assert summary.latency["everywhere"].count == 3, "0:1, 0:3 and 0:4 reached all who had to hold them"
+    ends = {row["member"]: row["buffer_end"] for row in tables["members"]}
+    assert ends == {0: 0, 1: 0, 2: 0, 10002: 0}, "what a view kept is let go with it"
+
+
 def test_foreign_trace_without_times_or_bytes(inline_session: Session, tmp_path: Path) -> None:
     lines = ["run,member,step,event,sender,seq", "r,1,1,send,1,1", "r,1,2,deliver,1,1", "r,2,1,deliver,1,1"]
     (tmp_path / "trace.csv").write_text("\n".join(lines) + "\n")

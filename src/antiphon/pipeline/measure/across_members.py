@@ -22,6 +22,7 @@ from antiphon.pipeline.measure.job import TABLES, MeasureJob, MeasurePart, Measu
 from antiphon.pipeline.measure.ledger import between
 from antiphon.pipeline.measure.per_member import Tables
 from antiphon.pipeline.measure.quantiles import Sketch
+from antiphon.pipeline.measure.sent_views import SentViews
 from antiphon.pipeline.store.arena import ArenaWriter
 from antiphon.pipeline.store.layout import TraceLayout, shares
 
@@ -151,13 +152,16 @@ def _waits(here: MeasureTask, piece: WaitPiece, arena: ArenaWriter, everywhere: 
     sends, layout = here.sends(piece.run), here.layout
     start, stop = (len(sends.seq) * number // piece.parts for number in (piece.part, piece.part + 1))
     units = layout.units_of(piece.run)
+    views = SentViews(here, piece.run)
+    sent_in = views.of_send[start:stop]
     held = Holders(stop - start)
     for place, unit in enumerate(units):
-        held.add(here, unit, place, sends, start, stop)
+        held.add(here, unit, place, sends, start, stop, views.member_of[sent_in, place] if views.recorded else None)
     clocked = here.has_global_clock(piece.run)
     waited, last = np.zeros(len(units), np.int64), np.zeros(len(units), np.int64)
     longest, lacked = np.zeros(len(units), np.int64), np.zeros(len(units), np.int64)
-    complete = held.count == len(units)
+    wanted = views.size[sent_in]  # how many had to hold each message
+    complete = held.count == wanted
     edges = waiting_edges(sends.first_ns, sends.last_ns) if clocked else np.zeros(1, np.int64)
     waiting = np.zeros((len(units), len(edges) - 1))
     if clocked:
@@ -167,20 +171,20 @@ def _waits(here: MeasureTask, piece: WaitPiece, arena: ArenaWriter, everywhere: 
         last += np.bincount(who, minlength=len(units))
         np.add.at(waited, who, alone)
         np.maximum.at(longest, who, alone)
-        reached = complete & (sends.at[start:stop] != NULL_TIME) & (held.timed == len(units))
+        reached = complete & (sends.at[start:stop] != NULL_TIME) & (held.timed == wanted)
         everywhere.add(held.latest[reached] - sends.at[start:stop][reached])
     if here.has_marks(piece.run):
         missing = ~complete & ~held.marked & (held.count > 0)
-        since = np.where(missing & (held.timed > 0), held.latest, sends.last_ns)
+        until = views.closed_at[sent_in]
+        since = np.where(missing & (held.timed > 0), np.minimum(held.latest, until), until)
         for place, unit in enumerate(units if missing.any() else ()):
-            lacks = missing & ~held.holds(here, unit, sends, start, stop)
+            lacks = missing & views.member_of[sent_in, place] & ~held.holds(here, unit, sends, start, stop)
             lacked[place] = int(lacks.sum())
             if clocked and lacked[place]:
-                spread(
-                    np.full(lacked[place], place), since[lacks], np.full(lacked[place], sends.last_ns), edges, waiting
-                )
-                waited[place] += int((sends.last_ns - since[lacks]).sum())
-                longest[place] = max(int(longest[place]), int((sends.last_ns - since[lacks]).max()))
+                spread(np.full(lacked[place], place), since[lacks], until[lacks], edges, waiting)
+                alone = until[lacks] - since[lacks]
+                waited[place] += int(alone.sum())
+                longest[place] = max(int(longest[place]), int(alone.max()))
     if waiting.any():
         arena.put(piece.run, str(piece.part), waiting.ravel())
     chosen = np.flatnonzero((last > 0) | (lacked > 0))
@@ -213,9 +217,13 @@ class Holders:
         self.who = np.zeros(size, np.int64)
         self.marked = np.zeros(size, bool)
 
-    def add(self, here: MeasureTask, unit: Unit, place: int, sends: Sends, start: int, stop: int) -> None:
-        """Lay one member's ledger beside the messages."""
+    def add(
+        self, here: MeasureTask, unit: Unit, place: int, sends: Sends, start: int, stop: int, wanted: Array | None
+    ) -> None:
+        """Lay one member's ledger beside the messages; `wanted` says which it had to hold, None: all."""
         found, chosen = self._match(here, unit, sends, start, stop)
+        if wanted is not None:
+            found = np.where((found >= 0) & wanted[found], found, -1)
         hold, held, marked = (here.array(unit, name)[chosen] for name in ("hold", "held", "marked"))
         take_holder(
             found, hold, held, marked, place, self.count, self.timed, self.latest, self.second, self.who, self.marked

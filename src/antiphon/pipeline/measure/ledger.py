@@ -14,7 +14,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from antiphon.pipeline.columns import CONTROL, DELIVER, NULL_TIME, RECEIVE, SEND, STABLE, Array, Unit, as_numpy
+from antiphon.pipeline.columns import (
+    CONTROL,
+    CRASH,
+    DELIVER,
+    LEAVE,
+    NULL_TIME,
+    RECEIVE,
+    SEND,
+    STABLE,
+    VIEW,
+    Array,
+    Unit,
+    as_numpy,
+)
 from antiphon.pipeline.kernels import compiled
 from antiphon.pipeline.measure.job import added
 from antiphon.pipeline.store.layout import TraceLayout
@@ -178,13 +191,22 @@ def between(earlier: Array, later: Array) -> Array:
     return passed
 
 
-def occupancy(book: Ledger, rows: int) -> Array:
-    """How many messages are held and not yet stable, after each row of the log."""
+def occupancy(book: Ledger, rows: LogRows) -> Array:
+    """How many messages are held and not yet stable, after each row of the log; a view's end lets all of it go."""
+    count = len(rows.event)
     kept = (book.hold >= 0) & ((book.stable < 0) | (book.hold < book.stable))
-    change = np.bincount(book.hold[kept], minlength=rows)
-    let_go = book.stable[kept & (book.stable >= 0)]
-    level: Array = np.cumsum(change - np.bincount(let_go, minlength=rows))
+    let_go = np.where(book.stable < 0, count, book.stable)
+    let_go = np.minimum(let_go, view_ends(rows, book.hold))[kept]
+    change = np.bincount(book.hold[kept], minlength=count + 1) - np.bincount(let_go, minlength=count + 1)
+    level: Array = np.cumsum(change[:count])
     return level
+
+
+def view_ends(rows: LogRows, row: Array) -> Array:
+    """For each of some rows, the row that ends the view that it lies in; the length of the log where none does."""
+    ends = np.append(np.flatnonzero(np.isin(rows.event, (VIEW, LEAVE, CRASH))), len(rows.event))
+    found: Array = ends[np.searchsorted(ends[:-1], row, "right")]
+    return found
 
 
 class MemberTraffic(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from antiphon.pipeline.columns import CONTROL, DELIVER, DISCARD, NULL_TIME, RECEIVE, SEND, STABLE, Array, Unit
+from antiphon.pipeline.columns import CONTROL, DELIVER, DISCARD, NULL_TIME, RECEIVE, SEND, STABLE, VIEW, Array, Unit
 from antiphon.pipeline.measure.job import MeasureJob, MeasurePart, MeasureTask, added
 from antiphon.pipeline.measure.ledger import (
     Ledger,
@@ -20,6 +20,7 @@ from antiphon.pipeline.measure.ledger import (
     ledger,
     occupancy,
     traffic,
+    view_ends,
 )
 from antiphon.pipeline.measure.quantiles import Sketch, exact
 from antiphon.pipeline.results import BufferPeak, Repairs
@@ -83,10 +84,14 @@ def _leave(
     for name, time in (("hold", hold), ("deliver", deliver), ("stable", stable)):
         arena.put(unit, name, time)
     arena.put(unit, "held", (book.hold >= 0).astype(np.uint8))
-    arena.put(unit, "marked", (book.stable >= 0).astype(np.uint8))
+    marked = (book.stable >= 0) & ((book.hold < 0) | (book.stable < view_ends(rows, book.hold)))
+    arena.put(unit, "marked", marked.astype(np.uint8))  # in its own view: a mark of a later one covers all before
     sent = book.send >= 0
     arena.put(unit, "sent_seq", book.seq[sent])
     arena.put(unit, "sent_at", at(rows.time, book.send[sent]))
+    views = np.flatnonzero(rows.event == VIEW)
+    arena.put(unit, "sent_in", np.searchsorted(views, book.send[sent]))  # how many views it had installed by then
+    arena.put(unit, "viewed_at", rows.time[views])
     known = rows.time[rows.time != NULL_TIME]
     if len(known):
         arena.put(unit, "span", np.array([known.min(), known.max()], np.int64))
@@ -112,7 +117,7 @@ def _count(
     _rank_repairs(who, seen, tables, part)
     facts: dict[str, Any] = dict.fromkeys(("buffer_peak", "buffer_peak_at_ns", "buffer_end"))
     if here.has_marks(int(here.layout.unit_run[unit])):
-        held = occupancy(book, len(rows.event))
+        held = occupancy(book, rows)
         top = int(held.argmax())
         when = None if rows.time[top] == NULL_TIME else int(rows.time[top])
         facts = {"buffer_peak": int(held[top]), "buffer_peak_at_ns": when, "buffer_end": int(held[-1])}
