@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from typing import TYPE_CHECKING, ClassVar
@@ -58,15 +59,21 @@ class Progress:
 
 def _display() -> Display:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Display
+    from rich.text import Text
+
+    class Counted(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text("" if task.total is None else f"{task.completed:,.0f}/{task.total:,.0f}")
 
     return Display(
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=30),
-        MofNCompleteColumn(),
+        Counted(),
         TimeElapsedColumn(),
-        console=Console(stderr=True),
+        # a descriptor of its own: while Java starts, it gets another stderr than ours
+        console=Console(file=os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8")),
         transient=True,
         redirect_stdout=sys.stdout.isatty(),  # what goes into a pipe must not come out beside the bar
     )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.parquet as pq
 import pytest
 
@@ -20,8 +22,9 @@ from antiphon.pipeline.session import Session
 from antiphon.report import witness_rows
 from antiphon.report.sources import recognise
 from antiphon.report.trace_page import headline, trace_page
+from antiphon.trace.event import Event
 from antiphon.trace.schema import GUARANTEES
-from pipeline.traces import SCHEMA
+from pipeline.traces import SCHEMA, write
 from support.reports import facts_of, planted_trace, simulated_trace, verdicts_in
 
 
@@ -160,6 +163,79 @@ def test_many_runs_are_told_apart(tmp_path: Path) -> None:
     assert facts.settings.seed == 0
     with pytest.raises(UsageError, match="no such run"):
         facts_of(tmp_path / "none", tmp_path / "trace", run="fifo-9")
+
+
+FAULTS = [
+    {"kind": "crash", "member": 0, "at": "200ms"},
+    {"kind": "partition", "groups": [[3]], "at": "700ms", "until": "1700ms"},
+    {"kind": "pause", "member": 4, "at": "2400ms", "until": "2450ms"},
+]
+
+
+def test_what_happened_to_the_group_is_on_the_page(tmp_path: Path) -> None:
+    trace = simulated_trace(
+        tmp_path / "trace",
+        members=5,
+        messages=60,
+        ordering="total",
+        views=True,
+        faults=FAULTS,
+        workload={"interval": "fixed 20ms"},
+        network={"loss": 0.0},
+    )
+    facts = facts_of(tmp_path / "work", trace)
+    page = trace_page(facts)
+    text = re.sub("<.*?>", " ", page)
+    assert "5 members in 6 incarnations sent" in text
+    top = text[: text.index("What was promised")]
+    assert "The view changed 2 times." in top
+    assert "Member 0 crashed; member 3 was excluded by the others; 1 partition; 1 pause." in top
+    section = page[page.index('<section id="history"') :]
+    section = section[: section.index("</section>")]
+    assert "<svg" in section
+    listed = re.sub("<.*?>", " ", section[section.index("<tbody>") :])
+    for said in (
+        "view 1 of 5 members",
+        "member 0 crashed",
+        "without member 0",
+        "the network is cut into 3 until 1700ms",
+        "member 3 was excluded by the others",
+        "member 3 (incarnation 2)",
+        "member 4 is paused until 2450ms",
+    ):
+        assert said in listed, said
+    assert "10003" not in text, "a member is called by its name"
+    assert "waited for" in text
+    longest = max(one.waited_ns for one in facts.measured.held_back)
+    assert facts.run is not None
+    assert longest < 100 * (facts.run.last_ns - facts.run.first_ns)
+
+
+def test_a_group_to_which_nothing_happened_has_no_history(tmp_path: Path) -> None:
+    assert 'id="history"' not in trace_page(facts_of(tmp_path / "work", simulated_trace(tmp_path / "trace")))
+
+
+def test_a_log_that_ends_without_a_word_is_told(tmp_path: Path) -> None:
+    trace = simulated_trace(tmp_path / "trace")
+    table = pq.read_table(trace / "events.parquet")
+    mine = pa.compute.equal(table["member"], 2)
+    kept = pa.compute.or_(pa.compute.invert(mine), pa.compute.less(table["step"], 60))
+    pq.write_table(table.filter(kept), trace / "events.parquet")
+    text = re.sub("<.*?>", " ", trace_page(facts_of(tmp_path / "work", trace)))
+    assert "Member 2 stopped without a word." in text
+
+
+def test_uniform_is_asked_of_the_check(tmp_path: Path) -> None:
+    rows = [
+        *(Event("r", 1, step, event, 1, 1) for step, event in ((1, "send"), (2, "deliver"))),
+        Event("r", 1, 3, "crash"),
+        Event("r", 2, 1, "end"),
+    ]
+    write(rows, tmp_path / "trace" / "events.parquet")
+    for uniform in (False, True):
+        facts = facts_of(tmp_path / f"work-{uniform}", tmp_path / "trace", uniform=uniform)
+        assert facts.checked is not None
+        assert (facts.checked.guarantees["agreement"].verdict == "violated") is uniform
 
 
 class TestWhatTheOtherCommandsLeft:

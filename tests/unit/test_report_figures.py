@@ -47,6 +47,15 @@ def test_figures_on_one_page_share_no_ids() -> None:
     assert len(ids) == len(set(ids))
 
 
+def test_a_few_extremes_do_not_make_a_heat_map_pale() -> None:
+    """A hundred members that were waited for alike, but for one moment of one of them."""
+    values = [[5.0] * 50 for _ in range(100)]
+    values[7][3] = 5_000.0
+    drawn = charts.heat_map([str(n) for n in range(100)], list(range(51)), values, "who")
+    assert drawn.count("opacity: 0.12") <= 1, "in the legend"
+    assert "up to 5e+03" in drawn or "up to 5,000" in drawn
+
+
 def test_labels_are_escaped() -> None:
     drawn = charts.durations(DURATIONS, 'a "quoted" <run>')
     assert ElementTree.fromstring(drawn).attrib["aria-label"] == 'a "quoted" <run>'

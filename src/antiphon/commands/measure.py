@@ -80,7 +80,11 @@ def show(result: MeasureResult) -> None:
     show_table(
         ("traffic", "count", "bytes"),
         [
-            (kind, f"{traffic.count:,}", "unknown" if traffic.bytes is None else f"{traffic.bytes:,}")
+            (
+                "null message" if kind == "null" else kind,
+                f"{traffic.count:,}",
+                "unknown" if traffic.bytes is None else f"{traffic.bytes:,}",
+            )
             for kind, traffic in result.traffic.items()
         ],
         numbers=(1, 2),

@@ -27,6 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", required=True, type=Path, metavar="FILE.html", help="the page to write")
     parser.add_argument("--no-check", action="store_true", help="measure only; the page says that it was not checked")
+    parser.add_argument("--uniform", action="store_true", help="deliveries of members that crashed or left count too")
     parser.add_argument(
         "--run", metavar="NAME", help="of several runs, the one to draw over time (default: the largest)"
     )
@@ -72,10 +73,14 @@ def _trace(args: argparse.Namespace, given: Given) -> tuple[str, dict[str, Any],
     from antiphon.report.facts import gather
     from antiphon.report.trace_page import headline, trace_page
 
+    if args.uniform and (given.check is not None or args.no_check):
+        raise UsageError("--uniform: nothing is checked here; say it to antiphon check")
     mapping = load_mapping(args.mapping) if args.mapping else None
     start = functools.partial(spark_session, args, f"antiphon report {given.trace}")
     with output_folder(None, "", str(args.out), shared=on_cluster(args.master)) as (folder, _):
-        facts = gather(given, folder, start, check=not args.no_check, run=args.run, mapping=mapping)
+        facts = gather(
+            given, folder, start, check=not args.no_check, run=args.run, mapping=mapping, uniform=args.uniform
+        )
     result: dict[str, Any] = {
         "headline": headline(facts),
         "trace": facts.trace,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
+
+from antiphon.progress import Progress
 
 if TYPE_CHECKING:
     from antiphon.pipeline.session import Session
@@ -26,5 +28,7 @@ def spark_session(args: argparse.Namespace, name: str) -> Iterator[Session]:
     """Open the session that a command's arguments ask for; stopped at the end if it was started here."""
     from antiphon.pipeline.session import running_session
 
-    with running_session(args.master, args.conf, name=name, quiet=not args.debug) as opened:
+    with ExitStack() as stack:
+        with Progress("starting Spark"):
+            opened = stack.enter_context(running_session(args.master, args.conf, name=name, quiet=not args.debug))
         yield opened

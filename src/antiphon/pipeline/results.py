@@ -141,6 +141,27 @@ class RunRow(msgspec.Struct, frozen=True):
     last_ns: int | None
 
 
+class ViewRow(msgspec.Struct, frozen=True):
+    """A row of the table `views`: a view of a run, by its number and its members, and when it was installed."""
+
+    run: str
+    view: int
+    members: list[int]
+    installed: int  # by how many members
+    first_ns: int | None
+    last_ns: int | None
+
+
+class ProcessRow(msgspec.Struct, frozen=True):
+    """A row of the table `processes`: one log of a run in which something changed, and how it ends."""
+
+    run: str
+    member: int
+    first_ns: int | None
+    last_ns: int | None
+    ending: Literal["end", "leave", "excluded", "crash"] | None  # None: it was cut short
+
+
 class HistogramRow(msgspec.Struct, frozen=True):
     """A row of the table `histogram`: how many durations are in [low, high)."""
 
@@ -181,12 +202,14 @@ class RepairMatrixRow(msgspec.Struct, frozen=True):
 
 _TABLE_OF: Final[dict[type, str]] = {
     RunRow: "runs",
+    ViewRow: "views",
+    ProcessRow: "processes",
     HistogramRow: "histogram",
     OccupancyRow: "occupancy",
     WaitingRow: "waiting",
     RepairMatrixRow: "repair_matrix",
 }
-Row = TypeVar("Row", RunRow, HistogramRow, OccupancyRow, WaitingRow, RepairMatrixRow)
+Row = TypeVar("Row", RunRow, ViewRow, ProcessRow, HistogramRow, OccupancyRow, WaitingRow, RepairMatrixRow)
 
 
 def read_measured(folder: Path, kind: type[Row], run: str | None = None) -> list[Row]:

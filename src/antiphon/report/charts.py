@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from antiphon.report.figures import COLOURS, drawing, inline_svg, log_time_axis, look
+from antiphon.report.figures import COLOURS, SERIES, drawing, inline_svg, log_time_axis, look
 from antiphon.wording import duration, time_unit
 
 if TYPE_CHECKING:
@@ -143,7 +143,69 @@ def occupancy(levels: Sequence[Level], bound: int | None, label: str) -> str:
         return inline_svg(figure, label)
 
 
+class Life(NamedTuple):
+    """One incarnation of a member: its lane, from when until when, and how it ended."""
+
+    lane: int
+    start_ns: int
+    end_ns: int
+    ending: str
+
+
+class Shade(NamedTuple):
+    """A time in which a lane was cut off or paused."""
+
+    lane: int
+    start_ns: int
+    end_ns: int
+
+
+def timeline(
+    names: Sequence[str],
+    lives: Sequence[Life],
+    views: Sequence[tuple[int, str]],
+    shades: Sequence[Shade],
+    end_ns: int,
+    label: str,
+) -> str:
+    """Members by time: when each was there, the views as upright lines, crashes and leavings as marks."""
+    unit, size = time_unit(end_ns)
+    with drawing(height_in=1.1 + 0.26 * len(names)) as (figure, [axes]):
+        for shade in shades:
+            start, stop = shade.start_ns / size, min(shade.end_ns, end_ns) / size
+            axes.broken_barh([(start, stop - start)], (shade.lane - 0.46, 0.92), facecolor=COLOURS["line"], linewidth=0)
+        for life in lives:
+            colour = COLOURS[SERIES[life.lane % len(SERIES)]]
+            start, stop = life.start_ns / size, life.end_ns / size
+            axes.broken_barh(
+                [(start, stop - start)], (life.lane - 0.22, 0.44), facecolor=colour, alpha=0.6, linewidth=0
+            )
+            marker = {"crash": "X", "stopped": "X", "leave": "o", "excluded": "o"}.get(life.ending)
+            if marker:
+                inside = COLOURS["bad"] if marker == "X" else COLOURS["paper"]
+                axes.plot(
+                    [stop], [life.lane], marker=marker, markersize=8, color=inside, markeredgecolor=COLOURS["bad"]
+                )
+        last = -math.inf
+        for at_ns, name in views:
+            axes.axvline(at_ns / size, color=COLOURS["ink"], linewidth=1, linestyle=(0, (3, 2)))
+            if at_ns - last > end_ns / 30:  # a label that would cover the one before is left out
+                axes.annotate(
+                    f"view {name}" if last < 0 else name, (at_ns / size, 1), (2, 3), xycoords=("data", "axes fraction"),
+                    textcoords="offset points", fontsize=9,
+                )  # fmt: skip
+                last = at_ns
+        axes.set_ylim(len(names) - 0.4, -0.6)
+        axes.set_yticks(range(len(names)), [f"member {name}" for name in names])
+        axes.tick_params(axis="y", length=0)
+        axes.set_xlim(0, end_ns / size * 1.01)
+        axes.grid(axis="y", visible=False)
+        axes.set_xlabel(f"time since the start, {unit}")
+        return inline_svg(figure, label)
+
+
 LEVELS: Final = (0.12, 0.3, 0.5, 0.72, 1.0)  # opacities of a heat map
+USUAL_SHARE: Final = 0.95  # of its values; what is above has the strongest colour too
 
 
 def heat_map(names: Sequence[str], edges_ns: Sequence[int], values: Sequence[Sequence[float]], label: str) -> str:
@@ -151,7 +213,10 @@ def heat_map(names: Sequence[str], edges_ns: Sequence[int], values: Sequence[Seq
     first = edges_ns[0]
     unit, size = time_unit(edges_ns[-1] - first)
     edges = [(edge - first) / size for edge in edges_ns]
-    step = _round_step(max((value for row in values for value in row), default=0.0) / len(LEVELS))
+    seen = sorted(value for row in values for value in row if value > 0)
+    most = seen[-1] if seen else 0.0
+    usual = seen[int(USUAL_SHARE * (len(seen) - 1))] if seen else 0.0  # a few extremes must not make all the rest pale
+    step = _round_step(usual / len(LEVELS))
     with drawing(height_in=1.35 + 0.24 * len(names)) as (figure, [axes]):
         for place, row in enumerate(values):
             for level, opacity in enumerate(LEVELS):
@@ -166,8 +231,11 @@ def heat_map(names: Sequence[str], edges_ns: Sequence[int], values: Sequence[Seq
         from matplotlib.patches import Patch
 
         keys = [
-            Patch(facecolor=COLOURS["series-2"], alpha=opacity, label=f"up to {step * (level + 1):,.6g}")
-            for level, opacity in enumerate(LEVELS)
+            Patch(facecolor=COLOURS["series-2"], alpha=opacity, label=f"up to {min(most, step * (level + 1)):,.3g}")
+            for level, opacity in enumerate(LEVELS[:-1])
+        ]
+        keys += [
+            Patch(facecolor=COLOURS["series-2"], alpha=LEVELS[-1], label=f"up to {max(most, step * len(LEVELS)):,.3g}")
         ]
         axes.legend(
             handles=keys, loc="lower left", bbox_to_anchor=(0, 1), ncols=5, frameon=False, fontsize=9,

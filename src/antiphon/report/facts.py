@@ -19,9 +19,11 @@ from antiphon.pipeline.results import (
     HistogramRow,
     MeasureResult,
     OccupancyRow,
+    ProcessRow,
     RepairMatrixRow,
     RunRow,
     TraceResult,
+    ViewRow,
     WaitingRow,
     read_check,
     read_measure,
@@ -58,6 +60,8 @@ class Facts(msgspec.Struct, kw_only=True):
     lost: str | None = None  # where the trace was when it was checked, if it is not there any more
     run: RunRow | None = None  # the run that is drawn
     settings: RunSettings = RunSettings()  # of that run
+    views: list[ViewRow] = []
+    processes: list[ProcessRow] = []
     histogram: list[HistogramRow] = []
     occupancy: list[OccupancyRow] = []
     waiting: list[WaitingRow] = []
@@ -73,6 +77,7 @@ def gather(
     check: bool = True,
     run: str | None = None,
     mapping: Mapping | None = None,
+    uniform: bool = False,
 ) -> Facts:
     """Bring together what the page says; `start` gives a session, and is called only if there is work for it."""
     checked = read_check(given.check) if given.check is not None and check else None
@@ -88,7 +93,7 @@ def gather(
                 said = f"it has {here.totals.events:,} events and had {known.events:,} when it was looked at"
                 raise UsageError(f"{given.trace}: the trace has changed, {said}; check and measure it again")
             if check_here:
-                checked = here.check()
+                checked = here.check(uniform=uniform)
                 witnesses = to_draw(checked)
             if measured is None:
                 measured, tables = here.measure()
@@ -126,6 +131,8 @@ def _read_tables(facts: Facts, tables: Path, wanted: str | None, witnesses: list
     facts.run = _choose_run(read_measured(tables, RunRow), wanted, witnesses)
     facts.histogram = read_measured(tables, HistogramRow)
     if facts.run is not None:
+        facts.views = read_measured(tables, ViewRow, facts.run.run)
+        facts.processes = read_measured(tables, ProcessRow, facts.run.run)
         facts.occupancy = read_measured(tables, OccupancyRow, facts.run.run)
         facts.waiting = read_measured(tables, WaitingRow, facts.run.run)
         facts.repair_matrix = read_measured(tables, RepairMatrixRow, facts.run.run)
@@ -154,10 +161,10 @@ class _Trace:
         self.session = stack.enter_context(start())
         self.totals = ingest(self.session, trace, self.layout, mapping)
 
-    def check(self) -> CheckResult:
-        """Check all guarantees."""
+    def check(self, *, uniform: bool) -> CheckResult:
+        """Check all guarantees; `uniform`: deliveries of members that crashed or left count too."""
         implied = self.mapping is not None and self.mapping.own_deliveries == "implied"
-        options = CheckOptions(implied_own_deliveries=implied)
+        options = CheckOptions(implied_own_deliveries=implied, uniform=uniform)
         return check_layout(self.session, self.layout, self.totals, self.folder / "scratch", options)
 
     def measure(self) -> tuple[MeasureResult, Path]:

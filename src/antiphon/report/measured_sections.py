@@ -11,6 +11,7 @@ from markupsafe import Markup
 from antiphon.pipeline.results import HeldBack, MeasureResult, WaitingRow, WireTraffic
 from antiphon.report import charts
 from antiphon.report.facts import Facts
+from antiphon.report.history_section import member_name
 from antiphon.report.run_settings import BufferBound, buffer_bound
 from antiphon.web.elements import bar, element, figure, paragraph, section, table
 from antiphon.wording import count, duration, size
@@ -85,7 +86,7 @@ def _buffers(facts: Facts, measured: MeasureResult) -> Markup | None:
     if peak is None:
         return section("buffers", title, _unknown(measured, "buffer"))
     bound = buffer_bound(facts.settings, facts.members if facts.run is None else facts.run.members)
-    most, who = peak.peak, f"Member {peak.member} held the most at once: {peak.peak:,}."
+    most, who = peak.peak, f"{_capital(member_name(facts, peak.member))} held the most at once: {peak.peak:,}."
     if facts.runs > 1 and facts.occupancy and facts.run is not None:  # the bound is that of the run that is drawn
         most = max(row.peak for row in facts.occupancy)
         who = f"In the run {facts.run.run} one held at most {most:,} at once."
@@ -126,7 +127,8 @@ def _held_back(facts: Facts, measured: MeasureResult) -> Markup | None:
         return section("held-back", title, _unknown(measured, "held_back"))
     first = worst[0]
     where = f" of run {first.run}" if facts.runs > 1 else ""
-    said = f"A message can become stable when its last member holds it. Member {first.member}{where} was waited for "
+    who = _capital(member_name(facts, first.member))
+    said = f"A message can become stable when its last member holds it. {who}{where} was waited for "
     said += f"most: it was the last to hold {count(first.last, 'message')}"
     said += f" and never held {first.lacked:,} that nobody could call stable" if first.lacked else ""
     said += f"; the others waited {duration(first.waited_ns)} in all for it alone, at most "
@@ -135,7 +137,7 @@ def _held_back(facts: Facts, measured: MeasureResult) -> Markup | None:
         ("Member", "Last to hold", "Never held", "Waited for alone, in all", "At most"),
         [
             (
-                f"{row.member}" + (f" ({row.run})" if facts.runs > 1 else ""),
+                _capital(member_name(facts, row.member)) + (f" ({row.run})" if facts.runs > 1 else ""),
                 f"{row.last:,}",
                 f"{row.lacked:,}",
                 duration(row.waited_ns),
@@ -153,9 +155,11 @@ def _held_back(facts: Facts, measured: MeasureResult) -> Markup | None:
         by_member.setdefault(row.member, []).append(row)
     one = next(iter(by_member.values()))
     edges = [one[0].start_ns, *(row.end_ns for row in one)]
-    values = [[row.messages for row in rows] for rows in by_member.values()]
     others = (0 if facts.run is None else facts.run.members) - len(by_member) + 1
-    names = [f"the other {others:,}" if member is None else f"member {member}" for member in by_member]
+    values = [
+        [row.messages / (max(others, 1) if member is None else 1) for row in rows] for member, rows in by_member.items()
+    ]
+    names = [f"the other {others:,}, mean" if member is None else member_name(facts, member) for member in by_member]
     drawing = charts.heat_map(names, edges, values, f"Members by time, darker where more messages waited. {said}")
     caption = "Each row is a member. The stronger the colour, the more messages everyone else held and it did not yet."
     return section("held-back", title, paragraph(said, _spread_words(worst)), figure(drawing, caption, behind))
@@ -186,7 +190,11 @@ def _traffic(facts: Facts, measured: MeasureResult) -> Markup | None:
         added = WireTraffic(sum(found.count for found in rest), sum(found.bytes or 0 for found in rest))
         ordered = [*ordered[: KINDS_MAX - 1], (f"{len(rest)} other kinds", added)]
     total = sum(weight(found) for _, found in ordered) or 1
-    names = {"send": "messages themselves (send)", "repair": "messages sent again (repair)"}
+    names = {
+        "send": "messages themselves (send)",
+        "repair": "messages sent again (repair)",
+        "null": "messages without a payload (null)",
+    }
     rows = [
         (
             names.get(kind, kind),
@@ -235,17 +243,17 @@ def _repairs(facts: Facts, measured: MeasureResult) -> Markup | None:
         said += " Repairs went to everybody, so the trace does not say who had lost what."
     for sums, what in ((by_target, "needed it"), (by_repairer, "repaired")):
         most = max(filter(_is_number, sums), key=lambda who: sums[who], default=None)
-        said += f" Member {most} {what} most, {sums[most]:,} times." if most is not None else ""
+        said += f" {_capital(_name(facts, most))} {what} most, {sums[most]:,} times." if most is not None else ""
     top = max((number for pair, number in cells.items() if "others" not in pair), default=1)
     rows = [
-        (_name(one), *(_cell(cells, one, target, top) for target in targets), f"{by_repairer[one]:,}")
+        (_capital(_name(facts, one)), *(_cell(cells, one, target, top) for target in targets), f"{by_repairer[one]:,}")
         for one in repairers
     ]
     if len(repairers) > 1:
         rows.append(("together", *(f"{by_target[target]:,}" for target in targets), f"{sum(by_target.values()):,}"))
     where = f", in run {facts.run.run}" if facts.runs > 1 and facts.run else ""
     whole = table(
-        ("Repaired by", *targets, "together"),
+        ("Repaired by", *(_name(facts, target).removeprefix("member ") for target in targets), "together"),
         rows,
         numbers=range(1, len(targets) + 2),
         caption=f"rows: who sent again; columns: the member that had lost it{where}",
@@ -253,12 +261,16 @@ def _repairs(facts: Facts, measured: MeasureResult) -> Markup | None:
     return section("repairs", title, paragraph(said), element("div", whole, {"class": "matrix"}))
 
 
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
 def _is_number(who: str) -> bool:
     return who.lstrip("-").isdigit()
 
 
-def _name(who: str) -> str:
-    return f"member {who}" if _is_number(who) else who
+def _name(facts: Facts, who: str) -> str:
+    return member_name(facts, int(who)) if _is_number(who) else who
 
 
 def _cell(cells: Mapping[tuple[str, str], int], repairer: str, target: str, top: int) -> Markup | str:

@@ -18,6 +18,18 @@ class NetworkSettings(msgspec.Struct, frozen=True):
     reorder: float = 0.0
 
 
+class ScenarioFault(msgspec.Struct, frozen=True, rename={"source": "from", "target": "to"}):
+    """What a scenario let go wrong: a crash, partition, cut, pause, join or leave, and until when."""
+
+    kind: str
+    at: str
+    until: str | None = None
+    member: int | None = None
+    groups: list[list[int]] | None = None
+    source: list[int] | None = None
+    target: list[int] | None = None
+
+
 class RunParameters(msgspec.Struct, frozen=True):
     """The scenario of a simulated run."""
 
@@ -26,6 +38,7 @@ class RunParameters(msgspec.Struct, frozen=True):
     buffer: int = 0
     ordering_options: dict[str, Any] = {}
     network: NetworkSettings = NetworkSettings()
+    faults: list[ScenarioFault] = []
 
 
 class RunVersions(msgspec.Struct, frozen=True):
@@ -40,6 +53,7 @@ class RunSettings(msgspec.Struct, frozen=True):
     run: str | None = None
     ordering: str | None = None
     stability: str | None = None
+    views: bool | None = None
     finished: bool | None = None
     seed: int | None = None
     versions: RunVersions = RunVersions()

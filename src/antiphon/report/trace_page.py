@@ -11,6 +11,7 @@ from antiphon.diagram.page import DIAGRAM_SCRIPT, DIAGRAM_STYLE, witness_diagram
 from antiphon.pipeline.results import CheckResult
 from antiphon.report.facts import Facts
 from antiphon.report.guarantee_words import GUARANTEES, verdict
+from antiphon.report.history_section import group_size, history, history_notice
 from antiphon.report.measured_sections import measured_sections
 from antiphon.report.run_settings import RunSettings
 from antiphon.report.witness_rows import NamedWitness, WitnessRows
@@ -30,6 +31,7 @@ def trace_page(facts: Facts) -> str:
             _head(facts),
             _verdicts(facts),
             _violations(facts),
+            history(facts),
             *measured_sections(facts),
             elements.origin(facts.settings.versions.antiphon),
         ),
@@ -88,7 +90,7 @@ def _story(facts: Facts) -> str:
     if not facts.events:
         return "It has no events, so there is nothing to check and nothing to measure."
     who = f"In {count(facts.runs, 'run')} of up to {count(facts.members, 'member')}, " if facts.runs > 1 else ""
-    members = "they" if who else count(facts.members, "member")
+    members = "they" if who else group_size(facts).replace(", ", " in ")
     if facts.measured is None:
         return f"{who}{members} left {count(facts.events, 'event')}."
     rows = facts.measured.rows
@@ -139,6 +141,9 @@ def _notices(facts: Facts) -> list[Markup]:
     if facts.settings.finished is False:
         text = "The simulation reached its limit of time before everything was delivered and stable."
         said.append(notice("warn", "The run did not finish.", text))
+    changed = history_notice(facts)
+    if changed is not None:
+        said.append(changed)
     if facts.runs > 1 and facts.run is not None:
         text = f"What is drawn over time is the run {facts.run.run}; --run NAME draws another."
         said.append(notice("info", f"{facts.runs:,} runs.", text))
@@ -149,7 +154,10 @@ def _tiles(facts: Facts) -> Markup | None:
     measured = facts.measured
     if not facts.events or measured is None:
         return None
-    shown: list[tuple[str, object]] = [("members", f"{facts.members:,}"), ("events", f"{facts.events:,}")]
+    size, _, incarnations = group_size(facts).partition(", ")
+    shown: list[tuple[str, object]] = [("members", size.split()[0])]
+    shown += [("incarnations", incarnations.split()[0])] if incarnations else []
+    shown.append(("events", f"{facts.events:,}"))
     for name, key in (("median delivery", "delivery"), ("median until stable", "stable")):
         found = measured.latency.get(key)
         if found is not None:

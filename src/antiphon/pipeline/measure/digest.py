@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from antiphon.atomic_write import Replacement
 from antiphon.pipeline.columns import Array
 from antiphon.pipeline.measure.across_members import waiting_edges
+from antiphon.pipeline.measure.history import run_history
 from antiphon.pipeline.measure.job import SHOWN, TABLES, MeasureJob, MeasurePart, MeasureTask
 from antiphon.pipeline.results import HeldBack
 from antiphon.pipeline.store.layout import TraceLayout
@@ -34,6 +35,10 @@ def add_up(job: MeasureJob, task: int) -> bytes:
     _write(job, "runs", _runs(layout, spans))
     _write(job, "occupancy", _occupancy(job, layout))
     _write(job, "waiting", _waiting(here, spans))
+    for run in range(len(layout.runs)):
+        views, processes = run_history(here, run)
+        job.write("views", f"{run:06}", views)
+        job.write("processes", f"{run:06}", processes)
     _write(job, "repair_matrix", _repair_matrix(Path(job.out, "repairs")))
     held_back = _held_back(job)
     _write(job, "held_back", held_back)

@@ -74,6 +74,24 @@ TABLES: Final[dict[str, pa.Schema]] = {
             ("last_ns", pa.int64()),
         ]
     ),
+    "views": pa.schema(
+        [
+            ("run", pa.string()),
+            ("view", pa.int64()),
+            ("members", pa.list_(pa.int32())),
+            ("installed", pa.int64()),  # by how many members
+            ("first_ns", pa.int64()),
+            ("last_ns", pa.int64()),
+        ]
+    ),
+    "processes": pa.schema(
+        [
+            *_WHO,
+            ("first_ns", pa.int64()),
+            ("last_ns", pa.int64()),
+            ("ending", pa.string()),  # end, leave, excluded, crash; null: its log was cut short
+        ]
+    ),
     "histogram": pa.schema(
         [("measure", pa.string()), ("low_ns", pa.int64()), ("high_ns", pa.int64()), ("count", pa.int64())]
     ),

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from antiphon.pipeline.columns import CONTROL, DELIVER, DISCARD, NULL_TIME, RECEIVE, SEND, STABLE, VIEW, Array, Unit
+from antiphon.pipeline.measure.history import ending
 from antiphon.pipeline.measure.job import MeasureJob, MeasurePart, MeasureTask, added
 from antiphon.pipeline.measure.ledger import (
     Ledger,
@@ -92,6 +93,7 @@ def _leave(
     views = np.flatnonzero(rows.event == VIEW)
     arena.put(unit, "sent_in", np.searchsorted(views, book.send[sent]))  # how many views it had installed by then
     arena.put(unit, "viewed_at", rows.time[views])
+    arena.put(unit, "ending", ending(rows))
     known = rows.time[rows.time != NULL_TIME]
     if len(known):
         arena.put(unit, "span", np.array([known.min(), known.max()], np.int64))
