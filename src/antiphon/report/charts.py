@@ -143,7 +143,7 @@ def occupancy(levels: Sequence[Level], bound: int | None, label: str) -> str:
         return inline_svg(figure, label)
 
 
-class Life(NamedTuple):
+class IncarnationBar(NamedTuple):
     """One incarnation of a member: its lane, from when until when, and how it ended."""
 
     lane: int
@@ -162,7 +162,7 @@ class Shade(NamedTuple):
 
 def timeline(
     names: Sequence[str],
-    lives: Sequence[Life],
+    lives: Sequence[IncarnationBar],
     views: Sequence[tuple[int, str]],
     shades: Sequence[Shade],
     end_ns: int,

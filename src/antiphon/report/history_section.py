@@ -149,7 +149,9 @@ def _timeline(facts: Facts, start: int) -> str:
         return ""
     lanes = {name: place for place, name in enumerate(names)}
     lives = [
-        charts.Life(lanes[_lane(facts, row.member)], row.first_ns - start, row.last_ns - start, row.ending or "stopped")
+        charts.IncarnationBar(
+            lanes[_lane(facts, row.member)], row.first_ns - start, row.last_ns - start, row.ending or "stopped"
+        )
         for row in rows
         if _lane(facts, row.member) in lanes and row.first_ns is not None and row.last_ns is not None
     ]
