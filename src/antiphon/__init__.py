@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from antiphon.errors import AntiphonError, UsageError, UsageTypeError
     from antiphon.live.events import Batch, GroupClosed, Message, Notice, Status, ViewChange
     from antiphon.live.group import Group, join
-    from antiphon.live.receipts import Receipt, Unknown
+    from antiphon.live.receipts import Lost, Receipt, Unknown
 
 # what an application uses, by where it is defined; imported when it is first asked for
 _EXPORTS = {
     **dict.fromkeys(("AntiphonError", "UsageError", "UsageTypeError"), "antiphon.errors"),
     **dict.fromkeys(("Group", "join"), "antiphon.live.group"),
     **dict.fromkeys(("Batch", "GroupClosed", "Message", "Notice", "Status", "ViewChange"), "antiphon.live.events"),
-    **dict.fromkeys(("Receipt", "Unknown"), "antiphon.live.receipts"),
+    **dict.fromkeys(("Lost", "Receipt", "Unknown"), "antiphon.live.receipts"),
 }
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "Batch",
     "Group",
     "GroupClosed",
+    "Lost",
     "Message",
     "Notice",
     "Receipt",

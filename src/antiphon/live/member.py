@@ -312,7 +312,7 @@ class LiveMember:
 
     def _end(self, why: str, unknown: str) -> None:
         """Wake all who wait: nothing more is sent, delivered or known."""
-        self.sender.close(why, unknown)
+        self.sender.close(why)
         self.upcalls.receipts.end(unknown)
         self.upcalls.inbox.close(self._failed if self.failure is not None else None)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from antiphon.errors import AntiphonError
 
@@ -12,35 +12,60 @@ class Unknown(AntiphonError):
     """It is not known what became of a message: the group may have delivered it, or may not."""
 
 
-class Receipt:
-    """What became of a message: delivered here, in its order; stable, that is, held by every member."""
+class Lost(Unknown):
+    """A message was never sent: nobody has delivered it, and nobody will, so it may be sent again."""
 
-    __slots__ = ("_futures", "is_delivered", "is_stable", "lost", "size")
+
+Outcome: TypeAlias = Literal["pending", "delivered", "stable", "unknown", "lost"]
+
+
+class Receipt:
+    """What became of a message, and of all that shared its burst.
+
+    `outcome` is "pending" at first, then "delivered": delivered here, in its order. It ends as "stable" (every member
+    holds it), "unknown" (nobody can tell any more) or "lost" (it was never sent); `reason` says why, for the last two.
+    """
+
+    __slots__ = ("_ended", "_futures", "is_delivered", "is_stable", "size")
 
     def __init__(self) -> None:
         self.size = 0  # bytes of its burst
         self.is_delivered = self.is_stable = False
-        self.lost: str | None = None  # why nobody knows
+        self._ended: Unknown | None = None
         self._futures: list[tuple[Literal["delivered", "stable"], asyncio.Future[None]]] = []
 
     async def delivered(self) -> None:
-        """Wait until the message was delivered to this member too."""
+        """Wait until the message was delivered to this member too; raise `Unknown` or `Lost` if that will not be."""
         if not self.is_delivered:
             await self._wait("delivered")
 
     async def stable(self) -> None:
-        """Wait until every member holds the message."""
+        """Wait until every member holds the message; raise `Unknown` or `Lost` if that will not be known."""
         if not self.is_stable:
             await self._wait("stable")
 
     @property
     def settled(self) -> bool:
         """Whether nothing more will become of it."""
-        return self.lost is not None or (self.is_delivered and self.is_stable)
+        return self._ended is not None or (self.is_delivered and self.is_stable)
+
+    @property
+    def outcome(self) -> Outcome:
+        """What is known of it now."""
+        if self.is_stable and self.is_delivered:
+            return "stable"
+        if self._ended is not None:
+            return "lost" if isinstance(self._ended, Lost) else "unknown"
+        return "delivered" if self.is_delivered else "pending"
+
+    @property
+    def reason(self) -> str | None:
+        """Why it ended as unknown or lost."""
+        return None if self._ended is None else str(self._ended)
 
     async def _wait(self, what: Literal["delivered", "stable"]) -> None:
-        if self.lost is not None:
-            raise Unknown(self.lost)
+        if self._ended is not None:
+            raise type(self._ended)(str(self._ended))
         future = asyncio.get_running_loop().create_future()
         self._futures.append((what, future))
         try:
@@ -58,79 +83,92 @@ class Receipt:
             if waited_for == what and not future.done():
                 future.set_result(None)
 
-    def lose(self, why: str) -> None:
-        """Note that nobody knows what became of it (for the group, not for applications)."""
+    def end(self, how: Unknown) -> None:
+        """Note that nothing more will become of it (for the group, not for applications)."""
         if self.settled:
             return
-        self.lost = why
+        self._ended = how
         for _, future in self._futures:
             if not future.done():
-                future.set_exception(Unknown(why))
+                future.set_exception(type(how)(str(how)))
 
 
 class Receipts:
-    """The open receipts of one member, by the numbers that its messages have in this incarnation."""
+    """The open receipts of one member, by the numbers that its bursts have in this incarnation.
+
+    A machine numbers what it is given in the order of submission. When an incarnation ends, it has said of every burst
+    that it sent whether that was delivered or dropped; so those of which nothing was said were not sent, and are the
+    first ones of the next incarnation. That a number means the burst that it was given for is checked with each
+    delivery: a receipt never tells of another burst than its own.
+    """
 
     def __init__(self) -> None:
-        self._open: dict[int, Receipt] = {}
-        self._last = 0  # the number of the message that was submitted last
+        self._open: dict[int, tuple[Receipt, bytes]] = {}  # with the burst, until it is delivered
+        self._last = 0  # the number of the burst that was submitted last
         self._stable = 0  # up to here all is stable
         self.bytes = 0  # of the bursts whose receipts are open
 
-    def add(self, receipt: Receipt, size: int) -> None:
-        """Keep the receipt of the message that is submitted now."""
+    def add(self, receipt: Receipt, burst: bytes) -> None:
+        """Keep the receipt of the burst that is submitted now."""
         self._last += 1
-        self._open[self._last] = receipt
-        receipt.size = size
-        self.bytes += size
+        self._open[self._last] = receipt, burst
+        receipt.size = len(burst)
+        self.bytes += receipt.size
 
-    def delivered(self, seq: int) -> None:
-        """Mark a message that was delivered here."""
-        receipt = self._open.get(seq)
-        if receipt is not None:
-            receipt.mark("delivered")
-            if receipt.is_stable:
-                self._close(seq)
+    def delivered(self, seq: int, burst: bytes) -> None:
+        """Mark a burst that was delivered here."""
+        kept = self._open.get(seq)
+        if kept is None:
+            return
+        receipt, own = kept
+        assert own is burst or own == burst, f"number {seq} was given to one burst and delivered with another"
+        receipt.mark("delivered")
+        if receipt.is_stable:
+            self._close(seq)
+        else:
+            self._open[seq] = receipt, b""
 
     def stable(self, upto: int) -> None:
-        """Mark all messages up to a number that every member holds."""
+        """Mark all bursts up to a number that every member holds."""
         for seq in range(self._stable + 1, upto + 1):
-            receipt = self._open.get(seq)
-            if receipt is not None:
-                receipt.mark("stable")
-                if receipt.is_delivered:
+            kept = self._open.get(seq)
+            if kept is not None:
+                kept[0].mark("stable")
+                if kept[0].is_delivered:
                     self._close(seq)
         self._stable = max(self._stable, upto)
 
-    def discarded(self, seq: int, reason: str) -> None:
-        """End the receipt of a message that will not be delivered."""
+    def dropped(self, seq: int, reason: str) -> None:
+        """End the receipt of a burst that will not be delivered here."""
         if seq in self._open:
-            self._close(seq).lose(f"discarded: {reason}")
+            self._close(seq).end(Unknown(f"not delivered here: {reason}"))
 
     def view_ended(self) -> None:
         """Mark as stable what was delivered in the view that ends: all who go on have delivered the same in it."""
-        for seq in [seq for seq, receipt in self._open.items() if receipt.is_delivered]:
+        for seq in [seq for seq, (receipt, _) in self._open.items() if receipt.is_delivered]:
             self._close(seq).mark("stable")
 
     def incarnation_ended(self) -> None:
-        """End what the old incarnation sent; what it had not sent yet is numbered anew, from 1."""
-        waiting = [receipt for receipt in self._open.values() if not receipt.is_delivered]
-        for receipt in self._open.values():
-            if receipt.is_delivered:
-                receipt.lose("the group went on without this member")
-        self._open = dict(enumerate(waiting, 1))
-        self.bytes = sum(receipt.size for receipt in waiting)
-        self._last, self._stable = len(waiting), 0
+        """End what the old incarnation sent; what it had not sent is numbered by the next one, from 1."""
+        unsent = []
+        for receipt, burst in self._open.values():
+            if receipt.is_delivered or receipt.is_stable:
+                receipt.end(Unknown("the group went on without this member"))
+            else:
+                unsent.append((receipt, burst))
+        self._open = dict(enumerate(unsent, 1))
+        self.bytes = sum(receipt.size for receipt, _ in unsent)
+        self._last, self._stable = len(unsent), 0
 
     def end(self, why: str) -> None:
         """End all that are still open: nothing more will be known."""
-        for receipt in self._open.values():
-            receipt.lose(why)
+        for receipt, _ in self._open.values():
+            receipt.end(Unknown(why))
 
     @property
     def all_delivered(self) -> bool:
-        """Whether every message was delivered here, or will never be."""
-        return all(receipt.is_delivered or receipt.lost for receipt in self._open.values())
+        """Whether every burst was delivered here, or will never be."""
+        return all(receipt.is_delivered or receipt.settled for receipt, _ in self._open.values())
 
     @property
     def all_settled(self) -> bool:
@@ -138,6 +176,6 @@ class Receipts:
         return not self._open
 
     def _close(self, seq: int) -> Receipt:
-        receipt = self._open.pop(seq)
+        receipt, _ = self._open.pop(seq)
         self.bytes -= receipt.size
         return receipt

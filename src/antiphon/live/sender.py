@@ -9,7 +9,7 @@ from antiphon.errors import UsageError
 from antiphon.live import burst
 from antiphon.live.driver import Driver
 from antiphon.live.events import GroupClosed
-from antiphon.live.receipts import Receipt, Receipts
+from antiphon.live.receipts import Lost, Receipt, Receipts
 from antiphon.live.settings import Settings
 from antiphon.protocol.machine import Duration, Submit
 
@@ -105,7 +105,7 @@ class Sender:
 
     def _submit(self, payload: bytes, receipt: Receipt, kind: Kind) -> None:
         self._sizes.sent(self._driver.retransmissions)
-        self._receipts.add(receipt, len(payload))
+        self._receipts.add(receipt, payload)
         self._driver.drive(Submit(payload, *kind))
 
     def _has_room(self) -> bool:
@@ -135,10 +135,10 @@ class Sender:
         if self._room is not None and not self._room.done():
             self._room.set_result(None)
 
-    def close(self, why: str, lost: str) -> None:
-        """End all that waits: senders with `GroupClosed(why)`, the receipt of what is pending with `Unknown(lost)`."""
+    def close(self, why: str) -> None:
+        """End all that waits: senders with `GroupClosed`, the receipt of what is pending with `Lost`."""
         self.refuse(why)
-        self._receipt.lose(lost)
+        self._receipt.end(Lost(f"never sent: {why}"))
 
     @property
     def idle(self) -> bool:

@@ -90,7 +90,7 @@ class Upcalls:
             self.messages += len(messages)
             self.inbox.put_messages(self._names[sender % NAMES_MAX], messages, self.view)
         if sender % NAMES_MAX == self.me:
-            self.receipts.delivered(effect.seq)
+            self.receipts.delivered(effect.seq, effect.payload)
 
     def _stable(self, effect: Stable) -> None:
         if name_of(effect.sender) == self.me:
@@ -100,7 +100,7 @@ class Upcalls:
         if effect.sender is None or effect.seq is None:
             self._anomalies.note("dropped-" + effect.reason)
         elif name_of(effect.sender) == self.me:
-            self.receipts.discarded(effect.seq, effect.reason)
+            self.receipts.dropped(effect.seq, effect.reason)
 
     def _install(self, install: Install) -> None:
         old, self.members, self.view = self.members, install.members, install.view

@@ -1,0 +1,146 @@
+"""Receipts: each one ends, and tells of its own message, through whatever happens to its member."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+import antiphon
+from antiphon import testing
+from antiphon.live.receipts import Lost, Receipt, Receipts, Unknown
+from support.live_group import free_addresses, run
+
+
+def kept(count: int) -> tuple[Receipts, list[Receipt]]:
+    receipts, made = Receipts(), [Receipt() for _ in range(count)]
+    for number, receipt in enumerate(made):
+        receipts.add(receipt, b"%d" % number)
+    return receipts, made
+
+
+def test_a_message_keeps_its_receipt_when_it_is_numbered_anew() -> None:
+    """Of five, one was stable, one delivered, one dropped; two had not been sent when the incarnation ended."""
+    receipts, (stable, delivered, dropped, first, second) = kept(5)
+    receipts.delivered(1, b"0")
+    receipts.stable(1)
+    receipts.delivered(2, b"1")
+    receipts.dropped(3, "unknown")
+    receipts.incarnation_ended()
+    assert [one.outcome for one in (stable, delivered, dropped)] == ["stable", "unknown", "unknown"]
+    assert delivered.reason == "the group went on without this member"
+    assert dropped.reason == "not delivered here: unknown"
+    assert (first.outcome, second.outcome) == ("pending", "pending")
+    receipts.delivered(1, b"3")
+    receipts.stable(1)
+    receipts.delivered(2, b"4")
+    assert (first.outcome, second.outcome) == ("stable", "delivered")
+
+
+def test_a_receipt_never_tells_of_another_message() -> None:
+    receipts, _ = kept(3)
+    receipts.incarnation_ended()
+    with pytest.raises(AssertionError, match="number 1 was given to one burst and delivered with another"):
+        receipts.delivered(1, b"1")
+
+
+def test_the_end_of_a_view_makes_stable_what_was_delivered_in_it_alone() -> None:
+    receipts, (delivered, pending) = kept(2)
+    receipts.delivered(1, b"0")
+    receipts.view_ended()
+    assert (delivered.outcome, pending.outcome) == ("stable", "pending")
+    receipts.end("the group was left")
+    assert (pending.outcome, pending.reason) == ("unknown", "the group was left")
+    assert receipts.all_delivered
+
+
+def test_what_was_never_sent_is_lost_and_what_was_sent_is_unknown(tmp_path: Path) -> None:
+    async def test() -> None:
+        addresses = free_addresses(2)  # the second never comes
+        settings = {"views": False, "window": 1, "leave_s": 0.1, "state": tmp_path}
+        async with antiphon.join("g", bind=addresses[0], peers=addresses[1:], **settings) as group:  # type: ignore[arg-type]
+            sent = [await group.send(b"sent")]
+            await asyncio.sleep(0.01)
+            for number in range(3):  # the machine keeps some that wait for its window
+                sent.append(await group.send(b"waits %d" % number))
+                await asyncio.sleep(0.01)
+            waiting = await group.send(b"pending")
+        with pytest.raises(Unknown, match="left before this was known"):
+            await sent[0].stable()
+        assert sent[0].outcome == "unknown"
+        with pytest.raises(Lost, match="never sent: the group was left"):
+            await waiting.stable()
+        assert waiting.outcome == "lost"
+
+    run(test())
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_receipts_of_a_member_that_is_left_out_twice_while_it_waits_for_its_state(seed: int) -> None:
+    """Three messages that nobody delivered were once told stable, when the next incarnation had sent three others."""
+
+    async def main(world: testing.World) -> None:
+        addresses = world.addresses(3)
+        states: dict[str, list[bytes]] = {own: [] for own in addresses}
+
+        def join(own: str) -> antiphon.Group:
+            return antiphon.join(
+                "g",
+                bind=own,
+                peers=[peer for peer in addresses if peer != own],
+                ordering="fifo",
+                snapshot=lambda: b"\n".join(states[own]),
+                restore=lambda state: states[own].__setitem__(slice(None), filter(None, state.split(b"\n"))),
+            )
+
+        reading = asyncio.Event()
+        reading.set()
+
+        async def apply(own: str, group: antiphon.Group) -> None:
+            async for event in group:
+                if isinstance(event, antiphon.Message):
+                    states[own].append(event.payload)
+                if own != cut_off:
+                    await reading.wait()
+
+        groups = {own: join(own) for own in addresses}
+        await asyncio.gather(*(group.__aenter__() for group in groups.values()))
+        cut_off = addresses[2]
+        tasks = [asyncio.create_task(apply(own, group)) for own, group in groups.items()]
+        others = addresses[:2]
+
+        async def until_excluded() -> None:
+            world.partition(others, [cut_off])
+            while len(groups[others[0]].status().members) != 2:
+                await asyncio.sleep(0.05)
+
+        await until_excluded()
+        reading.clear()  # no snapshot comes from here on
+        world.heal()
+        while len(groups[cut_off].status().members) != 3 or groups[cut_off].status().standing != "active":
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.02 * seed)
+        old = [await groups[cut_off].send(b"old %d" % number) for number in range(3)]
+        await asyncio.sleep(0.005 * seed)
+        await until_excluded()
+        world.heal()
+        await asyncio.sleep(1)
+        new = []
+        for number in range(3):
+            new.append(await groups[cut_off].send(b"new %d" % number))
+            await asyncio.sleep(0.02)
+        reading.set()
+        async with asyncio.timeout(30):
+            await asyncio.gather(*(receipt.stable() for receipt in new))
+        await asyncio.sleep(1)
+        for number, receipt in enumerate(old):
+            assert receipt.settled
+            if receipt.outcome == "stable":
+                assert all(b"old %d" % number in states[own] for own in addresses), "stable means held by all"
+        assert all(b"new 2" in states[own] for own in addresses)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*(group.stop() for group in groups.values()))
+
+    testing.run(main, seed=seed)
