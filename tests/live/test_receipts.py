@@ -141,6 +141,6 @@ def test_receipts_of_a_member_that_is_left_out_twice_while_it_waits_for_its_stat
         assert all(b"new 2" in states[own] for own in addresses)
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*(group.stop() for group in groups.values()))
+        await asyncio.gather(*(group.leave() for group in groups.values()))
 
     testing.run(main, seed=seed)

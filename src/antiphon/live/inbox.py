@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from itertools import repeat
 from typing import TypeAlias
 
@@ -20,7 +20,9 @@ Item: TypeAlias = Batch | ViewChange | Notice | Capture | Restore
 class Inbox:
     """A bounded stream of events; what concerns the application's state is done in its place in the stream."""
 
-    def __init__(self, bytes_max: int, *, listen: bool, at_state: Callable[[Capture | Restore], None]) -> None:
+    def __init__(
+        self, bytes_max: int, *, listen: bool, at_state: Callable[[Capture | Restore], Awaitable[None]]
+    ) -> None:
         """`listen` false: events are dropped; `at_state` is called where the state is to be given or replaced."""
         self._bytes_max, self._listen, self._at_state = bytes_max, listen, at_state
         self._items: deque[tuple[Item, int]] = deque()  # each with its bytes
@@ -77,6 +79,8 @@ class Inbox:
                 await self._news()
             if isinstance(item, Batch):
                 self._current = map(Message, repeat(item.sender), item.payloads, repeat(item.view))
+            elif isinstance(item, Capture | Restore):
+                await self._at_state(item)
             else:
                 yield item
 
@@ -90,7 +94,10 @@ class Inbox:
                 if self._closed:
                     return
                 await self._news()
-            yield item
+            if isinstance(item, Capture | Restore):
+                await self._at_state(item)
+            else:
+                yield item
 
     def _news(self) -> asyncio.Future[None]:
         """Return what is done when there may be something to take."""
@@ -98,13 +105,10 @@ class Inbox:
         self._waiting.append(future)
         return future
 
-    def _take(self) -> Batch | ViewChange | Notice | None:
+    def _take(self) -> Item | None:
         """Return what comes next, or None if there is nothing; raise if the group failed before it."""
-        while self._items:
+        if self._items:
             item, size = self._items.popleft()
-            if isinstance(item, Capture | Restore):
-                self._at_state(item)
-                continue
             if size:
                 was_full = self.is_full
                 self._count(-size)

@@ -76,6 +76,7 @@ class LiveMember:
         self._founders: set[int] = set()  # names
         self._unlike: set[int] = set()  # names of those who are set up differently
         self._closers = ExitStack()  # what is to be closed, in the opposite order
+        self._closers.callback(self.upcalls.states.close)
         self._trace: LiveTrace | None = None
         self._standing: Literal["open", "leaving", "left"] = "open"
         self.discovery: Discovery | None = None

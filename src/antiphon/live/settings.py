@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from os import PathLike
 from typing import Any, Literal, ParamSpec, TypeVar, get_type_hints
 
@@ -18,6 +18,7 @@ from antiphon.live.arguments import check_range, check_type
 from antiphon.live.burst import MESSAGE_BYTES_MAX
 from antiphon.live.events import Status
 from antiphon.live.session import check_keys
+from antiphon.live.state import State
 from antiphon.protocol.membership.options import MembershipOptions
 from antiphon.protocol.options import GroupOptions, part_name
 from antiphon.protocol.ordering import ALIASES
@@ -57,8 +58,8 @@ class Settings(_Named, frozen=True, kw_only=True):
     partition: Literal["majority", "each-side"] = _USUAL.membership.partition  # who goes on when it is cut in two
     slow: Literal["block", "drop", "lag"] = _USUAL.membership.slow  # one holds all back: wait, drop it, or discard
     state: str | PathLike[str] | None = None  # where the little that must survive a crash is kept
-    snapshot: Callable[[], bytes] | None = None  # gives the application's state, for those who join
-    restore: Callable[[bytes], None] | None = None  # takes it
+    snapshot: Callable[[], State] | None = None  # gives the application's state, for those who join
+    restore: Callable[[Any], Awaitable[None] | None] | None = None  # takes it: bytes, a file or an async iterator
     key: bytes | Sequence[bytes] | None = None  # the first seals, all are accepted
     window: int = _USUAL.window  # own bursts that may be unstable at once
     window_bytes: int = 512 << 10  # and their bytes, to which one more burst is added when they are fewer
@@ -128,11 +129,15 @@ class Settings(_Named, frozen=True, kw_only=True):
             raise UsageError("group: a group needs a name")
         for name, (least, most) in _RANGES.items():
             check_range(name, getattr(self, name), least, most)
-        for name in ("metrics", "snapshot", "restore"):
+        for name in ("metrics", "snapshot"):
             if inspect.iscoroutinefunction(getattr(self, name)):
                 raise UsageTypeError(f"{name}: must be a function, not a coroutine function")
         if (self.snapshot is None) != (self.restore is None):
             raise UsageError("snapshot, restore: one without the other cannot bring a joiner up to date")
+        if self.snapshot is not None and not self.listen:
+            raise UsageError(
+                "snapshot: is taken between events, which the application must take; not with listen=False"
+            )
         if self.discover is not None and (not self.views or (self.peers and self.discover != PEERS)):
             raise UsageError("discover: finds members that come and go; give neither peers nor views=False with it")
         self.keys()

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from hashlib import blake2b
 from typing import Any
-
-import msgspec
 
 from antiphon.live import burst
 from antiphon.live.anomalies import Anomalies, MemberLogger
@@ -15,8 +12,8 @@ from antiphon.live.events import Notice, ViewChange
 from antiphon.live.inbox import Inbox
 from antiphon.live.receipts import Receipts
 from antiphon.live.settings import Settings
+from antiphon.live.state import StateKeeper
 from antiphon.protocol import machine as protocol
-from antiphon.protocol.fragment import Fragment
 from antiphon.protocol.machine import (
     Capture,
     Chunk,
@@ -32,9 +29,6 @@ from antiphon.protocol.machine import (
 )
 from antiphon.protocol.membership.views import NAMES_MAX, name_of
 
-_State = tuple[bytes, list[tuple[int, Fragment]]]  # the application's, and what large messages have begun
-_decode_state = msgspec.msgpack.Decoder(_State).decode
-
 
 class Upcalls:
     """Takes each effect of the machine that concerns the application, in the order in which the machine said it."""
@@ -48,14 +42,11 @@ class Upcalls:
         anomalies: Anomalies,
     ) -> None:
         """`names` are the members' addresses by name; `drive` gives the machine a snapshot that it asked for."""
-        self._settings, self._names, self._drive = settings, names, drive
+        self._names = names
         self._logger, self._anomalies = logger, anomalies
         self.me = -1  # own name, once it is known
         self._reader = burst.BurstReader(settings.message_bytes_max)
-        self._begun: dict[int, list[tuple[int, Fragment]]] = {}  # per view with joiners, what had begun by then
-        self._captured: dict[int, bytes] = {}  # per view, the state that joiners may ask for
-        self._received = bytearray()  # what has come of another's state
-        self._restored: dict[int, bytes] = {}  # per view, the application's part of it, once it has come
+        self.states = StateKeeper(settings.snapshot, settings.restore, drive, anomalies)
         self.inbox = Inbox(settings.inbox_bytes_max, listen=settings.listen, at_state=self._at_state)
         self.receipts = Receipts()
         self.members: tuple[int, ...] = ()  # processes
@@ -72,10 +63,10 @@ class Upcalls:
             Install: self._install,
             protocol.StandingChanged: self._notice,
             Capture: self._capture,
-            ReadChunk: self._read_chunk,
-            Release: self._release,
-            RestoreChunk: self._restore_chunk,
             Restore: self._restore,
+            ReadChunk: self.states.read,
+            Release: self.states.release,
+            RestoreChunk: self.states.receive,
         }
 
     @property
@@ -127,38 +118,19 @@ class Upcalls:
     # The application's state
 
     def _capture(self, capture: Capture) -> None:
-        self._begun[capture.view] = self._reader.unfinished()
+        self.states.due(capture.view, self._reader.unfinished())
         self.inbox.put(capture)
 
-    def _read_chunk(self, effect: ReadChunk) -> None:
-        state = self._captured.get(effect.view)
-        if state is not None:
-            data = state[effect.offset : effect.offset + effect.length]
-            self._drive(Chunk(effect.view, effect.offset, data, effect.to))
-
-    def _release(self, effect: Release) -> None:
-        self._captured.pop(effect.view, None)
-
-    def _restore_chunk(self, effect: RestoreChunk) -> None:
-        del self._received[effect.offset :]
-        self._received += effect.data
-
     def _restore(self, restore: Restore) -> None:
-        self._restored[restore.view], begun = _decode_state(self._received)
-        self._received = bytearray()
-        self._reader.adopt(begun)
+        self._reader.adopt(self.states.received(restore.view))
         self.inbox.put(restore)
 
-    def _at_state(self, item: Capture | Restore) -> None:
+    async def _at_state(self, item: Capture | Restore) -> None:
         """Take or replace the state of the application, which has just seen all that came before."""
         if isinstance(item, Capture):
-            assert self._settings.snapshot is not None
-            state = msgspec.msgpack.encode((self._settings.snapshot(), self._begun.pop(item.view, [])))
-            self._captured[item.view] = state
-            self._drive(Snapshot(item.view, len(state), blake2b(state, digest_size=16).digest()))
+            self.states.capture(item.view)
         else:
-            assert self._settings.restore is not None
-            self._settings.restore(self._restored.pop(item.view))
+            await self.states.restore(item.view)
 
     def _show(self, processes: Iterable[int]) -> tuple[str, ...]:
         return tuple(self._names[name_of(process)] for process in processes)

@@ -1,0 +1,211 @@
+"""The application's state on its way from an older member to a joiner, in bounded memory.
+
+`snapshot` may give bytes, a path or an open binary file, or an async iterator of bytes; the joiner's `restore` is given
+the like: bytes, an open binary file, or an async iterator. What does not fit into some memory lies in a temporary file
+on both sides. Behind the application's bytes come those of large messages that had begun when the view began.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import struct
+import tempfile
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
+from hashlib import blake2b
+from os import PathLike
+from pathlib import Path
+from typing import Any, BinaryIO, Final, Literal, TypeAlias, cast
+
+import msgspec
+
+from antiphon.errors import UsageTypeError
+from antiphon.live.anomalies import Anomalies
+from antiphon.protocol.fragment import Fragment
+from antiphon.protocol.machine import Chunk, ReadChunk, Release, RestoreChunk, Snapshot
+
+MEMORY_BYTES_MAX: Final = 1 << 20  # of a state that is kept in memory; beyond, it is in a file
+_PIECE_BYTES: Final = 256 << 10  # is copied in one turn of the loop
+_FOOTER: Final = struct.Struct(">cI")  # kind, length of what had begun, which stands before it
+_KINDS: Final[dict[bytes, Literal["bytes", "file", "iterator"]]] = {b"b": "bytes", b"f": "file", b"i": "iterator"}
+_decode_begun = msgspec.msgpack.Decoder(list[tuple[int, Fragment]]).decode
+
+State: TypeAlias = bytes | PathLike[str] | BinaryIO | AsyncIterable[bytes]  # what `snapshot` gives
+Begun: TypeAlias = list[tuple[int, Fragment]]  # fragments of messages that had begun, each with its sender
+
+
+class Spool:
+    """Bytes in a row: in memory, and beyond some in a temporary file."""
+
+    def __init__(self) -> None:
+        self._file = cast(BinaryIO, tempfile.SpooledTemporaryFile(MEMORY_BYTES_MAX))  # noqa: SIM115  # kept open
+        self._digest = blake2b(digest_size=16)
+        self.size = 0
+
+    def append(self, data: bytes) -> None:
+        """Write behind what was written before."""
+        self._file.seek(self.size)
+        self._file.write(data)
+        self._digest.update(data)
+        self.size += len(data)
+
+    def read(self, offset: int, length: int = -1) -> bytes:
+        """Return bytes from somewhere."""
+        self._file.seek(offset)
+        return self._file.read(length)
+
+    def file(self, size: int) -> BinaryIO:
+        """Return the first bytes as a file, at its beginning; what is behind them goes."""
+        self._file.truncate(size)
+        self._file.seek(0)
+        return self._file
+
+    @property
+    def digest(self) -> bytes:
+        """What tells these bytes from others."""
+        return self._digest.digest()
+
+    def close(self) -> None:
+        """Let the bytes go."""
+        self._file.close()
+
+
+class StateKeeper:
+    """Keeps states that joiners may ask for, and what has come of one that is due here."""
+
+    def __init__(
+        self,
+        snapshot: Callable[[], Any] | None,
+        restore: Callable[[Any], Any] | None,
+        drive: Callable[[Snapshot | Chunk], None],
+        anomalies: Anomalies,
+    ) -> None:
+        self._snapshot, self._restore, self._drive, self._anomalies = snapshot, restore, drive, anomalies
+        self._begun: dict[int, Begun] = {}  # by view, until the application's state is taken
+        self._captured: dict[int, Spool] = {}  # by view
+        self._received: dict[int, Spool] = {}  # by view
+        self._copying: set[asyncio.Task[None]] = set()
+
+    # As one who was there before
+
+    def due(self, view: int, begun: Begun) -> None:
+        """Note what had begun when the view began, and that the application's state is to be taken later."""
+        self._begun[view] = begun
+
+    def capture(self, view: int) -> None:
+        """Take the application's state, which has just seen all that came before the view."""
+        assert self._snapshot is not None
+        kind, source = _opened(self._snapshot())
+        begun = msgspec.msgpack.encode(self._begun.pop(view, []))
+        end = begun + _FOOTER.pack(kind, len(begun))
+        spool = self._captured[view] = Spool()
+        if isinstance(source, bytes):
+            spool.append(source)
+            self._offer(view, spool, end)
+        else:
+            task = asyncio.get_running_loop().create_task(self._copy(view, spool, source, end))
+            self._copying.add(task)
+            task.add_done_callback(self._copying.discard)
+
+    async def _copy(self, view: int, spool: Spool, source: BinaryIO | AsyncIterable[bytes], end: bytes) -> None:
+        """Copy a state piece by piece while the group goes on."""
+        try:
+            async for piece in source if isinstance(source, AsyncIterable) else _pieces(source):
+                if not isinstance(piece, bytes | bytearray | memoryview):
+                    raise UsageTypeError(f"snapshot: must yield bytes, not {type(piece).__name__}")
+                if self._captured.get(view) is not spool:
+                    return  # nobody needs it any more
+                spool.append(bytes(piece))
+        except Exception as error:
+            self._anomalies.note("snapshots-failed", repr(error))
+        else:
+            self._offer(view, spool, end)
+
+    def _offer(self, view: int, spool: Spool, end: bytes) -> None:
+        spool.append(end)
+        self._drive(Snapshot(view, spool.size, spool.digest))
+
+    def read(self, wanted: ReadChunk) -> None:
+        """Give part of a state that was captured, if it is still there."""
+        spool = self._captured.get(wanted.view)
+        if spool is not None:
+            self._drive(Chunk(wanted.view, wanted.offset, spool.read(wanted.offset, wanted.length), wanted.to))
+
+    def release(self, release: Release) -> None:
+        """Let a state go that nobody needs any more."""
+        self._begun.pop(release.view, None)
+        spool = self._captured.pop(release.view, None)
+        if spool is not None:
+            spool.close()
+
+    # As a joiner
+
+    def receive(self, chunk: RestoreChunk) -> None:
+        """Keep the next part of a state."""
+        if chunk.offset == 0:
+            old = self._received.pop(chunk.view, None)
+            if old is not None:
+                old.close()
+            self._received[chunk.view] = Spool()
+        if chunk.view in self._received:
+            self._received[chunk.view].append(chunk.data)
+
+    def received(self, view: int) -> Begun:
+        """Return what had begun when the view began, now that all of the state has come."""
+        spool = self._received[view]
+        _, length = _FOOTER.unpack(spool.read(spool.size - _FOOTER.size))
+        return _decode_begun(spool.read(spool.size - _FOOTER.size - length, length))
+
+    async def restore(self, view: int) -> None:
+        """Give the application the state that has come."""
+        assert self._restore is not None
+        spool = self._received.pop(view)
+        kind, length = _FOOTER.unpack(spool.read(spool.size - _FOOTER.size))
+        file = spool.file(spool.size - _FOOTER.size - length)
+        given: bytes | BinaryIO | AsyncIterator[bytes]
+        try:
+            match _KINDS[kind]:
+                case "bytes":
+                    given = file.read()
+                case "file":
+                    given = file
+                case "iterator":
+                    given = _pieces(file)
+            done = self._restore(given)
+            if isinstance(done, Awaitable):
+                await done
+        finally:
+            spool.close()
+
+    def close(self) -> None:
+        """Let everything go."""
+        for task in self._copying:
+            task.cancel()
+        for spool in (*self._captured.values(), *self._received.values()):
+            spool.close()
+        self._captured, self._received = {}, {}
+
+
+def _opened(state: object) -> tuple[bytes, bytes | BinaryIO | AsyncIterable[bytes]]:
+    """Return the kind of a state, and what its bytes are read from; a path is opened now, so that it may change."""
+    if isinstance(state, bytes | bytearray | memoryview):
+        return b"b", bytes(state)
+    if isinstance(state, PathLike):
+        return b"f", Path(os.fspath(state)).open("rb")
+    if isinstance(state, AsyncIterable):
+        return b"i", state
+    if hasattr(state, "read"):
+        return b"f", cast(BinaryIO, state)
+    if inspect.iscoroutine(state):
+        state.close()
+    raise UsageTypeError(
+        f"snapshot: must give bytes, a path, an open binary file or an async iterator, not {type(state).__name__}"
+    )
+
+
+async def _pieces(file: BinaryIO) -> AsyncIterator[bytes]:
+    """Yield what a file holds, and let the loop go on in between."""
+    while piece := file.read(_PIECE_BYTES):
+        yield piece
+        await asyncio.sleep(0)

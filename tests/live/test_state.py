@@ -1,0 +1,222 @@
+"""The application's state: of any size and kind, in bounded memory, from whoever has it."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import tracemalloc
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import antiphon
+from antiphon import testing
+from antiphon.live.anomalies import Anomalies, MemberLogger
+from antiphon.live.burst import BurstReader, MessageCutter
+from antiphon.live.state import MEMORY_BYTES_MAX, StateKeeper
+from antiphon.protocol.machine import Chunk, ReadChunk, Release, RestoreChunk, Snapshot
+from support.live_group import free_addresses, run
+
+SIZES = [0, 1, 5_000, MEMORY_BYTES_MAX + 12_345]
+
+
+class Pair:
+    """An older member's keeper and a joiner's; what one reads the other is given."""
+
+    def __init__(self, snapshot: Callable[[], Any], restore: Callable[[Any], Any]) -> None:
+        self.said: list[Snapshot | Chunk] = []
+        self.anomalies = Anomalies(MemberLogger("g", "me"))
+        self.elder = StateKeeper(snapshot, None, self.said.append, self.anomalies)
+        self.joiner = StateKeeper(None, restore, self.said.append, self.anomalies)
+
+    async def carry(self, view: int = 7, chunk: int = 900_000) -> None:
+        reader = BurstReader(10_000)
+        reader.messages(3, next(MessageCutter().cut(b"x" * 2_000, 1_500)))
+        self.elder.due(view, reader.unfinished())
+        self.elder.capture(view)
+        while not self.said:
+            await asyncio.sleep(0)
+        snapshot = self.said.pop()
+        assert isinstance(snapshot, Snapshot)
+        for offset in range(0, max(1, snapshot.size), chunk):
+            self.elder.read(ReadChunk(view, offset, chunk, 9))
+            read = self.said.pop()
+            assert isinstance(read, Chunk)
+            self.joiner.receive(RestoreChunk(view, offset, read.data))
+        assert self.joiner.received(view) == reader.unfinished()
+        await self.joiner.restore(view)
+        self.elder.release(Release(view))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_bytes_come_as_bytes(size: int) -> None:
+    state, got = os.urandom(size), list[bytes]()
+    run(Pair(lambda: state, got.append).carry())
+    assert got == [state]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("kind", ["path", "file", "memory"])
+def test_files_come_as_files(size: int, kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    path.write_bytes(state := os.urandom(size))
+
+    def snapshot() -> Any:
+        return path if kind == "path" else path.open("rb") if kind == "file" else io.BytesIO(state)
+
+    got: list[bytes] = []
+    run(Pair(snapshot, lambda file: got.append(file.read())).carry())
+    assert got == [state]
+
+
+def test_a_path_may_be_replaced_at_once(tmp_path: Path) -> None:
+    path, got = tmp_path / "state", list[bytes]()
+    path.write_bytes(b"as it was" * 100_000)
+    pair = Pair(lambda: path, lambda file: got.append(file.read()))
+
+    async def test() -> None:
+        carrying = asyncio.create_task(pair.carry())
+        await asyncio.sleep(0)
+        (tmp_path / "new").write_bytes(b"as it is now")
+        (tmp_path / "new").replace(path)
+        await carrying
+
+    run(test())
+    assert got == [b"as it was" * 100_000]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_async_iterators_come_as_async_iterators(size: int) -> None:
+    state, got = os.urandom(size), bytearray()
+
+    async def snapshot() -> AsyncIterator[bytes]:
+        for start in range(0, size, 100_000):
+            yield state[start : start + 100_000]
+            await asyncio.sleep(0)
+
+    async def restore(pieces: AsyncIterator[bytes]) -> None:
+        async for piece in pieces:
+            got.extend(piece)
+
+    run(Pair(snapshot, restore).carry())
+    assert got == state
+
+
+def test_a_snapshot_of_no_kind_is_said() -> None:
+    for wrong in ("text", 7, None, forever()):
+        with pytest.raises(antiphon.UsageTypeError, match="^snapshot: must give bytes, a path"):
+            run(Pair(lambda wrong=wrong: wrong, print).carry())  # type: ignore[misc]
+
+
+async def forever() -> None: ...
+
+
+def test_a_snapshot_that_breaks_is_counted() -> None:
+    async def snapshot() -> AsyncIterator[bytes]:
+        yield b"begun"
+        raise ValueError("broken")
+
+    async def test() -> None:
+        pair = Pair(snapshot, print)
+        pair.elder.capture(1)
+        while not pair.anomalies.counts["snapshots-failed"]:
+            await asyncio.sleep(0)
+        assert not pair.said
+
+    run(test())
+
+
+@pytest.mark.parametrize("kind", ["bytes", "file", "iterator"])
+def test_a_large_state_kills_nobody(kind: str, tmp_path: Path) -> None:
+    """From about 4.9 MB every member that served a state once failed, one after the other."""
+    state = os.urandom(6 << 20)
+    (tmp_path / "state").write_bytes(state)
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for start in range(0, len(state), 1 << 18):
+            yield state[start : start + (1 << 18)]
+
+    async def main(world: testing.World) -> None:
+        addresses = world.addresses(3)
+        got: list[bytes] = []
+
+        async def restore(given: Any) -> None:
+            if isinstance(given, AsyncIterator):
+                got.append(b"".join([piece async for piece in given]))
+            else:
+                got.append(given if isinstance(given, bytes) else given.read())
+
+        def snapshot() -> Any:
+            return {"bytes": state, "file": tmp_path / "state", "iterator": pieces()}[kind]
+
+        async def drain(group: antiphon.Group) -> None:
+            async for _ in group:
+                pass
+
+        groups = [
+            antiphon.join(
+                "g", bind=own, peers=[one for one in addresses if one != own], snapshot=snapshot, restore=restore
+            )
+            for own in addresses
+        ]
+        await asyncio.gather(*(group.__aenter__() for group in groups[:2]))
+        tasks = [asyncio.create_task(drain(group)) for group in groups[:2]]
+        await groups[2].__aenter__()
+        tasks.append(asyncio.create_task(drain(groups[2])))
+        while not got:
+            await asyncio.sleep(0.1)
+            assert all(group.failure is None for group in groups)
+        assert got[0] == state
+        for group in groups:
+            await (await group.send(b"and on")).stable()
+        await asyncio.gather(*(group.leave() for group in groups))
+        await asyncio.gather(*tasks)
+
+    testing.run(main)
+
+
+def test_a_large_state_needs_little_memory(tmp_path: Path) -> None:
+    size, piece = 24 << 20, bytes(1 << 18)
+
+    async def test() -> None:
+        addresses, got = free_addresses(2), 0
+
+        async def snapshot() -> AsyncIterator[bytes]:
+            for _ in range(size // len(piece)):
+                yield piece
+
+        async def restore(pieces: AsyncIterator[bytes]) -> None:
+            nonlocal got
+            async for one in pieces:
+                got += len(one)
+
+        async def drain(group: antiphon.Group) -> None:
+            async for _ in group:
+                pass
+
+        def join(own: str) -> antiphon.Group:
+            others = [peer for peer in addresses if peer != own]
+            return antiphon.join("g", bind=own, peers=others, snapshot=snapshot, restore=restore, state=tmp_path)
+
+        one, other = map(join, addresses)
+        await asyncio.gather(one.__aenter__(), other.__aenter__())
+        draining = asyncio.create_task(drain(one))
+        await other.stop()
+        while len(one.status().members) > 1:
+            await asyncio.sleep(0.02)
+        tracemalloc.start()
+        again = join(addresses[1])
+        await again.__aenter__()
+        draining_again = asyncio.create_task(drain(again))
+        while got < size:
+            await asyncio.sleep(0.02)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 8 << 20, "both members and all that is under way, in one process"
+        await asyncio.gather(one.stop(), again.stop())
+        await asyncio.gather(draining, draining_again)
+
+    run(test())
