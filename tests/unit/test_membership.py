@@ -644,8 +644,8 @@ class Measured(Watched):
             self.delivered_at = self.kernel.now
         super()._carry_out(me, effect)
 
-    def _drive(self, me: int, node: Node, event: Input) -> None:
-        super()._drive(me, node, event)
+    def drive(self, me: int, node: Node, event: Input) -> None:
+        super().drive(me, node, event)
         self.fullest = max(self.fullest, node.member.held)
         member = node.member.member if isinstance(node.member, Process) else None
         lag = {} if member is None else {other: lacks for other, lacks in member.lag().items() if lacks != 0}

@@ -46,25 +46,6 @@ BORROWED: Final = {
 # Names that two public classes have, and why neither gives way.
 TWICE: Final = {"Process": "the field's word in protocol/membership, and public in antiphon.testing"}
 
-# Today's offenders. This list may only shrink.
-TODAY: Final[dict[str, set[str]]] = {
-    "layers": set(),
-    "renames": set(),
-    "names": set(),
-    "private": {
-        "sim/view_cluster.py",
-    },
-    "docstrings": set(),
-}
-
-
-def offenders(rule: str, found: set[str]) -> set[str]:
-    """Return those that are new; for one that is gone, its line above should go too."""
-    gone = TODAY[rule] - found
-    if gone:
-        print(f"no longer offenders, so take them out of TODAY: {sorted(gone)}")
-    return found - TODAY[rule]
-
 
 def imported(tree: ast.AST) -> set[str]:
     names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
@@ -110,7 +91,7 @@ def test_a_layer_imports_only_what_is_below_it() -> None:
             is_below = LEVEL[package] < own or own == LEVEL[package] == BOTTOM
             if package != module.package and not is_below and not is_version:
                 wrong.add(f"{found.importer} -> {found.imported}")
-    assert offenders("layers", wrong) == set()
+    assert wrong == set()
 
 
 def test_every_package_has_its_layer() -> None:
@@ -121,7 +102,7 @@ def test_every_package_has_its_layer() -> None:
 def test_files_are_replaced_in_one_module_alone() -> None:
     """What is written beside and renamed is written by antiphon/atomic_write.py, which sees to the disk as well."""
     found = {module.path for module in modules() if module.path != "atomic_write.py" and list(renames(module))}
-    assert offenders("renames", found) == set()
+    assert found == set()
 
 
 def test_a_public_class_name_is_unique_in_the_package() -> None:
@@ -131,13 +112,13 @@ def test_a_public_class_name_is_unique_in_the_package() -> None:
         for node in module.tree.body
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
-    assert offenders("names", {name for name, number in counted.items() if number > 1} - TWICE.keys()) == set()
+    assert {name for name, number in counted.items() if number > 1} - TWICE.keys() == set()
 
 
 def test_nobody_reads_the_private_names_of_another_module() -> None:
     found = {module.path: private_reads(module) - BORROWED.get(module.path, {}).keys() for module in modules()}
-    assert offenders("private", {path for path, names in found.items() if names}) == set(), found
+    assert {path for path, names in found.items() if names} == set(), found
 
 
 def test_every_public_name_has_a_docstring() -> None:
-    assert offenders("docstrings", {name for module in modules() for name in undocumented(module)}) == set()
+    assert {name for module in modules() for name in undocumented(module)} == set()

@@ -156,7 +156,7 @@ class Cluster:
             self._set_alarm(me, node)
         if scenario.messages:
             for sender in senders:
-                self.kernel.at(self._interval(self._workload_rng), self._produce, sender)
+                self.kernel.at(self.next_interval(), self._produce, sender)
         self.kernel.run(until=duration(scenario.limit, "limit"), events_max=self.events_max)
         self._end_logs()
         return self._result()
@@ -172,13 +172,14 @@ class Cluster:
         scenario, nodes = self.scenario, []
         view = View(0, tuple(range(scenario.members)))
         for me in view.members:
-            clock = self._make_clock(rng)
+            clock = self.make_clock(rng)
             log = MemberLog(me, view.number)
             member = Member(me, view, scenario.options(), random.Random(f"{self.seed}/member/{me}"), traced=True)
             nodes.append(Node(member, clock, log))
         return nodes
 
-    def _make_clock(self, rng: random.Random) -> SkewedClock:
+    def make_clock(self, rng: random.Random) -> SkewedClock:
+        """Draw a member's clock: how far it is off, and how it drifts."""
         clocks = self.scenario.clocks
         skew_ns, drift = duration(clocks.skew, "clocks.skew"), clocks.drift_ppm
         return SkewedClock(
@@ -190,7 +191,7 @@ class Cluster:
         if node.paused:
             node.missed.append(arrival[1])
         elif not node.crashed:
-            self._drive(arrival[0], node, Receive(arrival[1]))
+            self.drive(arrival[0], node, Receive(arrival[1]))
 
     def _wake(self, me: int) -> None:
         node = self.nodes[me]
@@ -203,7 +204,7 @@ class Cluster:
             node.wakes += 1
             if node.wakes == _WAKES_IN_A_MILLISECOND_MAX:
                 self._see_whether_time_goes_on(me, node)
-            self._drive(me, node, _WAKE)
+            self.drive(me, node, _WAKE)
         else:
             self._set_alarm(me, node)
 
@@ -217,7 +218,7 @@ class Cluster:
             )
         node.wakes, node.wakes_since = 0, now
 
-    def _drive(self, me: int, node: Node, event: Input) -> None:
+    def drive(self, me: int, node: Node, event: Input) -> None:
         """Give a member one input and carry out what follows."""
         member, now = node.member, node.clock.read(self.kernel.now)
         for effect in member.handle(event, now):
@@ -259,6 +260,10 @@ class Cluster:
 
     # The application
 
+    def next_interval(self) -> int:
+        """Draw the time until a sender's next message."""
+        return self._interval(self._workload_rng)
+
     def _produce(self, me: int) -> None:
         node = self.nodes[me]
         if node.crashed:
@@ -272,7 +277,7 @@ class Cluster:
         if not node.paused:
             self._submit_backlog(me, node)
         if node.submitted < self.scenario.messages:
-            self.kernel.after(self._interval(self._workload_rng), self._produce, me)
+            self.kernel.after(self.next_interval(), self._produce, me)
 
     def _submit_backlog(self, me: int, node: Node) -> None:
         workload = self.scenario.workload
@@ -281,7 +286,7 @@ class Cluster:
             node.backlog -= 1
             payload = f"{me}:{number} ".encode().ljust(workload.payload, b".")[: workload.payload]
             priority = self._workload_rng.randrange(workload.priorities) if workload.priorities > 1 else 0
-            self._drive(me, node, Submit(payload, self._lifetime_ns, priority))
+            self.drive(me, node, Submit(payload, self._lifetime_ns, priority))
 
     # Faults
 
@@ -324,7 +329,7 @@ class Cluster:
             return
         missed, node.missed = node.missed, []
         for datagram in missed:
-            self._drive(me, node, Receive(datagram))
+            self.drive(me, node, Receive(datagram))
         self._submit_backlog(me, node)
         self._set_alarm(me, node)
 

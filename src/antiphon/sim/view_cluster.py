@@ -113,7 +113,7 @@ class ViewCluster(Cluster):
         self.fates = Fates()
         nodes = []
         for _ in range(self.scenario.members):
-            node = Node(_Down(), self._make_clock(rng), MemberLog(-1, 0))
+            node = Node(_Down(), self.make_clock(rng), MemberLog(-1, 0))
             node.crashed = True
             nodes.append(node)
         late = {fault.member for fault in self.scenario.faults if fault.kind == "join"}
@@ -157,7 +157,7 @@ class ViewCluster(Cluster):
         self.processes.append(node.member)
         node.crashed = node.paused = False
         node.missed = []
-        self._drive(name, node, Wake())
+        self.drive(name, node, Wake())
 
     def _begin_log(self, node: Node, process: int) -> None:
         """Begin the log of an incarnation."""
@@ -215,7 +215,7 @@ class ViewCluster(Cluster):
         node.submitted += 1  # nobody is there to send it
         self._to_submit -= 1
         if node.submitted < self.scenario.messages:
-            self.kernel.after(self._interval(self._workload_rng), self._produce, me)
+            self.kernel.after(self.next_interval(), self._produce, me)
 
     # Faults
 
@@ -247,7 +247,7 @@ class ViewCluster(Cluster):
         node = self.nodes[me]
         if isinstance(node.member, Process) and not node.member.left and not node.paused:
             node.backlog = 0
-            self._drive(me, node, Leave())
+            self.drive(me, node, Leave())
 
     # The end
 
