@@ -6,10 +6,12 @@ import json
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
+from antiphon.pipeline.check.run import CheckedRun
 from antiphon.trace import naive
 from antiphon.trace.event import Event
 from pipeline.conftest import Checker
@@ -140,3 +142,30 @@ def test_witnesses_are_limited_and_counts_are_true(inline: Checker, tmp_path: Pa
     assert len(verdicts["integrity"].witnesses) == 2
     _, none = inline.check(path, witnesses=0)
     assert none["integrity"] == msgspec.structs.replace(verdicts["integrity"], witnesses=[])
+
+
+def test_many_views_take_time_in_proportion(inline: Checker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member's log is cut by views once for each thing that is asked of it, not once for each view."""
+    views, members = 200, (1, 2, 3)
+    events = []
+    for member in members:
+        rows: list[dict[str, Any]] = []
+        for view in range(1, views + 1):
+            rows.append({"event": "view", "view": view, "members": members})
+            rows.append({"event": "send", "sender": member, "seq": view})
+            rows += [{"event": "deliver", "sender": sender, "seq": view} for sender in members]
+            rows += [{"event": "stable", "sender": sender, "seq": view} for sender in members]
+        events += [Event("r", member, step, **row) for step, row in enumerate(rows, 1)]
+    cut = 0
+    real = CheckedRun.slices
+
+    def counted(run: CheckedRun, *args: Any) -> Any:
+        nonlocal cut
+        cut += 1
+        return real(run, *args)
+
+    monkeypatch.setattr(CheckedRun, "slices", counted)
+    _, verdicts = inline.check(write(events, tmp_path / "trace.parquet"))
+    assert verdicts == naive.check(events)
+    assert {found.verdict for found in verdicts.values()} == {"holds"}
+    assert cut < 50

@@ -52,11 +52,9 @@ def plan(layout: TraceLayout, job: CheckJob) -> Iterator[CheckPiece]:
             elif guarantee in ("total", "stability"):
                 for part in range(min(members, parts)):
                     yield CheckPiece(guarantee, run, part, min(members, parts), 1000 + size // min(members, parts))
-            elif guarantee == "agreement":
+            elif guarantee in ("agreement", "view-synchrony"):
                 for part in range(parts):
                     yield CheckPiece(guarantee, run, part, parts, 1000 + size // parts)
-            elif guarantee == "view-synchrony":
-                yield CheckPiece(guarantee, run, 0, 1, 1000)
 
 
 def compare_members(job: CheckJob, task: int) -> bytes:
@@ -83,7 +81,7 @@ def _check(run: CheckedRun, piece: CheckPiece) -> Finding:
         case "stability":
             return check_stability(run, piece.part, piece.parts) if run.has_stable else Finding()
         case "view-synchrony":
-            return check_view_synchrony(run)
+            return check_view_synchrony(run, piece.part, piece.parts)
     raise AssertionError(piece.guarantee)
 
 

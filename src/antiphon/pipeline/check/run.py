@@ -116,9 +116,11 @@ class CheckedRun:
     def __init__(self, layout: TraceLayout, scratch: Scratch, job: CheckJob, run: RunIndex) -> None:
         self.layout, self.job, self.run = layout, job, run
         self._scratch = scratch
+        self._by_view: dict[tuple[Unit, str], dict[ViewIndex, list[Array]]] = {}
         self.name = layout.runs[run]
         self.units = layout.units_of(run)
         self.members = layout.unit_member[self.units.start : self.units.stop].astype(np.int64)
+        self.unit_of: dict[int, Unit] = dict(zip(self.members.tolist(), self.units, strict=True))
         segments = layout.segments_of(run)
         self.global_clock = bool(layout.column["global_clock"][segments].any())
         self.has_stable = bool(layout.column["stable"][segments].any())
@@ -136,7 +138,7 @@ class CheckedRun:
         self.gone: set[Unit] = set()
         table = self.layout.skeleton(self.run)
         columns = [table[name].to_pylist() for name in ("member", "step", "event", "view", "members")]
-        unit_of = dict(zip(self.members.tolist(), self.units, strict=True))
+        unit_of = self.unit_of
         for (member, step, event, number, members), place in zip(
             zip(*columns, strict=True), self._places(table), strict=True
         ):
@@ -234,6 +236,22 @@ class CheckedRun:
     def stay_slices(self, unit: Unit, name: str = "order") -> list[tuple[ViewIndex, int, int]]:
         """Return (view, start, stop): which part of the array the member did in which stay, empty parts left out."""
         return self.slices(unit, self.array(unit, f"{name}_stays"), len(self.array(unit, name)))
+
+    def by_view(self, unit: Unit, name: str) -> dict[ViewIndex, list[Array]]:
+        """Return the parts of the array that the member did in each view, in order; views without any left out."""
+        if (unit, name) not in self._by_view:
+            array = self.array(unit, name)
+            found: dict[ViewIndex, list[Array]] = {}
+            for view, start, stop in self.stay_slices(unit, name):
+                found.setdefault(view, []).append(array[start:stop])
+            self._by_view[unit, name] = found
+        return self._by_view[unit, name]
+
+    @functools.cached_property
+    def membership(self) -> dict[int, Array]:
+        """For each member that any view names: whether each view does."""
+        members = frozenset().union(*(view.members for view in self.views))
+        return {member: np.array([member in view.members for view in self.views]) for member in members}
 
     def slices(self, unit: Unit, starts: Array, size: int) -> list[tuple[ViewIndex, int, int]]:
         """As `stay_slices`, for an array of this size whose stays start there."""

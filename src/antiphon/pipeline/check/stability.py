@@ -47,9 +47,7 @@ def check_stability(run: CheckedRun, part: int, parts: int) -> Finding:
     marks = Marks(run, mine)
     whole = Finding()
     for sender in mine.tolist():
-        of_sender = np.flatnonzero(marks.sender == sender)
-        for view in np.unique(marks.view[of_sender]).tolist():
-            whole.add(_check(run, marks, of_sender[marks.view[of_sender] == view], sender, view), run.job.witnesses)
+        whole.add(_check(run, marks, np.flatnonzero(marks.sender == sender), sender), run.job.witnesses)
     return whole
 
 
@@ -57,8 +55,8 @@ def _marked_senders(run: CheckedRun) -> Array:
     return np.unique(np.concatenate([np.unique(run.array(unit, "mark_sender")) for unit in run.units])).astype(np.int64)
 
 
-def _check(run: CheckedRun, marks: Marks, at: Array, sender: int, view: int) -> Finding:
-    """Check the marks that were made in one view on one sender's messages."""
+def _check(run: CheckedRun, marks: Marks, at: Array, sender: int) -> Finding:
+    """Check the marks on one sender's messages: for one member after the other, those of views that name it."""
     messages, numbers = _sent(run, sender)
     cut = sender in run.cut_members
     seq, time = marks.seq[at], marks.time[at]
@@ -66,10 +64,13 @@ def _check(run: CheckedRun, marks: Marks, at: Array, sender: int, view: int) -> 
     covers = last >= 0
     exists = covers.copy()
     exists[covers] = numbers[last[covers]] == seq[covers]
-    since, lost = _held_by_all(run, messages, sender, view)
     wrong, open_ = np.zeros(len(at), bool), np.zeros(len(at), bool)
-    wrong[covers] = np.maximum.accumulate(since)[last[covers]] > time[covers]
-    open_[covers] = np.logical_or.accumulate(lost)[last[covers]]
+    for member, named in run.membership.items():
+        of = np.flatnonzero(covers & named[marks.view[at]])
+        if member != sender and len(of):
+            since, lost = _held_by(run, messages, member)
+            wrong[of] |= np.maximum.accumulate(since)[last[of]] > time[of]
+            open_[of] |= np.logical_or.accumulate(lost)[last[of]]
     if cut:
         open_ |= ~exists
     else:
@@ -82,7 +83,10 @@ def _check(run: CheckedRun, marks: Marks, at: Array, sender: int, view: int) -> 
         member, row = int(run.layout.unit_member[marks.unit[at[i]]]), int(marks.row[at[i]])
         cause = (0, 0, 0)
         if exists[i] or cut:
-            message = int(np.argmax(since > time[i]))
+            view = int(marks.view[at[i]])
+            others = run.views[view].members - {sender}
+            late = np.logical_or.reduce([_held_by(run, messages, member)[0] > time[i] for member in others])
+            message = int(np.argmax(late))
             cause = (*_who_lacks(run, messages[message], sender, view, int(time[i])), int(numbers[message]))
         stubs.append(Stub(run.name, (member, row), (member, row, *cause)))
     return Finding(len(at), len(order), bool((open_ & ~wrong).any()), 0, stubs)
@@ -114,36 +118,32 @@ def _since(run: CheckedRun, unit: Unit, messages: Array) -> Array:
     return np.where((bits[messages >> 3] >> (messages & 7)) & 1, HELD, NEVER)
 
 
-def _held_by_all(run: CheckedRun, messages: Array, sender: int, view: int) -> tuple[Array, Array]:
-    """Since when all members of the view hold each message; and which one a log that was cut short does not show."""
-    since, lost = np.full(len(messages), HELD, np.int64), np.zeros(len(messages), bool)
-    unit_of = dict(zip(run.members.tolist(), run.units, strict=True))
-    for member in run.views[view].members - {sender}:
-        due = _due(run, messages, member)
-        unit = unit_of.get(member)
-        held = np.full(len(messages), NEVER) if unit is None else _since(run, unit, messages)
-        held[~due] = HELD
-        if member in run.cut_members:
-            lost |= held == NEVER
-            held[held == NEVER] = HELD
-        np.maximum(since, held, out=since)
-    return since, lost
+def _held_by(run: CheckedRun, messages: Array, member: int) -> tuple[Array, Array]:
+    """Since when a member holds each message that is due from it; and which one its log, cut short, does not show."""
+    unit = run.unit_of.get(member)
+    held = np.full(len(messages), NEVER) if unit is None else _since(run, unit, messages)
+    held[~_due(run, messages, member)] = HELD
+    lost = np.zeros(len(messages), bool)
+    if member in run.cut_members:
+        lost = held == NEVER
+        held[lost] = HELD
+    return held, lost
 
 
 def _due(run: CheckedRun, messages: Array, member: int) -> Array:
     """Which messages were sent in a view that the member belongs to."""
-    belongs = np.array([member in view.members for view in run.views])
-    return belongs[run.sent_view[messages]] if run.has_views else np.full(len(messages), belongs[0])
+    named = run.membership[member]
+    due: Array = named[run.sent_view[messages]] if run.has_views else np.full(len(messages), named[0])
+    return due
 
 
 def _who_lacks(run: CheckedRun, message: int, sender: int, view: int, time: int) -> tuple[int, int]:
     """The smallest member of the view that holds the message too late (2) or never (1)."""
-    unit_of = dict(zip(run.members.tolist(), run.units, strict=True))
     one = np.array([message])
     for member in sorted(run.views[view].members - {sender}):
         if not _due(run, one, member)[0]:
             continue
-        unit = unit_of.get(member)
+        unit = run.unit_of.get(member)
         held = NEVER if unit is None else int(_since(run, unit, one)[0])
         if held > time and not (held == NEVER and member in run.cut_members):
             return (1 if held == NEVER else 2), member

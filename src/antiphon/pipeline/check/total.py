@@ -88,10 +88,10 @@ def _together(run: CheckedRun, one: int, other: int) -> tuple[Array, Array, tupl
         for view, following in run.follows[other].items()
         if run.job.uniform or run.follows[one].get(view, GONE) == following != GONE
     )
-    orders = []
+    counted, orders = frozenset(views), []
     for unit in (one, other):
         order = run.array(unit, "order")
-        slices = [order[a:b] for view, a, b in run.stay_slices(unit) if run.job.uniform or view in views]
+        slices = [order[a:b] for view, a, b in run.stay_slices(unit) if run.job.uniform or view in counted]
         orders.append(slices[0] if len(slices) == 1 else np.concatenate(slices) if slices else order[:0])
     return orders[0], orders[1], views
 

@@ -14,8 +14,8 @@ from antiphon.pipeline.columns import Array, Unit
 from antiphon.pipeline.kernels import distinct
 
 
-def check_view_synchrony(run: CheckedRun) -> Finding:
-    """Check every installed view that another view follows, at all members at which the same one does."""
+def check_view_synchrony(run: CheckedRun, part: int, parts: int) -> Finding:
+    """Check the part-th of so many shares of the views that another view follows, at all members at which it does."""
     groups: dict[tuple[int, int], list[int]] = defaultdict(list)
     for unit in run.units:
         for view in run.installed_at[unit]:
@@ -23,7 +23,7 @@ def check_view_synchrony(run: CheckedRun) -> Finding:
             if following >= 0:
                 groups[view, following].append(unit)
     whole = Finding()
-    for (view, following), units in groups.items():
+    for (view, following), units in list(groups.items())[part::parts]:
         whole.add(_check_view(run, view, following, units), run.job.witnesses)
     return whole
 
@@ -67,11 +67,7 @@ def _in_view(run: CheckedRun, unit: Unit, view: int) -> tuple[Array, Array]:
 
 def _slices(run: CheckedRun, unit: Unit, view: int) -> tuple[list[Array], list[Array]]:
     """What a member first delivers, and what it discards, in its stays in the view."""
-    found = []
-    for name in ("order", "discards"):
-        array = run.array(unit, name)
-        found.append([array[start:stop] for stay, start, stop in run.stay_slices(unit, name) if stay == view])
-    return found[0], found[1]
+    return run.by_view(unit, "order").get(view, []), run.by_view(unit, "discards").get(view, [])
 
 
 def _difference(run: CheckedRun, p: int, q: int, view: int) -> tuple[int, int, int] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from pathlib import Path
 from typing import BinaryIO
 
@@ -44,7 +45,8 @@ class Arena:
     """The arrays that one task wrote."""
 
     def __init__(self, path: Path) -> None:
-        self._bytes = np.memmap(path, np.uint8, "r")
+        # as a plain array: every slice of a memmap is one too, and making it costs more than small arrays do
+        self._bytes = np.asarray(np.memmap(path, np.uint8, "r"))
         size = int.from_bytes(self._bytes[-8:].tobytes(), "little")
         directory = self._bytes[-8 - size : -8].tobytes()
         self._entries = msgspec.msgpack.decode(directory, type=dict[str, tuple[int, int, str]])
@@ -68,7 +70,7 @@ class Scratch:
 
     def __init__(self, folder: str, first_units: Array) -> None:
         self._folder = folder
-        self._first_units = first_units  # of each task that writes, and the end
+        self._first_units: list[int] = first_units.tolist()  # of each task that writes, and the end
         self._open: dict[tuple[str, int], Arena] = {}
 
     def arena(self, stage: str, task: int) -> Arena:
@@ -79,7 +81,7 @@ class Scratch:
 
     def array(self, stage: str, unit: Unit, name: str) -> Array:
         """Return a unit's array; an empty one if it has none of that name."""
-        task = int(np.searchsorted(self._first_units, unit, side="right")) - 1
+        task = bisect.bisect_right(self._first_units, unit) - 1
         found = self.arena(stage, task).get(unit, name)
         return np.zeros(0, np.int64) if found is None else found
 
