@@ -286,3 +286,16 @@ def test_interrupted_commands(
     assert "Traceback" not in captured.err
     whole = {"measure": "out", "sweep": "out/results.parquet", "watch": "out/conclusion/*"}[name]
     assert not list(tmp_path.glob(whole))
+
+
+def test_why_rows_were_put_aside_is_said(check, tmp_path: Path) -> None:
+    """Of a log with a UUID for a number nothing can be read: the console and the JSON say why, not only how many."""
+    log = tmp_path / "log.csv"
+    log.write_text("run,member,step,event,sender,seq\nr,1,1,send,1,6f1c\nr,1,2,deliver,1,6f1c\nr,a,1,deliver,1,1\n")
+    code, out, _ = check(log)
+    assert code == 3
+    assert "2 rows: seq is null, no number or below 1" in out
+    assert "1 rows: member is null or no 32-bit number" in out
+    _, out, _ = check(log, "--json")
+    reasons = json.loads(out)["quarantine_reasons"]
+    assert list(reasons.values()) == [2, 1]

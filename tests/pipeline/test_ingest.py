@@ -281,3 +281,41 @@ class TestOddColumns:
         totals, verdicts = inline.check(tmp_path / f"t.{suffix}", Mapping(constants={"run": "monday"}))
         assert (totals.events, totals.quarantined) == (len(events), {})
         assert verdicts == naive.check(events)
+
+    def test_names_and_numbers_from_zero(self, inline: Checker, tmp_path: Path, suffix: str) -> None:
+        """Members have names and a topic's numbers start from 0: a mapping says what they are here."""
+        events, rows = self.rows(27)
+        names = {f"pod-{member}": member for member in sorted({event.member for event in events})}
+        name_of = {number: name for name, number in names.items()}
+        for row in rows:
+            row["member"] = name_of[row["member"]]
+            row["sender"] = name_of.get(row["sender"])
+            row["seq"] = None if row["seq"] is None else row["seq"] - 1
+            row["members"] = None if row["members"] is None else [name_of[one] for one in row["members"]]
+        if suffix == "parquet":  # a list of names has no place in the contract's column
+            rows = [{key: value for key, value in row.items() if key != "members"} for row in rows]
+            events = [msgspec.structs.replace(event, members=None) for event in events]
+        self.put(rows, tmp_path / f"t.{suffix}")
+        if suffix == "parquet":
+            with pytest.raises(UsageError, match="gives names their numbers"):
+                inline.check(tmp_path / f"t.{suffix}")
+        else:
+            totals, _ = inline.check(tmp_path / f"t.{suffix}")
+            assert totals.events == 0
+            assert [reason for reason in totals.reasons if "[members]" in reason]
+        totals, verdicts = inline.check(tmp_path / f"t.{suffix}", Mapping(members=names, numbers_from=0))
+        assert (totals.events, totals.quarantined) == (len(events), {})
+        assert verdicts == naive.check(events)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_sends_that_nobody_records(inline: Checker, tmp_path: Path, seed: int) -> None:
+    """A topic's consumers log what they got: that nobody logs sends is no violation, and what needs them is unknown."""
+    events = [event for event in sample(30 + seed).events if event.event != "send"]
+    path = write(events, tmp_path / "trace.parquet")
+    _, plain = inline.check(path)
+    assert plain["integrity"].verdict == "violated"
+    _, verdicts = inline.check(path, unrecorded_sends=True)
+    assert verdicts == naive.check(events, unrecorded_sends=True)
+    assert verdicts["integrity"].verdict == verdicts["causal"].verdict == "unknown"
+    assert verdicts["fifo"].verdict == "holds"

@@ -7,6 +7,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from antiphon.commands.choices import one_of
+from antiphon.commands.quarantine import show_reasons
 from antiphon.commands.spark_options import add_spark_options, spark_session
 from antiphon.console import show_table
 from antiphon.trace.schema import GUARANTEES
@@ -67,6 +68,7 @@ def run(args: argparse.Namespace) -> int:
         uniform=args.uniform,
         happened_before=args.happened_before,
         implied_own_deliveries=mapping is not None and mapping.own_deliveries == "implied",
+        unrecorded_sends=mapping is not None and mapping.sends == "unrecorded",
         witnesses=args.witnesses,
     )
     with (
@@ -93,6 +95,7 @@ def _show(result: CheckResult, decisive: list[str]) -> None:
     counts = ", ".join(f"{count:,} {name}{'s' if count != 1 else ''}" for name, count in named)
     aside = f", {result.quarantined:,} rows quarantined" if result.quarantined else ""
     print(f"{result.trace}: {counts}{aside}")
+    show_reasons(result.quarantine_reasons)
     show_table(
         ("guarantee", "verdict", "promised", "examined", "violations"),
         [

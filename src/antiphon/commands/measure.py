@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from antiphon.commands.quarantine import show_reasons
 from antiphon.commands.spark_options import add_spark_options, spark_session
 from antiphon.console import show_table
 from antiphon.wording import duration
@@ -53,6 +54,7 @@ def show(result: MeasureResult) -> None:
     """Print the summary."""
     aside = f", {result.quarantined:,} rows quarantined" if result.quarantined else ""
     print(f"{result.trace}: {result.runs:,} runs, {result.members:,} members, {result.events:,} events{aside}")
+    show_reasons(result.quarantine_reasons)
     if result.clock != "global":
         print(
             f"clock: {result.clock}; times of different members are compared as they are, so delivery and stable "

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from antiphon.commands.quarantine import show_reasons
 from antiphon.commands.spark_options import add_spark_options, spark_session
 from antiphon.console import show_table
 from antiphon.errors import UsageError
@@ -130,6 +131,7 @@ def _result(directory: str, checkpoint: str, final: WatchCommit) -> WatchResult:
         waiting=final.waiting,
         live=final.live,
         quarantined=sum(final.quarantined.values()),
+        quarantine_reasons=final.quarantine_reasons,
         missing=final.missing,
         alarms=final.alarms,
         lag=final.lag,
@@ -164,6 +166,7 @@ def _show(result: WatchResult) -> None:
         ],
         numbers=(3, 4),
     )
+    show_reasons(result.quarantine_reasons)
     for path, why in result.missing.items():
         print(f"not read: {path}: {why}")
     print(f"{result.alarms:,} alarms; state and alarms are in {result.checkpoint}")

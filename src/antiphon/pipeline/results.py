@@ -33,6 +33,7 @@ class TraceResult(msgspec.Struct, kw_only=True):
     members: int
     events: int
     quarantined: int
+    quarantine_reasons: dict[str, int] = {}  # why rows were put aside, the most frequent first
 
 
 # --- check ------------------------------------------------------------------------------------------------------------
@@ -435,6 +436,7 @@ class WatchCommit(msgspec.Struct):
         default_factory=lambda: {name: WatchFinding() for name in WATCHED_GUARANTEES}
     )
     quarantined: dict[str, int] = {}  # by event
+    quarantine_reasons: dict[str, int] = {}
     broken: dict[str, str] = {}  # file -> why nothing of it could be read
     unreachable: dict[str, str] = {}  # folder or link -> why nobody can look into it now
     promises: list[str] | None = None
@@ -497,6 +499,7 @@ class WatchResult(msgspec.Struct, kw_only=True):
     waiting: int
     live: int
     quarantined: int
+    quarantine_reasons: dict[str, int]
     missing: dict[str, str]  # file or folder -> why nothing of it could be read
     alarms: int
     lag: StabilityLag | None

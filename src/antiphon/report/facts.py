@@ -163,8 +163,11 @@ class _Trace:
 
     def check(self, *, uniform: bool) -> CheckResult:
         """Check all guarantees; `uniform`: deliveries of members that crashed or left count too."""
-        implied = self.mapping is not None and self.mapping.own_deliveries == "implied"
-        options = CheckOptions(implied_own_deliveries=implied, uniform=uniform)
+        options = CheckOptions(
+            implied_own_deliveries=self.mapping is not None and self.mapping.own_deliveries == "implied",
+            unrecorded_sends=self.mapping is not None and self.mapping.sends == "unrecorded",
+            uniform=uniform,
+        )
         return check_layout(self.session, self.layout, self.totals, self.folder / "scratch", options)
 
     def measure(self) -> tuple[MeasureResult, Path]:

@@ -15,7 +15,8 @@ readings are these:
   messages; a message is due from a member only if it belongs to the view in which the message was sent.
 - View-synchrony honours discards as agreement does.
 - What a cut-short log lacks is never a violation but leaves a guarantee undecided: sends (integrity, causal,
-  stability), own deliveries (validity), deliveries and next views (agreement), receipts (stability).
+  stability), own deliveries (validity), deliveries and next views (agreement), receipts (stability). Where sends
+  are not recorded at all, every message without one is such a case.
 - `examined` counts: deliveries (integrity, fifo), pairs of a member and an own message (validity), first deliveries
   that oblige another member (agreement), first deliveries or discards with a predecessor that counts (causal), pairs
   of members with two common messages (total), marks (stability), pairs of members and views with a delivery
@@ -60,6 +61,7 @@ class NaiveOptions(msgspec.Struct, frozen=True):
     uniform: bool = False
     happened_before: HappenedBefore = "deliver"
     global_clock: bool = False
+    unrecorded_sends: bool = False
 
 
 class NaiveFindings(msgspec.Struct):
@@ -228,7 +230,7 @@ def check_integrity(run: RunLogs, options: NaiveOptions) -> NaiveFindings:
                     found.violations.append(run.witness(member, events, why))
                     found.lasting += 1
                 elif not run.was_sent(message):
-                    if run.cut_short(message[0]):
+                    if options.unrecorded_sends or run.cut_short(message[0]):
                         found.undecided = True
                     else:
                         why = f"member {member} delivers {named(message)}, which was never sent"
@@ -389,7 +391,7 @@ def check_causal(run: RunLogs, options: NaiveOptions) -> NaiveFindings:
                     why = f"member {member} {row.event}s {named(message)} before it delivers or discards "
                     why += f"{named(cause)}, which happened before it"
                     found.violations.append(run.witness(member, events, why))
-            elif run.cut_short(message[0]):
+            elif options.unrecorded_sends or run.cut_short(message[0]):
                 found.undecided = True
             handled.add(message)
     return found
@@ -452,7 +454,7 @@ def judge_mark(
     mark = message_of(row)
     undecided = False
     if not run.was_sent(mark):
-        if not run.cut_short(mark[0]):
+        if not options.unrecorded_sends and not run.cut_short(mark[0]):
             why = f"member {marker} marks {named(mark)} stable, which was never sent"
             return ([history.show(position)], why), False
         undecided = True
@@ -572,6 +574,7 @@ def check(
     uniform: bool = False,
     happened_before: HappenedBefore = "deliver",
     implied_own_deliveries: bool = False,
+    unrecorded_sends: bool = False,
     witnesses: int = 10,
     global_clock: bool | Collection[str] = False,
     unreadable: Iterable[str | None] = (),
@@ -589,7 +592,7 @@ def check(
     total = {name: NaiveFindings() for name in names}
     for run in runs_of(events, implied_own_deliveries):
         has_global_clock = global_clock if isinstance(global_clock, bool) else run.name in global_clock
-        options = NaiveOptions(uniform, happened_before, has_global_clock)
+        options = NaiveOptions(uniform, happened_before, has_global_clock, unrecorded_sends)
         for name in names:
             found = CHECKS[name](run, options)
             total[name].examined += found.examined

@@ -35,6 +35,7 @@ class CheckOptions(msgspec.Struct, frozen=True):
     uniform: bool = False
     happened_before: HappenedBefore = "deliver"
     implied_own_deliveries: bool = False
+    unrecorded_sends: bool = False  # nobody logs what was sent
     witnesses: int = 10
 
 
@@ -53,6 +54,7 @@ def _result(totals: Totals, verdicts: dict[str, Verdict]) -> CheckResult:
         members=totals.members,
         events=totals.events,
         quarantined=sum(totals.quarantined.values()),
+        quarantine_reasons=totals.reasons,
         guarantees={
             name: GuaranteeResult(found.verdict, name in promises, found.examined, found.violations, found.witnesses)
             for name, found in verdicts.items()
@@ -95,6 +97,7 @@ def _find(
         uniform=options.uniform,
         with_receipts=options.happened_before == "receive",
         implied=options.implied_own_deliveries,
+        unrecorded_sends=options.unrecorded_sends,
         witnesses=options.witnesses,
         per_run=per_run,
         encode_tasks=tasks,

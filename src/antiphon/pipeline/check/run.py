@@ -27,6 +27,7 @@ class CheckJob(msgspec.Struct, frozen=True):
     uniform: bool
     with_receipts: bool
     implied: bool
+    unrecorded_sends: bool
     witnesses: int
     per_run: bool
     encode_tasks: int
@@ -211,9 +212,13 @@ class CheckedRun:
 
     @functools.cached_property
     def cut_slots(self) -> Array:
-        """Whether each sender's log was cut short; one more entry for senders that nothing is known of."""
-        cut = np.isin(self.universe.senders, np.array(sorted(self.cut_members), np.int64))
-        return np.append(cut, False).astype(np.uint8)
+        """Whether sends of each sender may be missing; one more entry for senders that nothing is known of."""
+        senders = [*self.universe.senders.tolist(), None]
+        return np.array([self.lacks_sends(sender) for sender in senders], np.uint8)
+
+    def lacks_sends(self, sender: int | None) -> bool:
+        """Say whether sends may be missing: the sender's log was cut short, or nobody logs sends."""
+        return self.job.unrecorded_sends or sender in self.cut_members
 
     @functools.cached_property
     def sent_view(self) -> Array:

@@ -58,7 +58,7 @@ def _marked_senders(run: CheckedRun) -> Array:
 def _check(run: CheckedRun, marks: Marks, at: Array, sender: int) -> Finding:
     """Check the marks on one sender's messages: for one member after the other, those of views that name it."""
     messages, numbers = _sent(run, sender)
-    cut = sender in run.cut_members
+    cut = run.lacks_sends(sender)
     seq, time = marks.seq[at], marks.time[at]
     last = np.searchsorted(numbers, seq, side="right") - 1  # the last message that each mark covers
     covers = last >= 0

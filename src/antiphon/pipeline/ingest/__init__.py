@@ -66,9 +66,11 @@ def _each(session: Session, tasks: int, work: Any, label: str) -> list[IngestPar
 def _totals(trace: str, folder: Path, parts: list[IngestPart]) -> Totals:
     layout = TraceLayout(folder)
     quarantined: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
     promises: set[str] | None = None
     for part in parts:
         quarantined.update(part.quarantined)
+        reasons.update(part.reasons)
         if part.promises is not None:
             promises = (promises or set()) | set(part.promises)
     return Totals(
@@ -77,6 +79,7 @@ def _totals(trace: str, folder: Path, parts: list[IngestPart]) -> Totals:
         members=len(np.unique(layout.unit_member)),
         events=int(layout.unit_rows.sum()),
         quarantined=dict(quarantined),
+        reasons=dict(reasons.most_common()),
         promises=None if promises is None else sorted(promises),
     )
 

@@ -32,7 +32,8 @@ class IngestPart(msgspec.Struct):
 
     events: int = 0
     in_order: bool = True
-    quarantined: dict[str, int] = msgspec.field(default_factory=dict)
+    quarantined: dict[str, int] = msgspec.field(default_factory=dict)  # by event
+    reasons: dict[str, int] = msgspec.field(default_factory=dict)  # why rows were put aside
     promises: list[str] | None = None
 
     def note(self, found: RunFile | None) -> bool:

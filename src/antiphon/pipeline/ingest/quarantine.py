@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from antiphon.atomic_write import Replacement
+from antiphon.pipeline.ingest.job import IngestPart
 from antiphon.pipeline.reading.rows import UnreadableRow
 
 QUARANTINE_SCHEMA = pa.schema(
@@ -29,6 +30,7 @@ class Quarantine:
     def __init__(self, folder: str, name: str) -> None:
         self.file = Replacement(Path(folder) / "quarantine" / f"{name}.parquet", durable=False)
         self.counts: Counter[str] = Counter()
+        self.reasons: Counter[str] = Counter()
         self.writer: pq.ParquetWriter | None = None
 
     def add(self, rubbish: list[UnreadableRow]) -> None:
@@ -41,10 +43,11 @@ class Quarantine:
             pa.Table.from_pylist([msgspec.structs.asdict(row) for row in rubbish], QUARANTINE_SCHEMA)
         )
         self.counts.update(row.event or "" for row in rubbish)
+        self.reasons.update(row.reason for row in rubbish)
 
-    def close(self) -> dict[str, int]:
-        """Finish the file; return how many rows of each event were put aside."""
+    def close(self, part: IngestPart) -> None:
+        """Finish the file; note how many rows were put aside, by event and by reason."""
         if self.writer is not None:
             self.writer.close()
             self.file.commit()
-        return dict(self.counts)
+        part.quarantined, part.reasons = dict(self.counts), dict(self.reasons)

@@ -40,7 +40,7 @@ def spill(source: IngestJob, task: int) -> bytes:
             if batch.good.num_rows:
                 _write_buckets(batch.good, source, f"{task:06}-{number:06}", clock)
                 number += 1
-    part.quarantined = quarantine.close()
+    quarantine.close(part)
     return msgspec.msgpack.encode(part)
 
 
@@ -101,7 +101,7 @@ def lay_out(source: IngestJob, bucket: int) -> bytes:
     table, repeated = _in_order(table)
     quarantine = Quarantine(source.folder, f"sort-{bucket:06}")
     quarantine.add(repeated)
-    part.quarantined = quarantine.close()
+    quarantine.close(part)
     part.events = table.num_rows
     _write_members(table, source.folder, f"part-{bucket:06}", clocks)
     return msgspec.msgpack.encode(part)

@@ -101,6 +101,7 @@ def _result(totals: Totals, whole: MeasurePart, clock: Clock, rows: dict[str, in
         members=totals.members,
         events=totals.events,
         quarantined=sum(totals.quarantined.values()),
+        quarantine_reasons=totals.reasons,
         clock=clock,
         rows=rows,
         latency=latency,

@@ -57,9 +57,12 @@ def open_parquet_input(file: str, mapping: Mapping) -> tuple[pq.ParquetFile, Map
             if name in REQUIRED:
                 raise UsageError(f"{file}: the column {foreign!r} is missing; a trace needs {', '.join(REQUIRED)}")
         elif not _fits(schema.field(foreign).type, kind):
-            raise UsageError(
-                f"{file}: the column {foreign!r} is {schema.field(foreign).type}, expected {COLUMNS[name]}"
-            )
+            found = schema.field(foreign).type
+            names_members = name in ("member", "sender", "members")
+            if names_members and mapping.members and _fits(found, pa.string()):
+                continue
+            hint = "; a mapping's [members] gives names their numbers" if names_members else ""
+            raise UsageError(f"{file}: the column {foreign!r} is {found}, expected {COLUMNS[name]}{hint}")
     return source, mapping
 
 

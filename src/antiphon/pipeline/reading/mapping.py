@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Collection
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 from urllib.parse import unquote
 
 import msgspec
@@ -22,12 +22,15 @@ class Mapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     columns: dict[str, str] = {}  # the contract's name -> the name in the log
     events: dict[str, str] = {}  # the event in the log -> the contract's event
     constants: dict[str, str | int] = {}  # the contract's name -> the value of every row
-    own_deliveries: str = "recorded"  # or "implied": by the sends
+    members: dict[str, int] = {}  # the name of a member in the log -> its number
+    numbers_from: int = 1  # what the log's numbers of messages start from
+    own_deliveries: Literal["recorded", "implied"] = "recorded"  # implied: by the sends
+    sends: Literal["recorded", "unrecorded"] = "recorded"  # unrecorded: nobody logs what was sent, as in a topic
 
     @property
     def renames(self) -> bool:
         """Whether rows must be rewritten, so that the files cannot be read as they lie."""
-        return bool(self.columns or self.events or self.constants)
+        return bool(self.columns or self.events or self.constants or self.members or self.numbers_from != 1)
 
     def foreign(self, name: str) -> str:
         """Return the log's name of one of the contract's columns."""
@@ -82,6 +85,4 @@ def load_mapping(path: str) -> Mapping:
     for event in mapping.events.values():
         if event not in EVENTS:
             raise UsageError(f"{path}: no event is called {event!r}; they are {', '.join(EVENTS)}")
-    if mapping.own_deliveries not in ("recorded", "implied"):
-        raise UsageError(f"{path}: own_deliveries is 'recorded' or 'implied', not {mapping.own_deliveries!r}")
     return mapping

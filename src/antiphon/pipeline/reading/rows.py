@@ -22,15 +22,17 @@ TRACE_SCHEMA: Final = pa.schema(list(TYPES.items()))
 _INTEGER: Final = re.compile(r"\s*[+-]?[0-9]+(\.0*)?\s*")
 INTEGERS: Final = tuple(name for name, kind in TYPES.items() if pa.types.is_integer(kind))
 
+_MEMBERS: Final = ("member", "sender", "members")  # the columns that name members
+
 # reasons, by code; 0 is a good row
 REASONS: Final = (
     "",
     "run is null or no text",
-    "member is null or no 32-bit number",
+    "member is null or no 32-bit number (a mapping's [members] gives names their numbers)",
     "step is null or no number",
     "event is none of " + ", ".join(EVENTS),
-    "sender is null or no 32-bit number",
-    "seq is null, no number or below 1",
+    "sender is null or no 32-bit number (a mapping's [members] gives names their numbers)",
+    "seq is null, no number or below 1 (a mapping's numbers_from says where a log's numbers start)",
     "the sender of a send is not its member",
     "a second row with the same run, member and step",
     "a value is not of its column's type",
@@ -99,7 +101,10 @@ def _typed(raw: pa.Table, mapping: Mapping) -> tuple[pa.Table, Array]:
         else:
             column = raw[foreign].combine_chunks()
             column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+            column = _with_numbers(column, mapping.members) if name in _MEMBERS and mapping.members else column
             columns[name], unreadable[name] = _convert(column, kind)
+    if mapping.numbers_from != 1:
+        columns["seq"] = pc.add(columns["seq"], 1 - mapping.numbers_from)
     if mapping.events:
         columns["event"] = _renamed(columns["event"], mapping.events)
     code = event_codes(columns["event"])
@@ -127,6 +132,23 @@ def _typed(raw: pa.Table, mapping: Mapping) -> tuple[pa.Table, Array]:
 
 def _dictionary_schema(columns: dict[str, pa.Array]) -> pa.Schema:
     return pa.schema([(name, columns[name].type) for name in TYPES])
+
+
+def _with_numbers(column: pa.Array, numbers: dict[str, int]) -> pa.Array:
+    """Put numbers in the place of members' names, as text; what is no name stays as it is."""
+    if pa.types.is_list(column.type) or pa.types.is_integer(column.type) or pa.types.is_null(column.type):
+        return column
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    encoded = column.cast(pa.string()).dictionary_encode()
+    names = encoded.dictionary.to_pylist()
+    words = [" ".join(str(numbers.get(word, word)) for word in _words(name)) for name in names]
+    return pa.array(words, pa.string()).take(encoded.indices)
+
+
+def _words(text: str) -> list[str]:
+    """Return the words of a list that is written as text."""
+    return [word for word in re.split(r"[\s,;\[\]]+", text) if word]
 
 
 def _renamed(events: pa.Array, names: dict[str, str]) -> pa.Array:
@@ -191,7 +213,7 @@ def _parse_list(value: Any) -> list[int] | None:
     if isinstance(value, bytes):
         value = value.decode(errors="replace")
     if isinstance(value, str):
-        parsed = [_parse_integer(word) for word in re.split(r"[\s,;\[\]]+", value) if word]
+        parsed = [_parse_integer(word) for word in _words(value)]
     elif isinstance(value, list):
         parsed = [_parse_integer(word) for word in value]
     else:
@@ -212,11 +234,19 @@ def sort_out_objects(
     return RowBatch(table.filter(pa.array(reason == 0)), broken)
 
 
+def _numbered(value: Any, numbers: dict[str, int]) -> Any:
+    if isinstance(value, list):
+        return [_numbered(one, numbers) for one in value]
+    return numbers.get(value, value) if isinstance(value, str) else value
+
+
 def _typed_objects(objects: list[dict[str, Any]], mapping: Mapping) -> tuple[pa.Table, Array]:
     columns: dict[str, pa.Array] = {}
     wrong = np.zeros(len(objects), bool)
     for name, kind in TYPES.items():
         values = [content.get(mapping.foreign(name)) for content in objects]
+        if name in _MEMBERS and mapping.members:
+            values = [_numbered(value, mapping.members) for value in values]
         if pa.types.is_list(kind):
             parsed: list[Any] = [None if value is None else _parse_list(value) for value in values]
         elif pa.types.is_integer(kind):

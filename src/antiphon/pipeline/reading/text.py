@@ -135,9 +135,7 @@ def _require(header: Collection[str], file: str, mapping: Mapping) -> None:
 def read_json_lines(file: str, mapping: Mapping, span: TextSpan | None) -> Iterator[RowBatch]:
     """One JSON object a line; a block with a line that does not fit is read line by line."""
     mapping = mapping.fitted(file, _json_keys(file))
-    schema = pa.schema(
-        [(mapping.foreign(name), pa.int64() if name in INTEGERS else kind) for name, kind in TYPES.items()]
-    )
+    schema = pa.schema([(mapping.foreign(name), _json_type(name, kind, mapping)) for name, kind in TYPES.items()])
     decode = msgspec.json.Decoder().decode
     text, before = _open_text(file, span)
     row = before + 1
@@ -160,6 +158,12 @@ def read_json_lines(file: str, mapping: Mapping, span: TextSpan | None) -> Itera
         except pa.ArrowInvalid:
             yield _line_by_line(block, file, row, mapping, decode)
         row += lines
+
+
+def _json_type(name: str, kind: pa.DataType, mapping: Mapping) -> pa.DataType:
+    if mapping.members and name in ("member", "sender"):
+        return pa.string()
+    return pa.int64() if name in INTEGERS else kind
 
 
 def _json_keys(file: str) -> set[str]:

@@ -59,6 +59,7 @@ class Totals(msgspec.Struct):
     members: int = 0
     events: int = 0
     quarantined: dict[str, int] = msgspec.field(default_factory=dict)  # by the row's event, "" if it cannot be read
+    reasons: dict[str, int] = msgspec.field(default_factory=dict)  # why rows were put aside, the most frequent first
     promises: list[str] | None = None  # what the run.json files promise; None if there is none
 
 

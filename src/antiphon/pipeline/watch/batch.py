@@ -48,6 +48,7 @@ class ReadResult(msgspec.Struct):
 
     runs: list[str] = []
     quarantined: dict[str, int] = {}
+    reasons: dict[str, int] = {}
     promises: list[str] | None = None
     broken: dict[str, str] = {}  # file -> why nothing of it could be read
 
@@ -117,6 +118,7 @@ def read_files(job: BatchJob, shares: list[list[str]], task: int) -> bytes:
         name = f"{job.batch:010}-{task:06}.parquet"
         _write_table(Path(job.checkpoint, "quarantine", name), pa.Table.from_pylist(rubbish))
     part.runs, part.quarantined = sorted(pieces), dict(quarantined)
+    part.reasons = dict(Counter(row["reason"] for row in rubbish))
     return msgspec.msgpack.encode(part)
 
 

@@ -32,6 +32,7 @@ from antiphon.pipeline.watch.seen_files import FileVersion, SeenFiles, version_o
 FILES_MAX: Final = 512  # that one batch takes
 POLL_S: Final = 0.5  # between two looks at the directory while nothing comes
 PATIENCE_S: Final = 30.0  # of the trace's own time, that a delivery waits for its send
+PASSED: Final = "a step that its member has used, or has passed"
 _FOLDERS: Final = ("state", "alarms", "commits", "quarantine", "conclusion")
 
 
@@ -130,7 +131,8 @@ class DirectoryWatch:
         for result in self.session.each(len(shares), functools.partial(read_files, job, shares), "read"):
             part = msgspec.msgpack.decode(result, type=ReadResult)
             runs.update(part.runs)
-            fresh.quarantined = dict(Counter(fresh.quarantined) + Counter(part.quarantined))
+            fresh.quarantined = _added(fresh.quarantined, part.quarantined)
+            fresh.quarantine_reasons = _added(fresh.quarantine_reasons, part.reasons)
             fresh.broken |= part.broken
             if part.promises is not None:
                 fresh.promises = sorted({*(fresh.promises or ()), *part.promises})
@@ -144,7 +146,9 @@ class DirectoryWatch:
         for result in self.session.each(len(shares), functools.partial(judge_runs, job, shares, roster), "judge"):
             part = msgspec.msgpack.decode(result, type=JudgeResult)
             fresh.alarms += part.alarms
-            fresh.quarantined = dict(Counter(fresh.quarantined) + Counter(part.quarantined))
+            fresh.quarantined = _added(fresh.quarantined, part.quarantined)
+            again = {PASSED: sum(part.quarantined.values())} if part.quarantined else {}
+            fresh.quarantine_reasons = _added(fresh.quarantine_reasons, again)
             shown = [*shown, *part.shown][:SHOWN]
             for before, after in part.reports:
                 take(fresh, before, after)
@@ -169,6 +173,10 @@ class DirectoryWatch:
                 take(final, before, after)
             final.alarms += part.alarms
         return final
+
+
+def _added(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
+    return dict(Counter(one) + Counter(other))
 
 
 def _versions(files: Sequence[str]) -> tuple[dict[str, FileVersion], dict[str, str]]:

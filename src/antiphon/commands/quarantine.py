@@ -1,0 +1,16 @@
+"""Say on the console why rows were put aside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+_SHOWN: Final = 5
+
+
+def show_reasons(reasons: Mapping[str, int]) -> None:
+    """Print the most frequent reasons, each with how many rows it concerns."""
+    for reason, count in list(reasons.items())[:_SHOWN]:
+        print(f"  {count:,} rows: {reason}")
+    if len(reasons) > _SHOWN:
+        print(f"  and {len(reasons) - _SHOWN} other reasons: see the quarantine beside the output")
