@@ -24,7 +24,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     options: GroupOptions
     seed: int
     started_at: Instant
-    saved: bytes | None = None  # what the life before persisted
+    saved: bytes | None = None  # what the incarnation before persisted
 
 
 class Recording:

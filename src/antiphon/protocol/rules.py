@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-_MARK = "__rule__"  # where a marked function keeps the place in the paper
+_MARK = "__rule__"  # where a marked function keeps the section of the paper
 
 AnyClass = TypeVar("AnyClass")
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
@@ -39,7 +39,7 @@ class Rule(msgspec.Struct, frozen=True):
     """A rule of a protocol: what it is called, where its paper states it, and where it is written."""
 
     name: str
-    source: str  # the place in the paper, or the page that explains what we added
+    source: str  # the section of the paper, or the page that explains what we added
     owner: type  # the class that it is written in: the protocol, or a class that the protocol is divided into
     path: tuple[str, ...]  # the class attributes that lead from the protocol to that class
     function: Callable[..., Any]
@@ -52,7 +52,7 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 def rule(source: str) -> Callable[[AnyFunction], AnyFunction]:
-    """Mark a public method as a rule, with its place in the paper; write it below `@staticmethod` or `@property`."""
+    """Mark a public method as a rule, with its section of the paper; write it below `@staticmethod` or `@property`."""
 
     def mark(function: AnyFunction) -> AnyFunction:
         if not inspect.isfunction(function) or function.__name__.startswith("_"):
@@ -108,7 +108,7 @@ def _found(cls: type, path: tuple[str, ...]) -> Iterator[Rule]:
 
 
 def _source(cls: type, name: str) -> str | None:
-    """Give the place in the paper that a method, or the nearest method that it overrides, is marked with."""
+    """Return the section of the paper that a method, or the nearest method that it overrides, is marked with."""
     for ancestor in cls.__mro__:
         function = _function(vars(ancestor).get(name))
         if function is not None and _MARK in getattr(function, "__dict__", {}):

@@ -79,7 +79,7 @@ class Header(msgspec.Struct, frozen=True, gc=False):
     view: int
     sender: int
     sent: int  # highest number of the sender's stream, so that the loss of its last message is noticed
-    free: int  # buffer places that the sender has left
+    free: int  # buffer slots that the sender has left
 
 
 _HEADER = struct.Struct("<IIIIII")  # checksum, group, view, sender, sent, free

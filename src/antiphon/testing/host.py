@@ -18,18 +18,18 @@ from antiphon.sim.kernel import Kernel
 from antiphon.sim.network import NetworkOptions
 from antiphon.testing.disk import SimulatedDisk
 from antiphon.testing.network import SimulatedNetwork
-from antiphon.testing.process import Life, present_life
+from antiphon.testing.process import Incarnation, present_incarnation
 from antiphon.testing.sockets import SimulatedSocket
 from antiphon.testing.trace import Traces
 from antiphon.trace.log import IncarnationLog
 
 
 class Membership(msgspec.Struct, frozen=True, eq=False):
-    """A member that is there: its group, and whose life it is part of."""
+    """A member that is there: its group, and whose incarnation it is part of."""
 
     address: str
     group: Group
-    life: Life
+    incarnation: Incarnation
     socket: SimulatedSocket
 
 
@@ -56,18 +56,18 @@ class SimulatedHost:
 
     def _skew(self) -> Duration:
         """Give how far the clock is off: a process's clock by as much at every start."""
-        life, skew_ns = present_life.get(), self._skew_ns
-        if life is not None and life.name in self._skews_ns:
-            return self._skews_ns[life.name]
+        incarnation, skew_ns = present_incarnation.get(), self._skew_ns
+        if incarnation is not None and incarnation.name in self._skews_ns:
+            return self._skews_ns[incarnation.name]
         skew = self._chance.randint(0, 2 * skew_ns) if skew_ns else 0
-        if life is not None:
-            self._skews_ns[life.name] = skew
+        if incarnation is not None:
+            self._skews_ns[incarnation.name] = skew
         return skew
 
     def step_ns(self) -> Duration:
         """Say how far the wall clock of the process that runs now was set."""
-        life = present_life.get()
-        return 0 if life is None or not self.steps_ns else self.steps_ns.get(life.name, 0)
+        incarnation = present_incarnation.get()
+        return 0 if incarnation is None or not self.steps_ns else self.steps_ns.get(incarnation.name, 0)
 
     def seed(self) -> int:
         """Draw the seed of the next member."""
@@ -86,10 +86,10 @@ class SimulatedHost:
         self.disk.write(path, content)
 
     def journals(self, group: Group, origin: Origin, addresses: Mapping[int, str]) -> Callable[[int], IncarnationLog]:
-        """Keep the traces of a member's lives."""
+        """Keep the traces of a member's incarnations."""
         address = addresses[origin.name]
         one = self.network.known_as(address)
-        self.members[address] = Membership(address, group, one.life or Life(address), one)
+        self.members[address] = Membership(address, group, one.incarnation or Incarnation(address), one)
         return self._traces.journals(group, origin, addresses)
 
     # What becomes of it
@@ -105,7 +105,7 @@ class SimulatedHost:
         if self.members.get(member.address) is not member:
             return
         del self.members[member.address]
-        drained = not member.life.crashed and not member.group.status().held
+        drained = not member.incarnation.crashed and not member.group.status().held
         self._traces.stopped(member.group, drained=drained)
         if member.group.failure is not None:
             self.failed(member.group.failure)

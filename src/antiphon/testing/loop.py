@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, TypeVarTuple, U
 from antiphon.protocol.machine import SECOND, Duration, Instant
 from antiphon.sim.kernel import Kernel
 from antiphon.testing.errors import NotSimulated, Stuck
-from antiphon.testing.process import Life, present_life
+from antiphon.testing.process import Incarnation, present_incarnation
 from antiphon.testing.refusals import NothingReal, refused
 from antiphon.testing.sockets import SocketReader
 
@@ -50,10 +50,12 @@ class _Future(asyncio.Future[Any]):
 
 
 class _Task(asyncio.Task[Any]):
-    """The same for a task; it knows its life."""
+    """The same for a task; it knows its incarnation."""
 
-    def __init__(self, number: int, life: Life | None, coro: Coroutine[Any, Any, Any], **options: Any) -> None:
-        self._number, self.life = number, life  # first: asyncio hashes the task while it is being made
+    def __init__(
+        self, number: int, incarnation: Incarnation | None, coro: Coroutine[Any, Any, Any], **options: Any
+    ) -> None:
+        self._number, self.incarnation = number, incarnation  # first: asyncio hashes the task while it is being made
         super().__init__(coro, **options)
 
     def __hash__(self) -> int:
@@ -80,7 +82,8 @@ class VirtualLoop(NothingReal):
         self._urandom = random.Random(f"{seed}/urandom")
         self._numbers = 0
         self._tasks: weakref.WeakValueDictionary[int, _Task] = weakref.WeakValueDictionary()  # by number
-        self._lives: weakref.WeakKeyDictionary[object, Life] = weakref.WeakKeyDictionary()  # of what reads sockets
+        # of what reads sockets
+        self._incarnations: weakref.WeakKeyDictionary[object, Incarnation] = weakref.WeakKeyDictionary()
         self._generators: weakref.WeakSet[AsyncGenerator[Any, Any]] = weakref.WeakSet()
         self._stopping = self._running = self._closed = False
         self._timers = 0  # of the application, not of the protocols, which beat for ever
@@ -270,13 +273,13 @@ class VirtualLoop(NothingReal):
         callback: Callable[..., object],
         context: contextvars.Context | None,
     ) -> None:
-        life = present_life.get() if context is None else context.get(present_life)
+        incarnation = present_incarnation.get() if context is None else context.get(present_incarnation)
         target = getattr(callback, "__self__", None)
         of_protocol = _is_of_protocol(target)
-        if life is None and of_protocol:
+        if incarnation is None and of_protocol:
             holder = getattr(target, "transport", target)
-            life = self._lives.get(getattr(holder, "port", holder))
-        self.kernel.at(instant, self._run, (handle, life, of_protocol))
+            incarnation = self._incarnations.get(getattr(holder, "port", holder))
+        self.kernel.at(instant, self._run, (handle, incarnation, of_protocol))
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         self._forget(handle)
@@ -286,12 +289,12 @@ class VirtualLoop(NothingReal):
             handle.counts = False
             self._timers -= 1
 
-    def _run(self, scheduled: tuple[asyncio.Handle, Life | None, bool]) -> None:
-        handle, life, of_protocol = scheduled
+    def _run(self, scheduled: tuple[asyncio.Handle, Incarnation | None, bool]) -> None:
+        handle, incarnation, of_protocol = scheduled
         if handle.cancelled():
             return
         self._forget(handle)
-        if life is not None and life.stops(lambda: self._run(scheduled)):
+        if incarnation is not None and incarnation.stops(lambda: self._run(scheduled)):
             return
         self._count_callback()
         if not of_protocol:
@@ -304,10 +307,10 @@ class VirtualLoop(NothingReal):
         if one is None:
             raise refused("add_reader")
         holder, handle = getattr(callback, "__self__", None), asyncio.Handle(callback, args, self)
-        if one.life is not None:
-            self._lives.setdefault(holder, one.life)
-        life = one.life or self._lives.get(holder)
-        one.listen(SocketReader(one, life, self.kernel, lambda: self._run((handle, None, True))))
+        if one.incarnation is not None:
+            self._incarnations.setdefault(holder, one.incarnation)
+        incarnation = one.incarnation or self._incarnations.get(holder)
+        one.listen(SocketReader(one, incarnation, self.kernel, lambda: self._run((handle, None, True))))
 
     def remove_reader(self, fd: Any) -> bool:
         """Call no more."""
@@ -345,19 +348,24 @@ class VirtualLoop(NothingReal):
         context: contextvars.Context | None = None,
         **options: Any,
     ) -> asyncio.Task[Any]:
-        """Make a task, of the life that makes it."""
+        """Make a task, of the incarnation that makes it."""
         number = self._next_number()
-        life = present_life.get() if context is None else context.get(present_life)
-        task = _Task(number, life, coro, loop=self, name=name or f"Task-{number}", context=context, **options)
+        incarnation = present_incarnation.get() if context is None else context.get(present_incarnation)
+        task = _Task(number, incarnation, coro, loop=self, name=name or f"Task-{number}", context=context, **options)
         self._tasks[number] = task
         return task
 
-    def pending(self, life: Life | None = None) -> list[asyncio.Task[Any]]:
-        """Give the tasks that are not done, in the order of their making: a life's own, or all that can go on."""
+    def pending(self, incarnation: Incarnation | None = None) -> list[asyncio.Task[Any]]:
+        """Return the tasks that are not done, oldest first: an incarnation's own, or all that can go on."""
         return [
             task
             for task in self._tasks.values()
-            if not task.done() and (task.life is life if life is not None else not (task.life and task.life.crashed))
+            if not task.done()
+            and (
+                task.incarnation is incarnation
+                if incarnation is not None
+                else not (task.incarnation and task.incarnation.crashed)
+            )
         ]
 
     def set_task_factory(self, factory: Any) -> None:
@@ -403,7 +411,7 @@ class VirtualLoop(NothingReal):
     def default_exception_handler(self, context: dict[str, Any]) -> None:
         """End the run with the error of a callback, or of a task that nobody awaited."""
         error, task = context.get("exception"), context.get("future")
-        if isinstance(task, _Task) and task.life is not None and task.life.crashed:
+        if isinstance(task, _Task) and task.incarnation is not None and task.incarnation.crashed:
             return  # whoever would have awaited it was stopped
         if error is not None and ("task" in context or "handle" in context or isinstance(task, _Task)):
             error.add_note(f"antiphon.testing: {context['message']}")

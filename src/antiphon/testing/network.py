@@ -21,7 +21,7 @@ from antiphon.live.addresses import Address, parse, show
 from antiphon.sim.distributions import Sampler, sampler
 from antiphon.sim.kernel import Kernel
 from antiphon.sim.network import Network, NetworkOptions
-from antiphon.testing.process import Life
+from antiphon.testing.process import Incarnation
 from antiphon.testing.sockets import Packet, SimulatedSocket
 
 _PLACES: Final = 16  # of the network, doubled when they are all taken
@@ -111,8 +111,8 @@ class SimulatedNetwork:
         if not port:
             self._free_port += 1
             port = self._free_port
-        elif one.life is None:
-            one.life = Life(show((host, port)))
+        elif one.incarnation is None:
+            one.incarnation = Incarnation(show((host, port)))
         if (host, port) in self._bound:
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
         one.address = host, port
@@ -122,7 +122,7 @@ class SimulatedNetwork:
 
     def _hold(self, one: SimulatedSocket, address: Address) -> None:
         self._bound[address] = one
-        self.owners[show(address)] = address[0] if one.life is None else one.life.name
+        self.owners[show(address)] = address[0] if one.incarnation is None else one.incarnation.name
         self._place(address)
 
     def known_as(self, text: str) -> SimulatedSocket:
@@ -186,7 +186,11 @@ class SimulatedNetwork:
 
     def _home(self, one: SimulatedSocket) -> Address:
         """Give an address by which faults know the host of a socket that hears a multicast address."""
-        others = (other for other, bound in self._bound.items() if one.life is not None and bound.life is one.life)
+        others = (
+            other
+            for other, bound in self._bound.items()
+            if one.incarnation is not None and bound.incarnation is one.incarnation
+        )
         return next(others, (one.interface, 0))
 
     def _send_to(self, packet: Packet, target: Address) -> None:

@@ -1,7 +1,7 @@
 """Simulated processes: whatever an application starts under one name, to be stopped dead, stood still, started again.
 
-Every task, timer and callback that a life of a process begins carries it in its context, and so does every group that
-it joins. The loop asks the life before it runs any of them.
+Every task, timer and callback that an incarnation of a process begins carries it in its context, and so does every
+group that it joins. The loop asks the incarnation before it runs any of them.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Callable, Coroutine, Generator
 from contextvars import ContextVar
 from typing import Any
 
-present_life: ContextVar[Life | None] = ContextVar("antiphon_life", default=None)
+present_incarnation: ContextVar[Incarnation | None] = ContextVar("antiphon_life", default=None)
 
 
-class Life:
+class Incarnation:
     """What runs under a name from a start to a crash; or a group that was joined outside of any process."""
 
     def __init__(self, name: str) -> None:
@@ -24,7 +24,7 @@ class Life:
         self._missed: list[Callable[[], None]] = []
 
     def stops(self, action: Callable[[], None]) -> bool:
-        """Say whether an action of this life must not run now; if the life is only paused, it runs later."""
+        """Say whether an action of this incarnation must not run now; if it is only paused, the action runs later."""
         if self.paused and not self.crashed:
             self._missed.append(action)
         return self.crashed or self.paused
@@ -37,14 +37,14 @@ class Life:
 
 
 class Process:
-    """A function of the application that runs under a name, in one life after another.
+    """A function of the application that runs under a name, in one incarnation after another.
 
-    `await process` gives what the function returns, in whichever life it does.
+    `await process` gives what the function returns, in whichever incarnation it does.
     """
 
     def __init__(self, name: str, begin: Callable[[], Coroutine[Any, Any, Any]], result: asyncio.Future[Any]) -> None:
         self.name, self.begin, self._result = name, begin, result
-        self.life = Life(name)
+        self.incarnation = Incarnation(name)
         self.task: asyncio.Task[Any] | None = None
 
     def __await__(self) -> Generator[Any, None, Any]:
@@ -53,11 +53,11 @@ class Process:
     @property
     def running(self) -> bool:
         """Whether its function runs now."""
-        return self.task is not None and not self.task.done() and not self.life.crashed
+        return self.task is not None and not self.task.done() and not self.incarnation.crashed
 
     def ended(self, task: asyncio.Task[Any]) -> None:
-        """Note what became of a life's function, unless the life crashed before."""
-        if task is not self.task or self._result.done() or self.life.crashed:
+        """Note what became of an incarnation's function, unless the incarnation crashed before."""
+        if task is not self.task or self._result.done() or self.incarnation.crashed:
             return
         if task.cancelled() or task.exception() is not None:
             self._result.cancel()

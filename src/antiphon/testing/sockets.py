@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from antiphon.live.addresses import Address
 from antiphon.sim.kernel import Kernel
-from antiphon.testing.process import Life, present_life
+from antiphon.testing.process import Incarnation, present_incarnation
 
 if TYPE_CHECKING:
     from antiphon.testing.network import SimulatedNetwork
@@ -38,8 +38,10 @@ class Packet(bytes):
 class SocketReader:
     """Calls whoever listens at a socket, as long as there is something to read and its process runs."""
 
-    def __init__(self, one: SimulatedSocket, life: Life | None, kernel: Kernel, read: Callable[[], None]) -> None:
-        self._socket, self._life, self._kernel, self._call = one, life, kernel, read
+    def __init__(
+        self, one: SimulatedSocket, incarnation: Incarnation | None, kernel: Kernel, read: Callable[[], None]
+    ) -> None:
+        self._socket, self._incarnation, self._kernel, self._call = one, incarnation, kernel, read
         self._due = False
 
     def wake(self) -> None:
@@ -55,7 +57,7 @@ class SocketReader:
             self._kernel.after(0, self._read_unless_stopped)
 
     def _read_unless_stopped(self, _: object) -> None:
-        if self._life is None or not self._life.stops(self._read):
+        if self._incarnation is None or not self._incarnation.stops(self._read):
             self._read()
 
     def _read(self) -> None:
@@ -71,7 +73,8 @@ class SimulatedSocket:
 
     def __init__(self, network: SimulatedNetwork, number: int, family: int) -> None:
         self._network, self._descriptor, self.family = network, _FIRST_DESCRIPTOR + number, family
-        self.life: Life | None = present_life.get()  # None: outside any process, until it has an address
+        # None: outside any process, until it has an address
+        self.incarnation: Incarnation | None = present_incarnation.get()
         self.address: Address | None = None
         self.interface = "0.0.0.0"  # of its machine, for a socket that hears a multicast address
         self.reader: SocketReader | None = None

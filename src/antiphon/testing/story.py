@@ -40,9 +40,9 @@ class Story(msgspec.Struct, frozen=True):
         return "\n".join(line.rstrip() for line in lines)
 
     def _name(self, process: int) -> str:
-        life = incarnation_of(process) if self.run.views else 1
+        incarnation = incarnation_of(process) if self.run.views else 1
         address = self.run.addresses[name_of(process)]
-        return address if life < 2 else f"{address} #{life}"
+        return address if incarnation < 2 else f"{address} #{incarnation}"
 
     def _told(self, row: Event) -> str:
         if row.event == "view":

@@ -42,7 +42,7 @@ class Run:
         return writer.digest(self.name, sorted(self.logs, key=lambda log: log.member))
 
     def has(self, member: int) -> bool:
-        """Whether a life with this number is part of it already."""
+        """Whether an incarnation with this number is part of it already."""
         return any(log.member == member for log in self.logs)
 
     def promises(self) -> list[str]:
@@ -153,7 +153,7 @@ class Run:
 
 
 class Traces:
-    """Keeps the logs of every life of every member."""
+    """Keeps the logs of every incarnation of every member."""
 
     def __init__(self, now: Callable[[], Instant]) -> None:
         self._now = now
@@ -162,7 +162,7 @@ class Traces:
         self._by_config: dict[str, list[Run]] = {}
 
     def journals(self, group: Group, origin: Origin, addresses: Mapping[int, str]) -> Callable[[int], MemberLog]:
-        """Give a member what begins the log of each of its lives."""
+        """Give a member what begins the log of each of its incarnations."""
         views = origin.options.views
 
         def begin(member: int) -> MemberLog:
@@ -175,7 +175,7 @@ class Traces:
         return begin
 
     def _run_of(self, member: int, config: GroupOptions, addresses: Mapping[int, str], *, views: bool) -> Run:
-        """Find the run that a life belongs to; where membership is fixed, a member that begins again begins anew."""
+        """Find the run that an incarnation belongs to; with fixed membership, one that starts again starts anew."""
         runs = self._by_config.setdefault(config.group, [])
         found = next((run for run in runs if not run.has(member)), None)
         if found is None:

@@ -32,7 +32,7 @@ from antiphon.testing.faults import Faults, draw
 from antiphon.testing.host import SimulatedHost
 from antiphon.testing.loop import VirtualLoop
 from antiphon.testing.network import MTU, LinkFault, SimulatedNetwork
-from antiphon.testing.process import Life, Process, present_life
+from antiphon.testing.process import Incarnation, Process, present_incarnation
 from antiphon.testing.trace import Run, Traces, is_settled
 from antiphon.testing.waiting import explain
 from antiphon.trace.event import Event
@@ -97,7 +97,7 @@ class World:
         self.loop.antiphon_host, self.loop.explain = self._host, self._explain
         self._host.failed = self.loop.fail
         self._processes: dict[str, Process] = {}
-        self._crashed: list[Life] = []  # kept to the end, so that not even their `finally` runs
+        self._crashed: list[Incarnation] = []  # kept to the end, so that not even their `finally` runs
         self._known: set[str] = set()
         self._named: set[str] = set()  # in faults
         self._closed = False
@@ -157,7 +157,7 @@ class World:
             return
         self._closed = True
         try:
-            for name in list(self._lives()):
+            for name in list(self._incarnations()):
                 self.resume(name)
             tasks = self.loop.pending()
             for task in tasks:
@@ -188,7 +188,7 @@ class World:
     @property
     def names(self) -> list[str]:
         """Who takes part in a group now: names of processes, and addresses of groups joined outside any."""
-        return list(dict.fromkeys(member.life.name for member in self._host.members.values()))
+        return list(dict.fromkeys(member.incarnation.name for member in self._host.members.values()))
 
     @property
     def runs(self) -> dict[str, Run]:
@@ -236,9 +236,9 @@ class World:
         return process
 
     def _begin(self, process: Process) -> None:
-        process.life = Life(process.name)
+        process.incarnation = Incarnation(process.name)
         context = contextvars.copy_context()
-        context.run(present_life.set, process.life)
+        context.run(present_incarnation.set, process.incarnation)
         process.task = self.loop.create_task(context.run(process.begin), name=process.name, context=context)
         process.task.add_done_callback(lambda task: self._ended_by_itself(process, task))
 
@@ -248,13 +248,13 @@ class World:
         if process is None or not process.running:
             raise UsageError(f"run_in: {name!r} is no process that runs")
         context = contextvars.copy_context()
-        context.run(present_life.set, process.life)
+        context.run(present_incarnation.set, process.incarnation)
         return self.loop.create_task(context.run(function, *args), context=context)
 
     def _ended_by_itself(self, process: Process, task: asyncio.Task[Any]) -> None:
         process.ended(task)
         error = None if task.cancelled() else task.exception()
-        if error is not None and not process.life.crashed:
+        if error is not None and not process.incarnation.crashed:
             error.add_note(f"antiphon.testing: in process {process.name}")
             self.loop.fail(error)
 
@@ -263,13 +263,13 @@ class World:
 
         A group that was joined outside any process stops alone; its application sees it closed.
         """
-        life = self._life(name)
-        life.crashed = True
-        self._crashed.append(life)
-        life.dead = self.loop.pending(life)
-        members = [member for member in self._host.members.values() if member.life is life]
+        incarnation = self._incarnation(name)
+        incarnation.crashed = True
+        self._crashed.append(incarnation)
+        incarnation.dead = self.loop.pending(incarnation)
+        members = [member for member in self._host.members.values() if member.incarnation is incarnation]
         for one in self._host.network.sockets():
-            if one.life is life:
+            if one.incarnation is incarnation:
                 one.close()
         for member in members:
             with suppress(StopIteration):  # nothing in it waits
@@ -290,25 +290,27 @@ class World:
 
     def pause(self, name: str) -> None:
         """Let a process stand still, with all that comes for it waiting, until `resume`."""
-        self._life(name).paused = True
+        self._incarnation(name).paused = True
 
     def resume(self, name: str) -> None:
         """Let a process go on; one that crashed meanwhile is left alone."""
-        life = self._lives().get(name)
-        if life is not None and life.paused:
-            for action in life.resume():
+        incarnation = self._incarnations().get(name)
+        if incarnation is not None and incarnation.paused:
+            for action in incarnation.resume():
                 self.loop.call_soon(action)
 
-    def _lives(self) -> dict[str, Life]:
-        lives = {member.life.name: member.life for member in self._host.members.values()}
-        return lives | {name: process.life for name, process in self._processes.items() if process.running}
+    def _incarnations(self) -> dict[str, Incarnation]:
+        incarnations = {member.incarnation.name: member.incarnation for member in self._host.members.values()}
+        return incarnations | {
+            name: process.incarnation for name, process in self._processes.items() if process.running
+        }
 
-    def _life(self, name: str) -> Life:
-        lives = self._lives()
-        life = lives.get(name) or lives.get(self._host.network.owners.get(name, ""))
-        if life is None:
-            raise UsageError(f"{name!r} is not running; running are {', '.join(lives) or 'none'}")
-        return life
+    def _incarnation(self, name: str) -> Incarnation:
+        incarnations = self._incarnations()
+        incarnation = incarnations.get(name) or incarnations.get(self._host.network.owners.get(name, ""))
+        if incarnation is None:
+            raise UsageError(f"{name!r} is not running; running are {', '.join(incarnations) or 'none'}")
+        return incarnation
 
     # The network
 
@@ -413,8 +415,8 @@ class World:
     def _explain(self) -> str:
         statuses = [group.status() for group, _ in self._traces.groups()]
         faults = [fault.what for fault in self._host.network.faults]
-        faults += [f"{name} is paused" for name, life in self._lives().items() if life.paused]
-        faults += [f"{name} crashed" for name, process in self._processes.items() if process.life.crashed]
+        faults += [f"{name} is paused" for name, incarnation in self._incarnations().items() if incarnation.paused]
+        faults += [f"{name} crashed" for name, process in self._processes.items() if process.incarnation.crashed]
         return explain(self.loop.pending(), statuses, faults, self._kernel.now)
 
 

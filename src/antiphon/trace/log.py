@@ -54,7 +54,7 @@ class MemberLog:
     def record(
         self, now: Instant, event: str, sender: int | None, seq: int | None, size: int | None, detail: str | None
     ) -> None:
-        """Append one event; its step is its place in this log, from 1."""
+        """Append one event; its step is its position in this log, from 1."""
         self.times.append(now)
         self.events.append(event)
         self.senders.append(sender)

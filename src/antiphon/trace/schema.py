@@ -11,7 +11,7 @@ EVENTS: Final[tuple[str, ...]] = get_args(EventName)
 COLUMNS: Final[dict[str, str]] = {
     "run": "string",
     "member": "int32",
-    "step": "int64",  # its place in that member's own history: unique in (run, member), increasing, gaps allowed
+    "step": "int64",  # its position in that member's own history: unique in (run, member), increasing, gaps allowed
     "time_ns": "int64",  # that member's clock; for measuring, never for ordering
     "event": "string",
     "sender": "int32",

@@ -4,8 +4,8 @@ A view is decided when every one of its members has accepted it, with the whole 
 it and cannot take part in another ballot then, so two views with the same members never follow one view; views with
 the same number do, and are told apart by the ballots. Nothing that was accepted binds those who did not hear of it.
 
-Two sides that hear of each other compare their views. The members of the weaker one end their lives there and join
-the other, whose state stands.
+Two sides that hear of each other compare their views. The members of the weaker one end their incarnations there and
+join the other, whose state stands.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class PartitionableAgreement(ViewAgreement):
         return accept.change.old == self.view.id and accept.change.new.lists(me)
 
     def take_vote(self, sender: int, accepted: Vote) -> bool:
-        """Count the votes of those very processes that the new view lists, not of their names' other lives."""
+        """Count the votes of those very processes that the new view lists, not of their names' other incarnations."""
         current = self.round
         if current is None or current.change is None or not current.change.new.lists(sender):
             return False

@@ -1,7 +1,7 @@
 """Who holds all back, and what is done about it: three policies.
 
 `block`: the windows fill and all wait for it. `drop`: it is left out of the next view. `lag`: messages live for a time;
-what has outlived it needs no place in a window any more, and who still lacks it discards it. Only if there is no place
+what has outlived it does not count against a window any more, and who still lacks it discards it. Only if there is no place
 even for the stamps of what it lacks is it left out, as with `drop`.
 """
 
@@ -18,7 +18,7 @@ from antiphon.protocol.membership.views import GroupView, name_of
 from antiphon.protocol.options import GroupOptions, ordering_type
 from antiphon.protocol.view.member import Member
 
-_LAGGING_WINDOWS = 3  # beside the one of what is alive: four in all, as many as a member has places for
+_LAGGING_WINDOWS = 3  # beside the one of what is alive: four in all, as many as a member has slots for
 
 
 def fitted(config: GroupOptions, options: MembershipOptions) -> GroupOptions:
@@ -49,7 +49,7 @@ class SlowReceiverPolicy:
         self.accused: frozenset[int] = frozenset()  # too slow to wait for
 
     def limited(self, message: Submit) -> Submit:
-        """Give a message the life that the policy allows it."""
+        """Give a message the lifetime that the policy allows it."""
         if self._options.slow != "lag":
             return message
         lifetime_ns = min(message.lifetime_ns or self._options.lifetime_ns, self._options.lifetime_ns)

@@ -1,7 +1,7 @@
 """Who is who in a group with views: processes, views, quorums, and what a change from one view to the next says.
 
-A process is a name and an incarnation, which grows with every start, written as one number: 20003 is the third life of
-name 3. A view is its number and the ballot that decided it; one number is never given to two views of the primary
+A process is a name and an incarnation, which grows with every start, written as one number: 20003 is the third incarnation
+of name 3. A view is its number and the ballot that decided it; one number is never given to two views of the primary
 component. View 0 stands for the time before the first view: its members are the founders, none of them alive.
 """
 
@@ -31,7 +31,7 @@ NO_VIEW: Final[ViewId] = (0, NO_BALLOT)
 
 
 def process(name: int, incarnation: int) -> int:
-    """Give the number of a name's life; the first is the name itself."""
+    """Return the number of a name's incarnation; the first is the name itself."""
     assert 0 <= name < NAMES_MAX
     assert 1 <= incarnation <= INCARNATIONS_MAX
     return (incarnation - 1) * NAMES_MAX + name
@@ -103,7 +103,7 @@ class Cut(msgspec.Struct, frozen=True, array_like=True):
 
     reach: Counters  # per member, up to where its PDUs belong to the view
     holders: Processes  # per member, who holds them up to there
-    order: bytes = b""  # what the ordering adds: the places of messages that their senders cannot decide any more
+    order: bytes = b""  # what the ordering adds: the positions of messages that their senders cannot decide any more
 
     def __post_init__(self) -> None:
         if len(self.reach) != len(self.holders):

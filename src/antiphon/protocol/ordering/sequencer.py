@@ -98,7 +98,7 @@ class Sequencer(FlushHooks):
     # The interface of an ordering
 
     def may_submit(self, priority: int) -> bool:
-        """Bound the own messages that have no place yet."""
+        """Bound the own messages that have no position yet."""
         return len(self.waiting[self.rank]) < self._window
 
     def submit(self, message: Submit, seq: int, now: Instant) -> Step:

@@ -109,7 +109,7 @@ def _pack_runs(values: Numbers, chosen: npt.NDArray[np.intp]) -> bytes:
 
 
 def _runs(packed: bytes, count: int) -> Iterator[tuple[int, Numbers]]:
-    """Give each run as the place where it begins, and its entries."""
+    """Give each run as the index where it begins, and its entries."""
     at = position = 0
     while at < len(packed):
         skip, at = _take_varint(packed, at)

@@ -1,7 +1,7 @@
 """When a message that its ordering has released reaches the application, and which messages are known to be stable.
 
 Recovery knows numbers of streams, the application knows messages. With safe delivery a message waits until everyone
-holds all that determines its place in the order. Where a stability protocol counts positions in the total order
+holds all that determines its position in the order. Where a stability protocol counts positions in the total order
 instead of streams, positions are turned back into stream numbers here.
 """
 
@@ -46,12 +46,12 @@ class StreamDelivery:
             self.requirements[source, pdu.seq] = ((source, pdu.number),)
 
     def decided(self, decided: Decided) -> None:
-        """Note that the place of a message in the order was learnt."""
+        """Note that the position of a message in the order was learnt."""
         self.requirements[decided.sender, decided.seq] = self.must_be_held(decided)
 
     @rule("docs/membership.md, safe delivery")
     def must_be_held(self, decided: Decided) -> Held:
-        """Return what all must hold before a message is safe: its body, and what decides its place in the order."""
+        """Return what all must hold before a message is safe: its body, and what decides its position in the order."""
         if decided.source is None:
             return ((decided.sender, self.numbers[decided.sender]),)
         return (*self.requirements[decided.sender, decided.seq], (decided.source, self.numbers[decided.source]))

@@ -65,7 +65,7 @@ class Frames:
             output.row("control", None, None, size, out.pdu.kind)
 
     def flush(self, sent: int, free: int) -> None:
-        """Send what was put in; every header says how far one's own stream goes, and how many places are left."""
+        """Send what was put in; every header says how far one's own stream goes, and how many slots are left."""
         ways, self.outbox = self.outbox, {}
         header = Header(self._group, self._view, self._rank, sent, free)
         for to, pdus in ways.items():

@@ -186,7 +186,7 @@ class Member:
         if submissions.waiting or submissions.ask_at is not None:
             self._send_waiting(now)
         if gatherer is not None and self.recovery is not None:
-            # with a window of own messages, that stays well within what receivers have places for
+            # with a window of own messages, that stays well within what receivers have slots for
             self._carry(gatherer.gathered(3 * self.config.window - self.recovery.unstable), now)
         if self._frames.outbox:
             self._flush(now)

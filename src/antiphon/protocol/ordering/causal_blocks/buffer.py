@@ -8,7 +8,7 @@ from antiphon.protocol.rules import rule
 
 
 class WaitingBuffer:
-    """The messages that are received and not yet delivered, in a bounded number of places."""
+    """The messages that are received and not yet delivered, in a bounded number of slots."""
 
     def __init__(self, options: CausalBlocksOptions) -> None:
         self.waiting: dict[tuple[int, int], Entry] = {}  # by (sender, seq); what was shed and is wanted again is not
@@ -21,12 +21,12 @@ class WaitingBuffer:
         self._taken += entry.whole
 
     def remove(self, entry: Entry) -> None:
-        """Free the place of a message that waits no more, if it has one."""
+        """Free the slot of a message that waits no more, if it has one."""
         if self.waiting.pop((entry.message.sender, entry.message.seq), None) is not None:
             self._taken -= entry.whole
 
     def make_room(self, newcomer: Entry) -> None:
-        """Give up the payload of one message if there are more than places.
+        """Give up the payload of one message if there are more than slots.
 
         It is recovered when others see that it is missing (`shed = "recover"`), or discarded in its turn.
         """

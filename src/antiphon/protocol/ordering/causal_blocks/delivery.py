@@ -14,7 +14,7 @@ from antiphon.protocol.rules import rule
 
 
 class Delivery:
-    """Delivers messages in causal order; one whose life is over is discarded in its turn instead."""
+    """Delivers messages in causal order; one that has expired is discarded in its turn instead."""
 
     def __init__(self, known: Knowledge, buffer: WaitingBuffer) -> None:
         self.known, self.buffer = known, buffer
@@ -36,7 +36,7 @@ class Delivery:
 
     @rule("Figure 4; Section V, lifetimes, mended")
     def place(self, entry: Entry, now: Instant, step: Step) -> None:
-        """Deliver a message if it can be, else find a place for it to wait."""
+        """Deliver a message if it can be, else put it into the waiting buffer."""
         self.buffer.add(entry)
         self.consider(entry, now, step)
         if not entry.passed:
@@ -57,7 +57,7 @@ class Delivery:
                 candidates.extend(self._freed(entry.message.sender))
 
     def pass_on(self, entry: Entry, now: Instant, step: Step) -> None:
-        """Deliver a message in its causal turn or, if its life is over, discard it."""
+        """Deliver a message in its causal turn or, if it has expired, discard it."""
         message = entry.message
         k, seq = message.sender, message.seq
         if entry.discard is None and entry.expired(now) and k != self.known.rank:
@@ -71,7 +71,7 @@ class Delivery:
         self._advance(k, message.block, step)
 
     def end_wait(self, entry: Entry) -> None:
-        """Free the place of a message that waits no more; one that was discarded keeps its stamps only."""
+        """Free the slot of a message that waits no more; one that was discarded keeps its stamps only."""
         entry.passed = True
         self.buffer.remove(entry)
         if entry.discard is not None and entry.whole:

@@ -22,7 +22,7 @@ class Entry(msgspec.Struct, eq=False):
     awaits: bool = False  # it is looked at again when a predecessor is delivered
     passed: bool = False  # delivered, or discarded in its turn
     whole: bool = True  # the payload is here; if not, it was shed and comes again, or expired
-    lapsed: bool = False  # it was delivered here and its life is over: whoever still lacks it is told so
+    lapsed: bool = False  # it was delivered here and has expired: whoever still lacks it is told so
     discard: str | None = None  # it will be discarded in its turn, and why
     repair_after: Instant = 0  # someone has just sent it again: see first whether that helped
 
@@ -41,7 +41,7 @@ class Entry(msgspec.Struct, eq=False):
         self.whole = False
 
     def copy(self, now: Instant) -> BlockMessage:
-        """Give the message as it is to be sent again: with the life that it has left, without payload if none."""
+        """Return the message as it is to be sent again: with the lifetime that is left, without payload if none is."""
         if self.expires_at is None:
             return self.message
         life = 0 if self.discard == "expired" else max(0, self.expires_at - now)
@@ -69,7 +69,7 @@ class Column:
         return self._entries.get(block)
 
     def insert(self, entry: Entry) -> None:
-        """Put a message in its place."""
+        """Insert a message by its block."""
         insort(self.blocks, entry.message.block)
         self._entries[entry.message.block] = entry
 
@@ -78,9 +78,9 @@ class Column:
         """The earliest message that is kept."""
         return self._entries[self.blocks[0]] if self.blocks else None
 
-    def at(self, place: int) -> Entry | None:
-        """Give the message at a place, from 0, if there are so many."""
-        return self._entries[self.blocks[place]] if place < len(self.blocks) else None
+    def at(self, index: int) -> Entry | None:
+        """Return the message at an index, from 0, if there are so many."""
+        return self._entries[self.blocks[index]] if index < len(self.blocks) else None
 
     def pop(self) -> Entry:
         """Let the earliest message go."""
@@ -88,5 +88,5 @@ class Column:
 
     def between(self, above: int, below: int) -> Iterator[Entry]:
         """Walk through the messages whose block numbers lie between two, in order."""
-        for place in range(bisect_right(self.blocks, above), bisect_left(self.blocks, below)):
-            yield self._entries[self.blocks[place]]
+        for index in range(bisect_right(self.blocks, above), bisect_left(self.blocks, below)):
+            yield self._entries[self.blocks[index]]

@@ -21,7 +21,7 @@ NotNegative: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 class BlockMessage(Pdu, tag=20):
     """An application message with its causal stamps; a repair is the same message, sent on by whoever has it.
 
-    The life that is left counts the time that copies spent at members, so that clocks need not agree. A copy that has
+    The lifetime that is left counts the time that copies spent at members, so that clocks need not agree. A copy that has
     none left travels without its payload: it only says that there is nothing to wait for.
     """
 
@@ -38,7 +38,7 @@ class BlockMessage(Pdu, tag=20):
 
 
 class NullBlock(Pdu, tag=21):
-    """What breaks a silence: stamps without a message. It takes a block number and has no place in causal history."""
+    """What breaks a silence: stamps without a message. It takes a block number and has no part in causal history."""
 
     kind: ClassVar[str] = "null"
     block: Number
@@ -61,7 +61,7 @@ class CausalBlocksOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     repeat_ns: NotNegative = 0  # pause before the same repair, whoever sent it; 0: one silence
     burst: Positive = 16  # repairs of one sender's messages for one member at a time; the paper's is 1
     window: Positive = 64  # own messages that may be unstable at once
-    lag: NotNegative = 0  # own unstable messages whose life is over that may be there beside those of the window
+    lag: NotNegative = 0  # own unstable messages that have expired and may be there beside those of the window
     buffer: NotNegative = 0  # received messages that may wait for delivery; 0: as many as the windows allow
     shed: Literal["recover", "discard"] = "recover"  # what becomes of a message that a full buffer had no room for
     skip_after_ns: NotNegative = 0  # the one lifetime of all messages, after which a gap is skipped; 0: never

@@ -75,7 +75,7 @@ class CausalBlocks(FlushHooks):
     def may_submit(self, priority: int) -> bool:
         """Keep to the window of own messages that someone may still lack, and to the numbers that the wire has.
 
-        Those whose life is over take places of their own, if there are any: who is slow holds nobody back by them.
+        Those that have expired take slots of their own, if there are any, so that a slow member holds nobody back.
         """
         known = self.known
         unstable = known.passed_seq[known.rank] - known.stable_seq[known.rank]

@@ -20,7 +20,7 @@ class CausalAcceptance:
         self.req = [1] * context.size  # REQ; one's own entry is SEQ, for one's own PDUs are accepted as they are sent
         self.early: list[dict[int, Logged]] = [{} for _ in range(context.size)]  # by source and number
         self.early_count = 0
-        self.overruns = 0  # PDUs dropped for want of a place
+        self.overruns = 0  # PDUs dropped for want of a slot
         # n windows under way at each of two levels cause two confirmations each at most, and as much again is to spare
         self._log_max = 8 * context.size * options.window + 8
         self._blocked: dict[int, int] = {}  # source -> the source that its next PDU waits for
@@ -32,7 +32,7 @@ class CausalAcceptance:
 
     @property
     def free(self) -> int:
-        """Buffer places left, read live."""
+        """How many buffer slots are left now."""
         return max(0, self.places - self.held)
 
     @rule("Section 4.2, ACC condition, mended")
@@ -80,14 +80,14 @@ class CausalAcceptance:
 
     @rule("docs/protocols/co.md, Rule: what comes early is held")
     def hold(self, p: Logged) -> None:
-        """Keep an early PDU if there is a place; one that is dropped will be asked for again."""
+        """Keep an early PDU if there is a slot; one that is dropped will be asked for again."""
         if self.free == 0 or p.number >= self.req[p.source] + self.places:
             self.overruns += 1
         else:
             self.put_early(p)
 
     def put_early(self, p: Logged) -> None:
-        """Keep an early PDU, whether there is a place or not."""
+        """Keep an early PDU, whether there is a slot or not."""
         self.early[p.source][p.number] = p
         self.early_count += 1
 
@@ -116,7 +116,7 @@ class CausalAcceptance:
         self._blocked.clear()
 
     def _evict(self) -> None:
-        """Make a place for a PDU that can be accepted at the cost of the one that will wait the longest."""
+        """Make room for a PDU that can be accepted at the cost of the one that will wait the longest."""
         crowded = max(self.early, key=len)
         del crowded[max(crowded)]
         self.early_count -= 1

@@ -1,4 +1,4 @@
-"""The flow condition: how many messages may be outstanding, by the window and by everyone's buffer places."""
+"""The flow condition: how many messages may be outstanding, by the window and by everyone's buffer slots."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from antiphon.protocol.rules import rule
 
 
 class FlowCondition:
-    """BUF, the buffer places that each member has left, and what follows for sending."""
+    """BUF, the buffer slots that each member has left, and what follows for sending."""
 
     def __init__(self, acceptance: CausalAcceptance, log: SendingLog, options: CoOptions) -> None:
         self.acceptance, self.log, self.options = acceptance, log, options
@@ -21,7 +21,7 @@ class FlowCondition:
 
     @rule("Section 4.1, initial BUF, which the paper leaves open")
     def first_buf(self) -> int:
-        """Give the places that a member is taken to have before it has said so: all; with none nobody would start."""
+        """Return the slots that a member is taken to have before it has said so: all; with none nobody would start."""
         return self.acceptance.places
 
     @rule("Section 4.2, flow condition, mended")
@@ -37,7 +37,7 @@ class FlowCondition:
         return not self.starved
 
     def credit(self, source: int, ack: Sequence[int], buf: int) -> bool:
-        """Take over a member's BUF unless something it said later was heard before; say whether it has more places."""
+        """Take over a member's BUF unless something it said later was heard before; say whether it has more slots."""
         as_of = sum(ack)
         if as_of < self._as_of[source]:
             return False

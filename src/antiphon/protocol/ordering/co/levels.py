@@ -81,7 +81,7 @@ class AtomicReceipt:
 
     @rule("Section 4.4, CPI operation, mended")
     def insertion_place(self, p: Logged, start: int) -> int:
-        """Find p's place in PRL: before the first that it precedes, else at the tail."""
+        """Find p's position in PRL: before the first that it precedes, else at the tail."""
         return insertion_place(self.prl, p, start)
 
     @rule("Section 4.5, ACK condition")

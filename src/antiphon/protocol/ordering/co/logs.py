@@ -28,8 +28,8 @@ def precedes(p: Logged, q: Logged) -> bool:
 
 
 def insertion_place(log: Sequence[Logged], p: Logged, start: int = 0) -> int:
-    """Find p's place in a causality-preserved log: before the first q with p < q, else at the tail.
+    """Find p's position in a causality-preserved log: before the first q with p < q, else at the tail.
 
     No q before `start` may succeed p.
     """
-    return next((place for place in range(start, len(log)) if precedes(p, log[place])), len(log))
+    return next((index for index in range(start, len(log)) if precedes(p, log[index])), len(log))

@@ -1,6 +1,6 @@
 """What CO entities say to one another: sequenced PDUs (data, confirmations), requests for lost ones, probes.
 
-Everything carries ACK, the vector of numbers that its sender expects next from each member, and BUF, the buffer places
+Everything carries ACK, the vector of numbers that its sender expects next from each member, and BUF, the buffer slots
 that its sender has left. A vector takes 4 bytes a member, so PDUs are O(n) long.
 """
 
@@ -25,7 +25,7 @@ class CoPdu(Pdu):
 
 
 class Sequenced(CoPdu):
-    """A PDU with a place in its sender's sequence (SEQ), which must be recovered if it is lost."""
+    """A PDU with a number in its sender's sequence (SEQ), which must be recovered if it is lost."""
 
     number: Number
 
@@ -63,7 +63,7 @@ class CoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     window: int = 32  # W: own messages that need not yet be known to be accepted by all
     headroom: int = 32  # H: by how much the buffer is divided, so that stale news of it does no harm
-    buffer: int = 0  # B: places of a member; 0 stands for W x H for each member
+    buffer: int = 0  # B: slots of a member; 0 stands for W x H for each member
     defer_ns: Duration = 5 * MILLISECOND  # a confirmation waits so long for data to ride on
     ret_grace_ns: Duration = 5 * MILLISECOND  # mere skew between channels mends itself
     ret_retry_ns: Duration = 20 * MILLISECOND  # doubled with every vain try, up to the next one
@@ -82,7 +82,7 @@ class CoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise UsageError(f"ordering.headroom: must be at least the window, {self.window}, not {self.headroom}")
         if self.buffer and self.buffer < self.headroom * size:
             raise UsageError(
-                f"ordering.buffer: with {self.buffer} places nothing could ever be sent; "
+                f"ordering.buffer: with {self.buffer} slots nothing could ever be sent; "
                 f"{size} members with headroom {self.headroom} need at least {self.headroom * size}"
             )
 
