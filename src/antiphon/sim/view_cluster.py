@@ -1,8 +1,8 @@
 """A group with views in simulated time: the cluster's network, clocks and workload, driving processes.
 
 Every incarnation of a process has its own log: a crash ends one, and so does exclusion. What a process persists is
-there again when its name starts anew. The run ends when all faults are over, everything is sent, and all that are alive are in one
-view in which nothing is held any more.
+there again when its name starts anew. The run ends when all faults are over, everything is sent, and all that are alive
+are in one view in which nothing is held any more.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Who holds all back, and what is done about it: three policies.
 
 `block`: the windows fill and all wait for it. `drop`: it is left out of the next view. `lag`: messages live for a time;
-what has outlived it does not count against a window any more, and who still lacks it discards it. Only if there is no place
-even for the stamps of what it lacks is it left out, as with `drop`.
+what has outlived it does not count against a window any more, and who still lacks it discards it. Only if there is no
+room even for the stamps of what it lacks is it left out, as with `drop`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Who is who in a group with views: processes, views, quorums, and what a change from one view to the next says.
 
-A process is a name and an incarnation, which grows with every start, written as one number: 20003 is the third incarnation
-of name 3. A view is its number and the ballot that decided it; one number is never given to two views of the primary
-component. View 0 stands for the time before the first view: its members are the founders, none of them alive.
+A process is a name and an incarnation, which grows with every start, written as one number: 20003 is the third
+incarnation of name 3. A view is its number and the ballot that decided it; one number is never given to two views of
+the primary component. View 0 stands for the time before the first view: its members are the founders, none of them
+alive.
 """
 
 from __future__ import annotations

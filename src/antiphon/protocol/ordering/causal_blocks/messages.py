@@ -21,8 +21,8 @@ NotNegative: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 class BlockMessage(Pdu, tag=20):
     """An application message with its causal stamps; a repair is the same message, sent on by whoever has it.
 
-    The lifetime that is left counts the time that copies spent at members, so that clocks need not agree. A copy that has
-    none left travels without its payload: it only says that there is nothing to wait for.
+    The lifetime that is left counts the time that copies spent at members, so that clocks need not agree. A copy that
+    has none left travels without its payload: it only says that there is nothing to wait for.
     """
 
     kind: ClassVar[str] = "causal-block"
