@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antiphon.live.burst import BURST_BYTES_MAX, BURST_BYTES_MIN, BurstReader, BurstSize, MessageCutter, whole
+from antiphon.live.burst import BURST_BYTES_MAX, BURST_BYTES_MIN, BurstReader, BurstSize, MessageCutter, encode, whole
 from antiphon.live.packets import ASK_NS, FINISHED_MAX, TRIES_MAX, UNFINISHED_MAX, PacketCodec
 
 SIZE = 200
@@ -84,7 +84,7 @@ def test_nonsense_gives_nothing_or_bytes_and_never_raises(body: bytes) -> None:
 def test_large_messages_come_together(length: int, size: int) -> None:
     message = random.Random(length).randbytes(length)
     reader = BurstReader(5_000)
-    bursts = list(MessageCutter().cut(message, size))
+    bursts = list(map(encode, MessageCutter().cut(message, size)))
     joined = [complete for payload in bursts for complete in reader.messages(1, payload)]
     assert joined == [message]
     assert reader.unfinished() == []
@@ -92,7 +92,7 @@ def test_large_messages_come_together(length: int, size: int) -> None:
 
 def test_fragments_that_do_not_fit_together_are_never_joined() -> None:
     reader, cutter = BurstReader(10_000), MessageCutter()
-    first, second = list(cutter.cut(b"a" * 300, 100)), list(cutter.cut(b"b" * 300, 100))
+    first, second = list(map(encode, cutter.cut(b"a" * 300, 100))), list(map(encode, cutter.cut(b"b" * 300, 100)))
     assert reader.messages(1, first[0]) == []
     assert reader.messages(1, second[2]) == []  # its beginning is missing, and it displaces the first
     assert reader.messages(1, first[1]) == []
@@ -106,7 +106,7 @@ def test_fragments_that_do_not_fit_together_are_never_joined() -> None:
 
 def test_a_sender_cannot_make_a_member_keep_more_than_the_limit() -> None:
     reader = BurstReader(1_000)
-    for payload in list(MessageCutter().cut(bytes(50_000), 100))[:-1]:
+    for payload in list(map(encode, MessageCutter().cut(bytes(50_000), 100)))[:-1]:
         reader.messages(1, payload)
         assert sum(len(fragment.data) for _, fragment in reader.unfinished()) <= 1_000
     assert reader.broken > 0
@@ -114,7 +114,7 @@ def test_a_sender_cannot_make_a_member_keep_more_than_the_limit() -> None:
 
 def test_one_who_joins_goes_on_from_what_another_had() -> None:
     old, new = BurstReader(10_000), BurstReader(10_000)
-    bursts = list(MessageCutter().cut(b"x" * 250, 100))
+    bursts = list(map(encode, MessageCutter().cut(b"x" * 250, 100)))
     old.messages(1, bursts[0])
     new.adopt(old.unfinished())
     assert new.messages(1, bursts[1]) == []

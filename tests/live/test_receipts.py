@@ -9,7 +9,7 @@ import pytest
 
 import antiphon
 from antiphon import testing
-from antiphon.live.receipts import Lost, Receipt, Receipts, Unknown
+from antiphon.live.receipts import Lost, PartReceipt, Receipt, Receipts, Unknown
 from support.live_group import free_addresses, run
 
 
@@ -43,6 +43,58 @@ def test_a_receipt_never_tells_of_another_message() -> None:
     receipts.incarnation_ended()
     with pytest.raises(AssertionError, match="number 1 was given to one burst and delivered with another"):
         receipts.delivered(1, b"1")
+
+
+def large(receipts: Receipts, parts: int) -> Receipt:
+    whole = Receipt()
+    for index in range(parts):
+        part = PartReceipt(whole, is_first=index == 0, is_last=index == parts - 1)
+        receipts.add(part, b"part %d" % index)
+    return whole
+
+
+def test_the_parts_of_a_large_message_share_one_fate() -> None:
+    receipts = Receipts()
+    whole = large(receipts, 3)
+    for seq in (1, 2):
+        receipts.delivered(seq, b"part %d" % (seq - 1))
+    receipts.stable(2)
+    assert whole.outcome == "pending"
+    receipts.delivered(3, b"part 2")
+    assert whole.outcome == "delivered"
+    receipts.stable(3)
+    assert whole.outcome == "stable"
+
+
+@pytest.mark.parametrize("sent", [1, 2])
+def test_a_large_message_that_is_torn_by_an_exclusion_is_lost(sent: int) -> None:
+    """Its first parts went with one incarnation and its last with the next; it was once told stable."""
+    receipts = Receipts()
+    torn, after = large(receipts, 3), large(receipts, 2)
+    for seq in range(1, sent + 1):
+        receipts.delivered(seq, b"part %d" % (seq - 1))
+    receipts.stable(sent)
+    receipts.incarnation_ended()
+    assert torn.outcome == "lost"
+    left = 3 - sent
+    for seq in range(1, left + 1):
+        receipts.delivered(seq, b"part %d" % (sent + seq - 1))
+    receipts.stable(left)
+    assert torn.outcome == "lost"
+    assert after.outcome == "pending"
+    receipts.delivered(left + 1, b"part 0")
+    receipts.delivered(left + 2, b"part 1")
+    receipts.stable(left + 2)
+    assert after.outcome == "stable"
+
+
+def test_a_part_that_is_dropped_takes_the_message_with_it() -> None:
+    receipts = Receipts()
+    whole = large(receipts, 2)
+    receipts.dropped(1, "unknown")
+    receipts.delivered(2, b"part 1")
+    receipts.stable(2)
+    assert whole.outcome == "unknown"
 
 
 def test_the_end_of_a_view_makes_stable_what_was_delivered_in_it_alone() -> None:

@@ -15,7 +15,7 @@ import pytest
 import antiphon
 from antiphon import testing
 from antiphon.live.anomalies import Anomalies, MemberLogger
-from antiphon.live.burst import BurstReader, MessageCutter
+from antiphon.live.burst import BurstReader, MessageCutter, encode
 from antiphon.live.state import MEMORY_BYTES_MAX, StateKeeper
 from antiphon.protocol.machine import Chunk, ReadChunk, Release, RestoreChunk, Snapshot
 from support.live_group import free_addresses, run
@@ -34,7 +34,7 @@ class Pair:
 
     async def carry(self, view: int = 7, chunk: int = 900_000) -> None:
         reader = BurstReader(10_000)
-        reader.messages(3, next(MessageCutter().cut(b"x" * 2_000, 1_500)))
+        reader.messages(3, encode(MessageCutter().cut(b"x" * 2_000, 1_500)[0]))
         self.elder.due(view, reader.unfinished())
         self.elder.capture(view)
         while not self.said:

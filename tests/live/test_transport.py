@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -212,3 +213,28 @@ def test_a_narrow_link_is_found_out(offload: bool | None, fragments: bool) -> No
         assert groups[0].status().counts["packets-too-large"] > 0
 
     testing.run(test)
+
+
+def test_what_a_member_left_unfinished_goes_with_it() -> None:
+    async def test(world: testing.World) -> None:
+        addresses = world.addresses(3)
+        groups = [
+            antiphon.join("g", bind=own, peers=[peer for peer in addresses if peer != own], ordering="fifo")
+            for own in addresses
+        ]
+        await asyncio.gather(*(group.__aenter__() for group in groups))
+        await (await groups[1].send(b"for the record")).stable()
+        codec = groups[0].transport._codec
+        half = codec.encode([bytes(5_000)])[0]
+        codec.decode(2, half, time.monotonic_ns())
+        assert codec.waits
+        await groups[2].leave()
+        while len(groups[0].status().members) > 2:
+            await asyncio.sleep(0.01)
+        assert not codec.waits
+        assert codec.broken == 0, "forgotten, not given up"
+        await asyncio.gather(*(group.leave() for group in groups[:2]))
+
+    testing.run(
+        test, unexamined=["validity", "agreement", "fifo", "causal", "stability", "integrity", "view-synchrony"]
+    )

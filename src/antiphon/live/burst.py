@@ -7,7 +7,7 @@ place is that of its last one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -34,6 +34,11 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Burst).decode
 
 
+def encode(burst: Burst) -> bytes:
+    """Encode a burst as it was cut."""
+    return _encode(burst)
+
+
 def whole(messages: list[bytes]) -> bytes:
     """Encode a burst of whole messages."""
     return _encode(Burst(0, 0, 1, messages))
@@ -45,10 +50,12 @@ class MessageCutter:
     def __init__(self) -> None:
         self._fragmenter = Fragmenter()
 
-    def cut(self, message: bytes, size: int) -> Iterator[bytes]:
-        """Yield bursts of at most `size` bytes of the message."""
-        for fragment in self._fragmenter.cut(message, size):
-            yield _encode(Burst(fragment.number, fragment.index, fragment.count, [fragment.data]))
+    def cut(self, message: bytes, size: int) -> list[Burst]:
+        """Return bursts of at most `size` bytes of the message."""
+        return [
+            Burst(fragment.number, fragment.index, fragment.count, [fragment.data])
+            for fragment in self._fragmenter.cut(message, size)
+        ]
 
 
 class BurstReader:

@@ -157,6 +157,7 @@ class LiveMember:
         )
         transport = Transport(endpoint)
         self._closers.callback(transport.close)
+        self.upcalls.left = transport.forget
         if settings.address is not None and endpoint.bind != endpoint.addresses[identity.me]:
             await self._check_name(transport)
         return transport

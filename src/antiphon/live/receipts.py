@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
 from antiphon.errors import AntiphonError
@@ -75,6 +76,8 @@ class Receipt:
 
     def mark(self, what: Literal["delivered", "stable"]) -> None:
         """Note what became of it (for the group, not for applications)."""
+        if self._ended is not None:
+            return
         if what == "delivered":
             self.is_delivered = True
         else:
@@ -93,6 +96,27 @@ class Receipt:
                 future.set_exception(type(how)(str(how)))
 
 
+class PartReceipt(Receipt):
+    """The receipt of one burst of a large message, whose own receipt `whole` tells of all of them together."""
+
+    __slots__ = ("is_first", "is_last", "whole")
+
+    def __init__(self, whole: Receipt, *, is_first: bool, is_last: bool) -> None:
+        super().__init__()
+        self.whole, self.is_first, self.is_last = whole, is_first, is_last
+
+    def mark(self, what: Literal["delivered", "stable"]) -> None:
+        """Note what became of this burst: a message has its place, and is held, with its last one."""
+        super().mark(what)
+        if self.is_last:
+            self.whole.mark(what)
+
+    def end(self, how: Unknown) -> None:
+        """Note that nothing more will become of this burst, so neither of the message."""
+        super().end(how)
+        self.whole.end(how)
+
+
 class Receipts:
     """The open receipts of one member, by the numbers that its bursts have in this incarnation.
 
@@ -107,6 +131,7 @@ class Receipts:
         self._last = 0  # the number of the burst that was submitted last
         self._stable = 0  # up to here all is stable
         self.bytes = 0  # of the bursts whose receipts are open
+        self.incarnations = 0  # how many have ended
 
     def add(self, receipt: Receipt, burst: bytes) -> None:
         """Keep the receipt of the burst that is submitted now."""
@@ -156,6 +181,8 @@ class Receipts:
                 receipt.end(Unknown("the group went on without this member"))
             else:
                 unsent.append((receipt, burst))
+        _end_torn(receipt for receipt, _ in unsent)
+        self.incarnations += 1
         self._open = dict(enumerate(unsent, 1))
         self.bytes = sum(receipt.size for receipt, _ in unsent)
         self._last, self._stable = len(unsent), 0
@@ -179,3 +206,17 @@ class Receipts:
         receipt, _ = self._open.pop(seq)
         self.bytes -= receipt.size
         return receipt
+
+
+def _end_torn(unsent: Iterable[Receipt]) -> None:
+    """End the receipts of large messages of which the first bursts were sent by the incarnation that ends.
+
+    Nobody can put them together: the rest comes from another incarnation, which to the others is another sender.
+    """
+    begun: set[int] = set()
+    for receipt in unsent:
+        if isinstance(receipt, PartReceipt):
+            if receipt.is_first:
+                begun.add(id(receipt.whole))
+            elif id(receipt.whole) not in begun:
+                receipt.whole.end(Lost("the group went on without this member when only a part of it was sent"))

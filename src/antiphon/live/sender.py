@@ -9,7 +9,7 @@ from antiphon.errors import UsageError
 from antiphon.live import burst
 from antiphon.live.driver import Driver
 from antiphon.live.events import GroupClosed
-from antiphon.live.receipts import Lost, Receipt, Receipts
+from antiphon.live.receipts import Lost, PartReceipt, Receipt, Receipts
 from antiphon.live.settings import Settings
 from antiphon.protocol.machine import Duration, Submit
 
@@ -64,15 +64,24 @@ class Sender:
     async def _send_large(self, payload: bytes, kind: Kind) -> Receipt:
         """Send a message in parts, or one that has to wait for another's parts."""
         async with self._large:  # nothing of one's own comes between its parts
-            receipt = Receipt()
-            for part in self._cutter.cut(payload, self._sizes.bytes):
-                while self._pending or not self._has_room():
-                    await self._wait_for_room()
-                self._check_open()
-                receipt = Receipt()
-                self._submit(part, receipt, kind)
+            receipt = await self._send_parts(payload, kind)
+            while receipt is None:
+                receipt = await self._send_parts(payload, kind)
             self.messages += 1
         return receipt
+
+    async def _send_parts(self, payload: bytes, kind: Kind) -> Receipt | None:
+        """Send all parts of a message in one incarnation; return None if one ended meanwhile: nobody has it then."""
+        whole, incarnations = Receipt(), self._receipts.incarnations
+        for part in self._cutter.cut(payload, self._sizes.bytes):
+            while self._pending or not self._has_room():
+                await self._wait_for_room()
+            self._check_open()
+            if self._receipts.incarnations != incarnations:
+                return None
+            is_last = part.index == part.count - 1
+            self._submit(burst.encode(part), PartReceipt(whole, is_first=not part.index, is_last=is_last), kind)
+        return whole
 
     async def _wait_for_room(self) -> None:
         """Wait until what is pending was taken by the machine."""

@@ -100,6 +100,10 @@ class Transport:
             self._known.add(name)
             self._handshake.greet(name)
 
+    def forget(self, name: int) -> None:
+        """Drop what a member that is gone left unfinished."""
+        self._codec.forget(name)
+
     @property
     def counts(self) -> dict[str, int]:
         """What was sent and received, and what became of datagrams that did not fit into a packet."""

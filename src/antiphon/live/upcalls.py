@@ -53,6 +53,7 @@ class Upcalls:
         self.view = 0
         self.messages = 0  # delivered in all
         self.joined: Callable[[], None] = lambda: None  # called when a view begins
+        self.left: Callable[[int], None] = lambda name: None  # told the names of those who are not in it any more
 
     def handlers(self) -> dict[type, Callable[[Any], None]]:
         """Return what is to be done with each kind of effect."""
@@ -96,6 +97,8 @@ class Upcalls:
     def _install(self, install: Install) -> None:
         old, self.members, self.view = self.members, install.members, install.view
         self._reader.keep_only(install.members)
+        for name in set(map(name_of, old)) - set(map(name_of, install.members)):
+            self.left(name)
         self._logger.info("view %d: %s", install.view, ", ".join(self._show(install.members)))
         self.receipts.view_ended()
         self.inbox.put(
