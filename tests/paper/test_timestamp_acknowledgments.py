@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from antiphon.papers.claims import PaperClaim
 from antiphon.papers.timestamp_acknowledgments import (
     ASYMMETRIC,
     FIGURE_2,
-    acknowledgment,
+    clock_claims,
+    compare,
+    cost_claims,
+    covered_by_physical_clocks,
     figure_3,
     figure_4,
     inequalities_broken,
     lost_is_stable,
-    mean_latencies_ms,
     reproduce,
     timestamp_latency,
     timestamp_latency_as_printed,
     vector_latency,
 )
+from antiphon.protocol.rules import replaced
+from antiphon.protocol.stability.timestamp_ack import Ack, TimestampAck
+from antiphon.protocol.wire import Pdu
 
 
 def test_figure_2_vector_acknowledgments() -> None:
@@ -55,15 +63,26 @@ def test_inequalities_1_and_2_hold_and_the_symmetric_case_needs_symmetry() -> No
 
 
 def test_section_5_physical_clocks_cover_five_of_six() -> None:
-    assert acknowledgment([[10, 20, 30, 40, 50], [60]]) == 50
+    assert covered_by_physical_clocks() == (50, 5)
+
+
+def no_clock(part: TimestampAck, asked: int | None) -> Ack:
+    return Ack(part.heard.least, 0, asked)
+
+
+def clock_that_counts_acknowledgments(part: TimestampAck, asked: int | None) -> Ack:
+    return Ack(part.heard.least, part.clock.tick(0), asked)
+
+
+def most_that_was_heard(part: TimestampAck, asked: int | None) -> Ack:
+    return Ack(max(part.heard[rank] for rank in range(2)), part.clock.last, asked)
 
 
 def test_figure_3_needs_a_clock_in_the_acknowledgment_and_receipts_that_do_not_count() -> None:
-    assert figure_3(clock_in_ack=True, strict=False) == (1, [6, 6], [7, 7], 1)
-    first, _, stamps, rounds = figure_3(clock_in_ack=False, strict=False)
-    assert (first, stamps, rounds) == (1, [6, 2], 4)
-    _, clocks, _, _ = figure_3(clock_in_ack=True, strict=True)
-    assert clocks != [6, 6]
+    assert figure_3() == (1, [5, 5], [6, 6], 1)
+    assert figure_3(replaced(TimestampAck, ack_message=no_clock)) == (1, [5, 1], [6, 2], 2)
+    printed = replaced(TimestampAck, ack_message=clock_that_counts_acknowledgments)
+    assert figure_3(printed)[:3] == (1, [6, 6], [7, 7])
 
 
 def test_figure_4_wrong_and_full_view() -> None:
@@ -75,27 +94,92 @@ def test_a_message_lost_with_its_connection_is_declared_stable() -> None:
     assert lost_is_stable()
 
 
+def test_what_is_measured_grows_with_size_and_skew() -> None:
+    (small, small_skewed, large, large_skewed) = compare([10, 40], [0, 100])
+    assert small.vector.wait_ms < small.timestamp.wait_ms < small_skewed.timestamp.wait_ms
+    assert small.timestamp.wait_ms < large.timestamp.wait_ms < large_skewed.timestamp.wait_ms
+    # a message, the wait for an acknowledgment, and its way back; with timestamps a message of everyone else as well
+    assert 75 < small.vector.wait_ms < 175
+    assert 125 < small.timestamp.wait_ms < 275
+
+
+def claim(claims: Sequence[PaperClaim], words: str) -> PaperClaim:
+    (found,) = (one for one in claims if words in one.claim)
+    return found
+
+
+def costs(part: type[TimestampAck] = TimestampAck, **settings: float) -> list[PaperClaim]:
+    return cost_claims(compare([6, 40], [0], part=part, **settings))
+
+
+def one_for_each(part: TimestampAck, now: int) -> list[Pdu]:
+    return TimestampAck.say_ack(part, now) * len(part.messages.numbers)
+
+
+def nothing_taken(part: TimestampAck, source: int, ack: Ack, now: int) -> None:
+    return None
+
+
+CLOCKS = [
+    ["timestamp-ack", "physical", 0, 1.0],
+    ["timestamp-ack", "logical", 0, 2.0],
+    ["timestamp-ack", "hybrid", 0, 1],
+]
+
+
 @pytest.mark.parametrize(
-    ("n", "skew_ms", "vector_ms", "timestamp_ms", "trials"),
+    ("words", "rule"),
     [
-        (10, 0, 115, 163, 1500),
-        (100, 0, 134, 188, 200),
-        (1000, 0, 142, 196, 25),
-        (10, 100, 115, 189, 1500),
-        (100, 100, 134, 229, 200),
-        (1000, 100, 142, 239, 40),
+        ("first acknowledgment covers stamp 1", {"ack_message": most_that_was_heard}),
+        ("One more round", {"ack_message": no_clock}),
     ],
 )
-def test_mean_latency_of_large_groups(n: int, skew_ms: int, vector_ms: int, timestamp_ms: int, trials: int) -> None:
-    vector, timestamp = mean_latencies_ms(n, skew_ms, trials, seed=7)
-    assert vector == pytest.approx(vector_ms, rel=0.02)
-    assert timestamp == pytest.approx(timestamp_ms, rel=0.02)
+def test_a_claim_on_clocks_disagrees_when_its_rule_is_broken(words: str, rule: dict[str, Any]) -> None:
+    assert claim(clock_claims(CLOCKS), words).agrees
+    assert not claim(clock_claims(CLOCKS, replaced(TimestampAck, **rule)), words).agrees
+
+
+@pytest.mark.parametrize(
+    ("words", "rule"),
+    [
+        ("all six messages", {"ack_message": most_that_was_heard}),
+        ("update their clocks to 6", {"ack_message": clock_that_counts_acknowledgments}),
+    ],
+)
+def test_a_claim_on_clocks_that_differs_would_agree_with_another_rule(words: str, rule: dict[str, Any]) -> None:
+    assert not claim(clock_claims(CLOCKS), words).agrees
+    assert claim(clock_claims(CLOCKS, replaced(TimestampAck, **rule)), words).agrees
+
+
+def test_the_claim_on_physical_clocks_follows_what_is_measured() -> None:
+    words = "Synchronized physical clocks"
+    assert claim(clock_claims(CLOCKS), words).agrees
+    slower = [["timestamp-ack", "physical", 0, 3.0], *CLOCKS[1:]]
+    assert not claim(clock_claims(slower), words).agrees
+
+
+@pytest.mark.parametrize(
+    ("words", "rule"),
+    [
+        ("bandwidth independent", {"say_ack": one_for_each}),
+        ("grows linearly", {"take_ack": nothing_taken}),
+    ],
+)
+def test_a_claim_on_costs_disagrees_when_its_rule_is_broken(words: str, rule: dict[str, Any]) -> None:
+    assert claim(costs(), words).agrees
+    assert not claim(costs(replaced(TimestampAck, **rule)), words).agrees
+
+
+def test_latency_is_only_slightly_larger_where_everyone_stamps_often() -> None:
+    assert not claim(costs(), "only slightly larger").agrees
+    assert claim(costs(t_send_ms=2), "only slightly larger").agrees
 
 
 def test_reproduction(tmp_path: Path) -> None:
     result = reproduce(tmp_path, quick=True)
     agrees = {claim.claim: claim.agrees for claim in result.claims}
     assert sum(agrees.values()) >= 8
+    assert agrees["The buffer size grows linearly with the latency"]
     assert not agrees["Latency is only slightly larger than with vectors"]
     assert not agrees["With physical clocks the receivers can acknowledge all six messages"]
     assert [figure.exists() for figure in result.figures] == [True] * 4

@@ -511,7 +511,7 @@ def _delay_claims(quick: bool) -> tuple[list[PaperClaim], Table]:
             "2R",
             f"accepted {single.accepted}, pre-acknowledged {single.pre_acknowledged}, "
             f"acknowledged {single.acknowledged}",
-            False,
+            all(b - a == 2.0 for a, b in zip(single.accepted, single.acknowledged, strict=True)),
             "n = 3, in R from the sending: nothing confirms a message but confirmations that it causes itself, "
             "so receivers wait 3R and the sender 4R",
         ),
