@@ -66,6 +66,13 @@ def test_the_page_follows_a_killed_member_within_two_seconds(
     page.goto(address)
     page.wait_for_selector('#headline[data-level="good"]', timeout=20_000)
     page.wait_for_selector("tr[data-state=live] >> nth=2", timeout=20_000)
+    for width in (1280, 390):
+        page.set_viewport_size({"width": width, "height": 800})
+        shown, room = page.evaluate(
+            "(e => [e.scrollWidth, e.clientWidth])(document.querySelector('#members').parentNode)"
+        )
+        assert shown <= room, f"at {width} pixels everything is seen without scrolling sideways"
+    page.set_viewport_size({"width": 1280, "height": 800})
     stdin = members[0].stdin
     assert stdin is not None
     stdin.write("hello\n" * 500)
