@@ -19,7 +19,7 @@ from antiphon.errors import UsageError
 from antiphon.pipeline.inline import Inline
 from antiphon.pipeline.results import NOT_REPEATABLE, CellValues, SweepResult, read_sweep_table
 from antiphon.pipeline.session import Session, Work
-from antiphon.pipeline.sweep import ATTEMPTS_MAX, run_sweep
+from antiphon.pipeline.sweep import ATTEMPTS_MAX, plan, run_sweep
 from antiphon.pipeline.sweep import cell as cell_module
 from antiphon.pipeline.sweep.plan import CellPlan, load_sweep, prepare
 from pipeline.cluster import cluster
@@ -168,6 +168,51 @@ def test_a_cell_that_kills_its_worker_stops_nobody(tmp_path: Path, monkeypatch: 
     assert (outcome.done, outcome.failed) == (12, 2)
     assert len(deaths) == 2 * ATTEMPTS_MAX
     assert "its worker died" in (outcome.failures[0].error or "")
+
+
+class Crowded(Inline):
+    """A Spark that begins all tasks before the first ends, and whose job ends with the first death."""
+
+    def each(self, tasks: int, work: Work, label: str) -> list[bytes]:
+        done, dead = [], False
+        for number in reversed(range(tasks)):
+            try:
+                done.append(work(number))
+            except SystemExit:
+                dead = True
+        if dead:
+            raise UsageError("a Spark task failed: Python worker exited unexpectedly")
+        return done
+
+
+def test_whoever_runs_beside_a_killer_is_not_blamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker's death takes all with it that it runs: each is tried alone before it is given up."""
+    path = write(tmp_path)
+    real = cell_module.run_cell
+    crowd = True
+
+    def deadly(cell: CellPlan) -> CellValues:
+        if cell.seed == 2 and cell.settings.get("ordering") == "co" and cell.settings.get("network.loss") == 0.1:
+            raise SystemExit(1)
+        if crowd and cell.settings.get("ordering") == "co":  # these are always under way when it dies
+            alone = len(list((tmp_path / "out" / "started").iterdir())) == 1
+            if not alone:
+                raise SystemExit(1)
+        return real(cell)
+
+    monkeypatch.setattr(cell_module, "run_cell", deadly)
+    outcome = run(path, tmp_path / "out", Crowded())
+    assert (outcome.done, outcome.failed) == (13, 1)
+    [failed] = [cell for cell in read_sweep_table(tmp_path / "out") if cell.status == "failed"]
+    assert (failed.seed, failed.settings["network.loss"]) == (2, 0.1)
+
+
+def test_other_code_makes_other_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path)
+    before = {cell.name for cell in load_sweep(path, tmp_path / "out").cells}
+    assert before == {cell.name for cell in load_sweep(path, tmp_path / "out").cells}
+    monkeypatch.setattr(plan, "code_fingerprint", lambda: "changed")
+    assert not before & {cell.name for cell in load_sweep(path, tmp_path / "out").cells}
 
 
 def test_foreign_folders_are_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,7 @@ import signal
 import sys
 import tempfile
 import threading
+import uuid
 import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -71,17 +72,22 @@ class Session:
 
         with _progress(self.spark, label), one_line_errors(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what PySpark thinks of the installed pandas is not the user's matter
-            return self._interruptible(collect)
+            return self._interruptible(collect, label)
 
-    def _interruptible(self, action: Callable[[], list[bytes]]) -> list[bytes]:
-        """Run an action in another thread: Ctrl-C must not tear the conversation with the JVM in the middle."""
+    def _interruptible(self, action: Callable[[], list[bytes]], label: str) -> list[bytes]:
+        """Run an action in another thread: Ctrl-C must not tear the conversation with the JVM in the middle.
+
+        Its jobs carry a tag, by which they alone are cancelled: others may be at work in a session that was joined.
+        """
         from pyspark import InheritableThread
 
         outcome: list[list[bytes]] = []
         failure: list[BaseException] = []
+        tag = f"antiphon-{uuid.uuid4().hex[:12]}"
 
         def run() -> None:
             try:
+                self._tag(tag, label)
                 outcome.append(action())
             except BaseException as error:
                 failure.append(error)
@@ -92,15 +98,26 @@ class Session:
             while thread.is_alive():
                 thread.join(0.5)
         except KeyboardInterrupt:
-            if _is_connect(self.spark):
-                self.spark.interruptAll()
-            else:
-                self.spark.sparkContext.cancelAllJobs()
+            self._cancel(tag)
             thread.join(10)
             raise
         if failure:
             raise failure[0]
         return outcome[0]
+
+    def _tag(self, tag: str, label: str) -> None:
+        """Mark the jobs that this thread starts."""
+        if _is_connect(self.spark):
+            self.spark.addTag(tag)
+        else:
+            self.spark.sparkContext.addJobTag(tag)
+            self.spark.sparkContext.setLocalProperty("spark.job.description", f"antiphon: {label}")
+
+    def _cancel(self, tag: str) -> None:
+        if _is_connect(self.spark):
+            self.spark.interruptTag(tag)
+        else:
+            self.spark.sparkContext.cancelJobsWithTag(tag)
 
     def stop(self) -> None:
         """Stop Spark if this process started it."""

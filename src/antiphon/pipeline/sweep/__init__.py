@@ -1,7 +1,7 @@
 """Sweep: a grid of scenarios, each cell simulated, checked and measured in its own Spark task.
 
-A cell's result is one small file, named by a fingerprint of its scenario, seed and version, that appears by rename: a
-sweep that was killed goes on where it was. At the end all files become one table.
+A cell's result is one small file, named by a fingerprint of its scenario, its seed and the code, that appears by
+rename: a sweep that was killed goes on where it was. At the end all files become one table.
 """
 
 from __future__ import annotations
@@ -67,47 +67,42 @@ def run_sweep(
         Path(sweep.out, name).mkdir(parents=True, exist_ok=True)
     if retry_failed:
         _forget_failures(sweep)
-    for stale in Path(sweep.out, "started").iterdir():
-        stale.unlink()  # what was under way when an earlier run was killed is not to blame for that
     pending = sweep.pending()
     skipped = len(sweep.cells) - len(pending)
-    in_vain = 0
     with _SlowCells(sweep, tell):
         while pending:
-            try:
-                _run(session, sweep, pending)
-            except UsageError as error:
-                # a worker that dies takes the job with it where Spark does not retry: go on, at last without its cell
-                in_vain = in_vain + 1 if len(sweep.pending()) == len(pending) else 0
-                if "disk is full" in str(error) or in_vain > ATTEMPTS_MAX:
-                    raise
-            _give_up_on_killers(sweep)
+            suspects = _run(session, sweep, pending)
+            for cell in suspects:
+                _run_alone(session, sweep, cell)
+            if not suspects and len(sweep.pending()) == len(pending):
+                raise UsageError("Spark runs none of the cells: none was begun when the last job failed")
             pending = sweep.pending()
     session.each(1, functools.partial(_compact, sweep), "table")
     return _outcome(sweep, skipped)
 
 
-def _run(session: Session, sweep: SweepPlan, pending: list[CellPlan]) -> None:
+def _run(session: Session, sweep: SweepPlan, pending: list[CellPlan]) -> list[CellPlan]:
+    """Run cells side by side; where a worker's death takes the whole job with it, return those that were under way."""
+    for stale in Path(sweep.out, "started").iterdir():
+        stale.unlink()
     number_of = {cell.name: number for number, cell in enumerate(sweep.cells)}
     tasks = min(len(pending), 4096)  # neighbours in the grid cost alike, so every task gets a mixture
     shares = [[number_of[cell.name] for cell in pending[task::tasks]] for task in range(tasks)]
-    session.each(tasks, functools.partial(_work, sweep, shares), "sweep")
-
-
-def _attempts(sweep: SweepPlan, cell: CellPlan) -> list[str]:
     try:
-        return sweep.started(cell).read_text().splitlines()
-    except FileNotFoundError:
-        return []
+        session.each(tasks, functools.partial(_work, sweep, shares), "sweep")
+    except UsageError as error:
+        if "disk is full" in str(error):
+            raise
+    return [cell for cell in pending if sweep.started(cell).exists() and not sweep.file(cell).exists()]
 
 
-def _give_up_on_killers(sweep: SweepPlan) -> None:
-    """Record as failed what has killed its worker too often, so that it does not stop the rest."""
-    for cell in sweep.pending():
-        if len(_attempts(sweep, cell)) >= ATTEMPTS_MAX:
-            error = f"its worker died {ATTEMPTS_MAX} times while it ran"
-            failed = SweepCell(cell=cell.name, seed=cell.seed, status="failed", error=error, settings=cell.settings)
-            _keep(sweep, cell, failed)
+def _run_alone(session: Session, sweep: SweepPlan, cell: CellPlan) -> None:
+    """Run a cell that was under way when a worker died by itself: if a worker dies again, that is this cell's doing."""
+    for _ in range(ATTEMPTS_MAX - 1):
+        if not _run(session, sweep, [cell]):
+            return
+    error = f"its worker died {ATTEMPTS_MAX} times while it ran, at last with nothing else running"
+    _keep(sweep, cell, SweepCell(cell=cell.name, seed=cell.seed, status="failed", error=error, settings=cell.settings))
 
 
 def _forget_failures(sweep: SweepPlan) -> None:

@@ -27,7 +27,7 @@ from typing import Any
 
 import msgspec
 
-from antiphon import __version__
+import antiphon
 from antiphon.errors import UsageError
 from antiphon.sim.scenario import load
 
@@ -40,11 +40,12 @@ class CellPlan(msgspec.Struct, frozen=True):
     scenario: dict[str, Any]
     settings: dict[str, Any]  # what distinguishes it from the others
     seed: int
+    code: str  # a fingerprint of the code that runs it
 
     @property
     def name(self) -> str:
         """A fingerprint of what the cell runs."""
-        return hashlib.sha256(_encode([__version__, self.scenario, self.seed])).hexdigest()[:16]
+        return hashlib.sha256(_encode([self.code, self.scenario, self.seed])).hexdigest()[:16]
 
 
 class SweepPlan(msgspec.Struct, frozen=True):
@@ -64,6 +65,16 @@ class SweepPlan(msgspec.Struct, frozen=True):
     def pending(self) -> list[CellPlan]:
         """The cells without a result."""
         return [cell for cell in self.cells if not self.file(cell).exists()]
+
+
+def code_fingerprint() -> str:
+    """Return a fingerprint of this package: a result is another's if the code that made it was another."""
+    root = Path(antiphon.__file__).parent
+    digest = hashlib.sha256(antiphon.__version__.encode())
+    for file in sorted(root.rglob("*.py")):
+        digest.update(str(file.relative_to(root)).encode())
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
 
 
 def load_sweep(path: Path, out: Path) -> SweepPlan:
@@ -87,8 +98,11 @@ def load_sweep(path: Path, out: Path) -> SweepPlan:
         seeds = list(range(1, seeds + 1))
     if not isinstance(seeds, list) or not seeds or not all(type(seed) is int for seed in seeds):
         raise UsageError(f"{path}: seeds: a number above 0, or a list of numbers")
+    code = code_fingerprint()
     cells = [
-        CellPlan(_laid_over(base, settings), settings, seed) for settings in _settings(tables, path) for seed in seeds
+        CellPlan(_laid_over(base, settings), settings, seed, code)
+        for settings in _settings(tables, path)
+        for seed in seeds
     ]
     distinct = {cell.name: cell for cell in cells}
     return SweepPlan(list(distinct.values()), str(out.absolute()))
