@@ -25,7 +25,7 @@ SWEEP_TABLE: Final = "results.parquet"
 Clock = Literal["global", "local", "mixed"]
 
 
-class TraceResult(msgspec.Struct, kw_only=True):
+class TraceResult(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What every result about a trace says of it."""
 
     trace: str
@@ -33,7 +33,7 @@ class TraceResult(msgspec.Struct, kw_only=True):
     members: int
     events: int
     quarantined: int
-    quarantine_reasons: dict[str, int] = {}  # why rows were put aside, the most frequent first
+    quarantine_reasons: dict[str, int] = {}  # why rows were put aside, the most frequent first; said if any were
 
 
 # --- check ------------------------------------------------------------------------------------------------------------
