@@ -268,9 +268,11 @@ def test_chapter_2_ends_with_a_check(tmp_path: Path) -> None:
         time.sleep(1)  # nobody's fingers are quicker; by then all know that the lines are stable
         for address in terminals.addresses:
             terminals.control_d(address)
-    verdicts = {name: found.verdict for name, found in check(read(tmp_path / "out" / "live").events).items()}
+    events = read(tmp_path / "out" / "live").events
+    verdicts = {name: found.verdict for name, found in check(events).items()}
     assert verdicts.pop("causal") in ("holds", "unknown")
-    assert verdicts.pop("validity") == "unknown"
+    left = [event.member for event in events if event.event == "leave"]  # on a busy machine one gives up before
+    assert verdicts.pop("validity") == ("unknown" if len(left) == 3 else "holds")
     assert verdicts == dict.fromkeys(verdicts, "holds")
 
 
