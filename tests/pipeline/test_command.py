@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -299,3 +301,24 @@ def test_why_rows_were_put_aside_is_said(check, tmp_path: Path) -> None:
     _, out, _ = check(log, "--json")
     reasons = json.loads(out)["quarantine_reasons"]
     assert list(reasons.values()) == [2, 1]
+
+
+def test_an_interrupt_cancels_our_own_jobs_alone(spark_session: Session) -> None:
+    """In a session that was joined others may be at work: what they started goes on."""
+    found: list[Any] = []
+
+    def slowly(batches: Any) -> Any:
+        time.sleep(8)
+        yield from batches
+
+    def others() -> None:
+        found.extend(spark_session.spark.range(0, 1, 1, 1).mapInArrow(slowly, "id long").collect())
+
+    thread = threading.Thread(target=others)
+    thread.start()
+    interrupt = threading.Timer(3, _thread.interrupt_main)
+    interrupt.start()
+    with pytest.raises(KeyboardInterrupt):
+        spark_session.each(1, lambda _: time.sleep(60) or b"", "slow")  # type: ignore[func-returns-value]
+    thread.join(60)
+    assert [row.id for row in found] == [0]
