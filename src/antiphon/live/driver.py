@@ -19,6 +19,7 @@ from antiphon.trace.log import IncarnationLogs
 
 if TYPE_CHECKING:
     from antiphon.live.inbox import Inbox
+    from antiphon.live.recording import Recording
     from antiphon.live.transport import Transport
 
 _WAKE = Wake()
@@ -45,14 +46,12 @@ class Driver:
 
     def __init__(self, clock: Callable[[], Instant], *, failed: Callable[[Exception], None]) -> None:
         """`failed` hears of a broken invariant."""
-        self._clock, self._failed = clock, failed
+        self.clock, self._failed = clock, failed
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: Instant = 0
         self.handlers: Mapping[type, Callable[[Any], None]] = {}  # take the effects that are not sent, by their type
         self.turned: Callable[[], None] | None = None  # called once an input's effects were taken, by who waits for it
-        self.note: Callable[[Instant, Input | Snapshot | Chunk], None] | None = (
-            None  # gets every input before the machine
-        )
+        self.recording: Recording | None = None  # of every input, if it is asked for
         self.logs: IncarnationLogs | None = None  # where the trace of the machine goes, if it is traced
         self.set_aside = 0  # datagrams that came when no data could be taken in
         self.running = False
@@ -88,9 +87,9 @@ class Driver:
         """Give the machine an input, carry out its effects, send what follows, and set the timer."""
         if not self.running:
             return
-        machine, transport, now = self.machine, self.transport, self._clock()
-        if self.note is not None:
-            self.note(now, event)
+        machine, transport, now = self.machine, self.transport, self.clock()
+        if self.recording is not None:
+            self.recording.note(now, event)
         try:
             for effect in machine.handle(event, now):  # type: ignore[arg-type]  # snapshots only where captured
                 if type(effect) is Send:
@@ -122,7 +121,7 @@ class Driver:
 
     def _on_timer(self) -> None:
         self._timer = None
-        now, deadline = self._clock(), self.machine.deadline
+        now, deadline = self.clock(), self.machine.deadline
         if deadline is not None and deadline <= now:
             self.drive(_WAKE)
         elif deadline is not None and self.running:

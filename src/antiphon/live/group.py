@@ -113,7 +113,7 @@ class Group:
     @property
     def recording(self) -> Recording | None:
         """All inputs of the member, if `recording` was asked for."""
-        return None if self._member is None else self._member.recording
+        return None if self._member is None else self._member.driver.recording
 
 
 def _kind(lifetime_s: float | None, priority: int) -> Kind:

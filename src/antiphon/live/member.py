@@ -12,6 +12,7 @@ import msgspec
 
 from antiphon.errors import UsageError
 from antiphon.live.addresses import Address, resolve, resolve_group, show
+from antiphon.live.admission import Admission
 from antiphon.live.anomalies import Anomalies, MemberLogger
 from antiphon.live.discovery import Discovery, name_from
 from antiphon.live.driver import Driver
@@ -23,6 +24,7 @@ from antiphon.live.recording import Origin, Recording, make
 from antiphon.live.sender import Sender
 from antiphon.live.session import PacketSession, SealedSession, open_session
 from antiphon.live.settings import PEERS, Settings
+from antiphon.live.status import lags_of, standing_of
 from antiphon.live.storage import MemberFile, StateFolder, digest
 from antiphon.live.tracing import FLUSH_S, LiveTrace
 from antiphon.live.transport import Endpoint, Transport
@@ -63,24 +65,19 @@ class LiveMember:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._loop = asyncio.get_running_loop()
-        self._host: Host = host_of(self._loop)
-        self._clock = self._host.clock()
+        self._host: Host = host_of(asyncio.get_running_loop())
         self._names: dict[int, str] = {}  # the members' addresses
         self._logger = MemberLogger(settings.group, settings.address or settings.bind)
         self.anomalies = Anomalies(self._logger)
-        self.driver = Driver(self._clock, failed=self._fail)
+        self.driver = Driver(self._host.clock(), failed=self._fail)
         self.upcalls = Upcalls(settings, self._names, self.driver.drive, self._logger, self.anomalies)
         self.sender = Sender(settings, self.driver, self.upcalls.receipts)
-        self._joined: asyncio.Future[None] = self._loop.create_future()
-        self._founders: set[int] = set()  # names
-        self._unlike: set[int] = set()  # names of those who are set up differently
+        self._admission = Admission()
         self._closers = ExitStack()  # what is to be closed, in the opposite order
         self._closers.callback(self.upcalls.states.close)
         self._trace: LiveTrace | None = None
         self._standing: Literal["open", "leaving", "left"] = "open"
         self.discovery: Discovery | None = None
-        self.recording: Recording | None = None
         self.failure: BaseException | None = None
 
     # Coming
@@ -97,7 +94,7 @@ class LiveMember:
             if identity.discovery is not None:
                 folder.keep_founders(identity.own, identity.shown)
             self.session = open_session(settings.group, identity.me, settings.keys())
-            self._founders = set(identity.founders)
+            self._admission.founders = frozenset(identity.founders)
             self.upcalls.me, self._names[identity.me] = identity.me, show(identity.own)
             self._names.update((name, show(address)) for name, address in identity.founders.items())
             transport = await self._open_transport(identity)
@@ -135,7 +132,7 @@ class LiveMember:
             names=tuple(identity.founders),
             options=settings.options(digest(about)),
             seed=self._host.seed(),
-            started_at=self._clock(),
+            started_at=self.driver.clock(),
             saved=(file.read() or _first_knowledge(identity)) if settings.views else None,
         )
 
@@ -158,24 +155,16 @@ class LiveMember:
         transport = Transport(endpoint)
         self._closers.callback(transport.close)
         self.upcalls.left = transport.forget
-        if settings.address is not None and endpoint.bind != endpoint.addresses[identity.me]:
-            await self._check_name(transport)
+        is_known_elsewhere = settings.address is not None and endpoint.bind != endpoint.addresses[identity.me]
+        if is_known_elsewhere and await transport.name_is_taken():
+            raise UsageError(f"address: another member answers at {settings.address}; two members cannot have one name")
         return transport
 
     def _differs(self, name: int, how: str) -> None:
-        """Note that a member is set up differently, and give up joining if too few are left for a majority."""
+        """Note that a member is set up differently."""
         other = self._names.get(name, str(name))
         self.anomalies.note("refused-other-settings", f"{other}: {how}")
-        self._unlike.add(name)
-        if not self._joined.done() and 2 * len(self._founders - self._unlike) <= len(self._founders):
-            self._joined.set_exception(UsageError(f"{how} (at {other}); all members of a group are set up alike"))
-
-    async def _check_name(self, transport: Transport) -> None:
-        """Make sure that no other member lives at the address that was given for this one."""
-        if await transport.name_is_taken():
-            raise UsageError(
-                f"address: another member answers at {self._settings.address}; two members cannot have one name"
-            )
+        self._admission.differs(name, other, how)
 
     async def _run(
         self, group: Group, identity: Identity, origin: Origin, file: MemberFile, transport: Transport
@@ -185,13 +174,12 @@ class LiveMember:
         self.driver.logs = None if begin is None else IncarnationLogs(begin)
         machine = make(origin, traced=begin is not None)
         if settings.views:
-            self.upcalls.joined = lambda: None if self._joined.done() else self._joined.set_result(None)
+            self.upcalls.joined = self._admission.admit
         else:
             self.upcalls.members = tuple(identity.founders)
-            self._joined.set_result(None)
+            self._admission.admit()
         if settings.recording:
-            self.recording = Recording(origin)
-            self.driver.note = self.recording.note
+            self.driver.recording = Recording(origin)
         self.driver.inbox, self.driver.data_tag = self.upcalls.inbox, group_tag(origin.options.group)
         self.driver.handlers = {**self.upcalls.handlers(), protocol.Persist: lambda effect: file.write(effect.state)}
         self._closers.callback(self.driver.stop)
@@ -204,7 +192,7 @@ class LiveMember:
         self._tick()
         if settings.status_at is not None:
             self._closers.callback((await Publisher.start(settings.status_at, self.status)).close)
-        await self._joined
+        await self._admission.wait()
 
     def _journals(self, group: Group, origin: Origin) -> Callable[[int], IncarnationLog] | None:
         settings = self._settings
@@ -233,7 +221,7 @@ class LiveMember:
             self._trace.flush()
             if self._trace.failed is not None and not self.anomalies.counts["trace-ended"]:
                 self.anomalies.note("trace-ended", self._trace.failed)
-            self._loop.call_later(FLUSH_S, self._flush_trace)
+            asyncio.get_running_loop().call_later(FLUSH_S, self._flush_trace)
 
     def _begin_log(self) -> None:
         """Begin the log of the present incarnation, which may not have said anything yet."""
@@ -268,8 +256,9 @@ class LiveMember:
             await self.close()
 
     async def _until(self, condition: Callable[[], bool], seconds: float) -> None:
-        deadline = self._loop.time() + seconds
-        while not condition() and self.failure is None and self._loop.time() < deadline:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while not condition() and self.failure is None and loop.time() < deadline:
             await asyncio.sleep(0.01)
 
     @property
@@ -297,8 +286,8 @@ class LiveMember:
             self._begin_log()
             trace, self._trace = self._trace, None
             last: Literal["end", "crash"] | None = "crash" if crashed else "end"
-            await self._loop.run_in_executor(
-                None, lambda: trace.close(self._clock(), last if self.failure is None else None)
+            await asyncio.get_running_loop().run_in_executor(
+                None, lambda: trace.close(self.driver.clock(), last if self.failure is None else None)
             )
 
     def _fail(self, error: BaseException) -> None:
@@ -309,8 +298,7 @@ class LiveMember:
         self._logger.error("failed, and stopped: %r", error, exc_info=error)
         why = f"the group failed: {error!r}"
         self._end(why, why)
-        if not self._joined.done():
-            self._joined.set_exception(error)
+        self._admission.refuse(error)
 
     def _end(self, why: str, unknown: str) -> None:
         """Wake all who wait: nothing more is sent, delivered or known."""
@@ -327,10 +315,8 @@ class LiveMember:
 
     def status(self) -> Status:
         """Say how the group stands, as this member sees it."""
-        member, upcalls, transport = self.driver.member, self.upcalls, self.driver.transport
-        lag = {} if member is None else {self._show(one): lacks for one, lacks in member.lag().items()}
-        behind = {one: lacks for one, lacks in lag.items() if lacks is None or lacks > 0}
-        slowest = max(behind, key=lambda one: (behind[one] is None, behind[one] or 0), default=None)
+        upcalls, transport = self.upcalls, self.driver.transport
+        lag, slowest = lags_of(self.driver.member, self._names)
         counts = {
             **self.driver.machine.counts,
             **self.anomalies.counts,
@@ -343,7 +329,7 @@ class LiveMember:
             me=self._names[upcalls.me],
             standing=self._stands(),
             view=upcalls.view,
-            members=tuple(map(self._show, upcalls.members)),
+            members=upcalls.shown_members,
             lag=lag,
             slowest=slowest,
             sent=self.sender.messages,
@@ -356,18 +342,12 @@ class LiveMember:
         )
 
     def _stands(self) -> Literal["joining", "active", "changing", "stalled", "leaving", "left", "failed"]:
-        machine = self.driver.machine
         if self.failure is not None:
             return "failed"
-        if self._standing == "left" or machine.left:
-            return "left"
-        if self._standing == "leaving":
-            return "leaving"
-        if isinstance(machine, Process) and not machine.active:
-            if machine.stalled:
-                return "stalled"
-            return "joining" if machine.member is None else "changing"
-        return "active"
+        standing = standing_of(self.driver.machine)
+        if self._standing == "open" or standing == "left":
+            return standing
+        return self._standing
 
     def set_keys(self, keys: list[bytes]) -> None:
         """Seal with the first key from now on, and accept all of them."""
@@ -377,14 +357,11 @@ class LiveMember:
         if self.discovery is not None:
             self.discovery.set_keys(keys)
 
-    def _show(self, process: int) -> str:
-        return self._names[name_of(process)]
-
     def _tick(self) -> None:
         """Once a second, tell the metrics."""
         if self._settings.metrics is not None and self._standing != "left":
             self._settings.metrics(self.status())
-            self._loop.call_later(1.0, self._tick)
+            asyncio.get_running_loop().call_later(1.0, self._tick)
 
 
 def _first_knowledge(identity: Identity) -> bytes | None:

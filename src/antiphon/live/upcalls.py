@@ -135,5 +135,10 @@ class Upcalls:
         else:
             await self.states.restore(item.view)
 
+    @property
+    def shown_members(self) -> tuple[str, ...]:
+        """The addresses of the present view's members."""
+        return self._show(self.members)
+
     def _show(self, processes: Iterable[int]) -> tuple[str, ...]:
         return tuple(self._names[name_of(process)] for process in processes)

@@ -1,0 +1,30 @@
+"""What a machine's state means to the application: how the group stands, and who holds it back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from antiphon.protocol.membership.process import Process
+from antiphon.protocol.membership.views import name_of
+from antiphon.protocol.view.member import Member
+
+
+def standing_of(machine: Member | Process) -> Literal["joining", "active", "changing", "stalled", "left"]:
+    """Say how a machine stands in its group."""
+    if machine.left:
+        return "left"
+    if isinstance(machine, Process) and not machine.active:
+        if machine.stalled:
+            return "stalled"
+        return "joining" if machine.member is None else "changing"
+    return "active"
+
+
+def lags_of(member: Member | None, names: Mapping[int, str]) -> tuple[dict[str, int | None], str | None]:
+    """Return how many bursts each member lacks, by address, and who lacks most; None: not heard from."""
+    if member is None:
+        return {}, None
+    lag = {names[name_of(process)]: lacks for process, lacks in member.lag().items()}
+    behind = {address: lacks for address, lacks in lag.items() if lacks is None or lacks > 0}
+    return lag, max(behind, key=lambda address: (behind[address] is None, behind[address] or 0), default=None)
