@@ -63,6 +63,7 @@ from antiphon.protocol.membership.views import (
     process,
 )
 from antiphon.protocol.options import GroupOptions
+from antiphon.protocol.ordering import ORDERINGS
 from antiphon.protocol.ordering.abcast import Abcast
 from antiphon.protocol.ordering.two_phase import Claim, TimedData, TwoPhaseOptions, settle
 from antiphon.protocol.parts import PartContext
@@ -950,3 +951,47 @@ def test_the_same_seed_gives_the_same_run() -> None:
     one, other = (Watched(crash, 5).run() for _ in range(2))
     assert one.events == other.events
     assert flaw(crash, 5) is None
+
+
+@pytest.mark.parametrize("partition", ["majority", "each-side"])
+@pytest.mark.parametrize("ordering", sorted(ORDERINGS))
+def test_after_a_pause_of_ones_own_nothing_is_delivered_before_the_view_is_confirmed(
+    ordering: str, partition: str
+) -> None:
+    """0, which gives messages their places where there is a sequencer, is stopped, excluded, and goes on."""
+    options = msgspec.structs.replace(QUICK, partition=partition)
+    pause = Fault(kind="pause", at="200ms", until="900ms", member=0)
+    busy = scenario(
+        pause,
+        membership=options,
+        ordering=ordering,
+        messages=60,
+        workload=Workload(interval="uniform 5ms 20ms", payload=8),
+    )
+
+    def late(process: type[Process]) -> int:
+        group = Paused(busy)
+        group.process = process
+        group.run()
+        return group.late
+
+    assert late(Process) == 0
+    if ordering in ("fifo", "sequencer"):
+        assert late(replaced(Process, must_be_confirmed=lambda self: False)) > 0
+
+
+class Paused(Watched):
+    """Counts what 0 delivers in its first view after its pause."""
+
+    late = 0
+
+    def _carry_out(self, me: int, effect: Effect) -> None:
+        super()._carry_out(me, effect)
+        in_the_first = self.views(0) == [(0, 1, 2)] and not self.notices(0)
+        self.late += me == 0 and isinstance(effect, Deliver) and in_the_first and self.kernel.now >= 900 * MILLISECOND
+
+
+def test_after_a_short_pause_the_others_confirm_the_view_and_all_goes_on_in_it() -> None:
+    group = ran(Watched(scenario(Fault(kind="pause", at="200ms", until="330ms", member=0), messages=20)))
+    assert group.views(0) == [(0, 1, 2)]
+    assert group.nodes[1].member.counts["answer"] > 0

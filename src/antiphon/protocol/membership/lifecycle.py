@@ -256,10 +256,15 @@ class Lifecycle:
         if stalled != session.stalled:
             self._stall(session, stalled=stalled)
             if not stalled:
-                self.slow.stable_at = now
                 detector.refresh(now)  # who was out of reach may be about to speak, like the others
-                self._send_queued(now)
-                self.drive(Wake(), now)
+                self.go_on(now)
+
+    def go_on(self, now: Instant) -> None:
+        """Send and deliver again in the present view, if nothing prevents it any more."""
+        if self.active:
+            self.slow.stable_at = now
+            self._send_queued(now)
+            self.drive(Wake(), now)
 
     def _stall(self, session: ViewSession, *, stalled: bool) -> None:
         if stalled != session.stalled:

@@ -130,6 +130,22 @@ class Fill(Pdu, tag=110):
     pdus: list[tuple[Timestamp, bytes]]  # with their numbers, in order
 
 
+class Question(Pdu, tag=113):
+    """Its sender was away: does this view still stand?"""
+
+    kind: ClassVar[str] = "question"
+    view: ViewId
+    nonce: Timestamp
+
+
+class Answer(Pdu, tag=114):
+    """The answer to a question: the newest view that its sender knows."""
+
+    kind: ClassVar[str] = "answer"
+    view: ViewId
+    nonce: Timestamp
+
+
 class SnapshotRequest(Pdu, tag=111):
     """A joiner asks for chunks of the application's state at the beginning of a view; none: it has them all."""
 
@@ -152,7 +168,20 @@ class SnapshotChunk(Pdu, tag=112):
 
 
 MembershipMessage: TypeAlias = (
-    Alive | Prepare | State | Refusal | Accept | Vote | Commit | Newer | Fetch | Fill | SnapshotRequest | SnapshotChunk
+    Alive
+    | Prepare
+    | State
+    | Refusal
+    | Accept
+    | Vote
+    | Commit
+    | Newer
+    | Fetch
+    | Fill
+    | Question
+    | Answer
+    | SnapshotRequest
+    | SnapshotChunk
 )
 _MESSAGES: Final = (
     Alive,
@@ -165,6 +194,8 @@ _MESSAGES: Final = (
     Newer,
     Fetch,
     Fill,
+    Question,
+    Answer,
     SnapshotRequest,
     SnapshotChunk,
 )

@@ -35,12 +35,14 @@ from antiphon.protocol.machine import (
     earliest,
 )
 from antiphon.protocol.membership.agreement import ViewAgreement
+from antiphon.protocol.membership.confirmation import ViewConfirmation
 from antiphon.protocol.membership.decisions import Decisions
 from antiphon.protocol.membership.failure_detector import FailureDetector
 from antiphon.protocol.membership.lifecycle import Lifecycle, Saved
 from antiphon.protocol.membership.messages import (
     Accept,
     Alive,
+    Answer,
     Commit,
     Fetch,
     Fill,
@@ -48,6 +50,7 @@ from antiphon.protocol.membership.messages import (
     MembershipMessage,
     Newer,
     Prepare,
+    Question,
     Refusal,
     SnapshotChunk,
     SnapshotRequest,
@@ -85,6 +88,7 @@ class Process:
     lifecycle_type: ClassVar[type[Lifecycle]] = Lifecycle
     decisions_type: ClassVar[type[Decisions]] = Decisions
     view_change_type: ClassVar[type[ViewChangeProtocol]] = ViewChangeProtocol
+    confirmation_type: ClassVar[type[ViewConfirmation]] = ViewConfirmation
 
     def __init__(
         self,
@@ -122,6 +126,7 @@ class Process:
         )
         self.decisions = self.decisions_type(life, self.detector, outbox)
         self.view_change = self.view_change_type(life, self.decisions, self.detector, outbox)
+        self.confirmation = self.confirmation_type(life, self.decisions, outbox)
         self._handlers = self._table()
         self._data_tag = group_tag(options.group).to_bytes(4, "little")
         self._started = False
@@ -142,6 +147,8 @@ class Process:
             Newer: decisions.on_newer,
             Fetch: change.on_fetch,
             Fill: change.on_fill,
+            Question: self.confirmation.on_question,
+            Answer: self.confirmation.on_answer,
             SnapshotRequest: transfer.on_request,
             SnapshotChunk: lambda sender, chunk, now: transfer.on_chunk(sender, chunk, self.view, now),
         }
@@ -207,7 +214,7 @@ class Process:
             at = current.retry_at
         if session is None:
             return at
-        at = earliest(at, self.lifecycle.transfer.deadline) or at
+        at = earliest(at, self.lifecycle.transfer.deadline, self.confirmation.ask_at) or at
         if session.active:
             return earliest(at, session.member.deadline)
         return earliest(at, None if session.flush is None else session.flush.fetch_at)
@@ -251,6 +258,7 @@ class Process:
         if detector.was_away(now):
             detector.refresh(now)  # the silence was one's own
             life.agreement.progress_at = now
+            self.confirmation.begin(now)
         look = now >= self._look_at
         match event:
             case Receive():
@@ -366,6 +374,7 @@ class Process:
                 break
         change.fetch_again(now)
         life.transfer.look(life.view, now)
+        self.confirmation.look(now)
         if detector.beat_at <= now:
             detector.beat_at = now + life.membership.heartbeat_ns
             self._outbox.say_to_names(detector.by_name, Alive(life.view.id, self._own.standing))

@@ -27,6 +27,7 @@ class ViewSession:
         translated = View(self.tag(view), view.members, view.names, view.sent_before)
         self.member = self.member_type(me, translated, options, randomness, traced=traced)
         self.flush: Flush | None = None  # the member was stopped: its view ends
+        self.confirmed = True  # False: this process was away, and nobody has said yet that the view still stands
         self.stalled = False  # nothing is delivered: too few are within reach, or the view cannot end
 
     @rule("docs/membership.md, views")
@@ -37,7 +38,7 @@ class ViewSession:
     @property
     def active(self) -> bool:
         """Whether messages are sent and delivered now."""
-        return self.flush is None and not self.stalled
+        return self.flush is None and not self.stalled and self.confirmed
 
     @rule("docs/membership.md, agreement, prepare")
     def takes_data(self) -> bool:

@@ -1,0 +1,69 @@
+"""After a pause of one's own: nothing is sent or delivered before a quorum has confirmed that the view still stands.
+
+A process that was stopped for a while does not notice it until its clock has jumped. The others may have gone on
+without it meanwhile, and what waits for it in the socket was sent long ago: only an answer to a question that it asks
+now says anything.
+"""
+
+from __future__ import annotations
+
+from antiphon.protocol.machine import Instant
+from antiphon.protocol.membership.decisions import Decisions
+from antiphon.protocol.membership.lifecycle import Lifecycle
+from antiphon.protocol.membership.messages import Answer, Question
+from antiphon.protocol.membership.outbox import Outbox
+from antiphon.protocol.membership.views import name_of
+from antiphon.protocol.rules import rule
+
+
+class ViewConfirmation:
+    """Asks the other members whether the view still stands, and answers them."""
+
+    def __init__(self, lifecycle: Lifecycle, decisions: Decisions, outbox: Outbox) -> None:
+        self._life, self._decisions, self._outbox = lifecycle, decisions, outbox
+        self._asked_since: Instant = 0  # tells the answers to this question from earlier ones
+        self._confirmed_by: set[int] = set()
+        self.ask_at: Instant | None = None  # when to ask again; None: there is nothing to ask
+
+    def begin(self, now: Instant) -> None:
+        """Stop, because this process was away, until a quorum has confirmed the view."""
+        session = self._life.session
+        if session is not None and self.must_be_confirmed():
+            session.confirmed = False
+            self._asked_since, self.ask_at = now, now
+            self._confirmed_by = {self._life.own.name}
+            self._go_on_if_confirmed(now)
+
+    @rule("docs/membership.md, after a pause")
+    def must_be_confirmed(self) -> bool:
+        """Decide whether one who was away asks before it goes on."""
+        return True
+
+    def look(self, now: Instant) -> None:
+        """Ask, and ask again those who have not answered."""
+        session = self._life.session
+        if session is None or session.confirmed:
+            self.ask_at = None
+        elif self.ask_at is not None and self.ask_at <= now:
+            self.ask_at = now + self._life.membership.retry_ns
+            silent = [name for name in session.view.names if name not in self._confirmed_by]
+            self._outbox.say_to_names(silent, Question(session.view.id, self._asked_since))
+
+    def on_question(self, sender: int, question: Question, now: Instant) -> None:
+        """Say which view is the newest that is known here, and how it came about."""
+        if not self._decisions.tell_if_behind(sender, question.view):
+            self._outbox.say(sender, Answer(self._life.view.id, question.nonce))
+
+    def on_answer(self, sender: int, answer: Answer, now: Instant) -> None:
+        """Hear that another is in the same view."""
+        session = self._life.session
+        if session is not None and (answer.view, answer.nonce) == (session.view.id, self._asked_since):
+            if session.view.lists(sender):
+                self._confirmed_by.add(name_of(sender))
+            self._go_on_if_confirmed(now)
+
+    def _go_on_if_confirmed(self, now: Instant) -> None:
+        session = self._life.session
+        if session is not None and not session.confirmed and session.view.is_quorum(self._confirmed_by):
+            session.confirmed = True
+            self._life.go_on(now)
