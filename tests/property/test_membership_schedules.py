@@ -15,16 +15,18 @@ from typing import Literal
 import msgspec
 import pytest
 
-from antiphon.protocol.machine import MILLISECOND
+from antiphon.protocol.machine import MILLISECOND, SECOND
 from antiphon.protocol.ordering import ORDERINGS
 from antiphon.sim.scenario import to_toml
-from antiphon.sim.view_schedules import flaw, schedule
+from antiphon.sim.view_cluster import ViewCluster
+from antiphon.sim.view_schedules import broken_links, flaw, flaw_of, not_delivering, schedule
 from support.mutants_membership import MUTANTS
 
 SCHEDULES = 340  # of each ordering
 CHUNK = 85
 SIDES = 35  # of each ordering, where each side of a partition goes on
 LAGGING = 20
+BROKEN = 6  # of each ordering, with links that never heal
 TRANSFERS = 40  # of each ordering and each kind of partition, with the applications' state transferred
 SEEDS = 300  # in which a mutant must be noticed
 
@@ -64,6 +66,16 @@ def test_random_schedules_in_which_messages_outlive_their_time(partition: Litera
         lagging = msgspec.structs.replace(scenario.membership, slow="lag", lifetime_ns=20 * MILLISECOND)
         wrong = flaw(msgspec.structs.replace(scenario, membership=lagging), seed)
         assert wrong is None, f"seed {seed}: {wrong}\n{to_toml(scenario)}"
+
+
+@pytest.mark.parametrize("ordering", sorted(ORDERINGS))
+def test_whatever_links_break_a_majority_that_hears_itself_delivers_again_within_three_seconds(ordering: str) -> None:
+    for seed in range(BROKEN):
+        scenario = broken_links(seed, ordering)
+        run = ViewCluster(scenario, seed).run()
+        wrong = not_delivering(run, 4 * SECOND) or flaw_of(run, ended=False)
+        assert wrong is None, f"seed {seed}: {wrong}\n{to_toml(scenario)}"
+        assert run.stats["members"]["views"] <= 4 * scenario.members, f"seed {seed}: views follow one another for ever"
 
 
 @pytest.mark.parametrize("name", MUTANTS)

@@ -6,6 +6,7 @@ import random
 import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from antiphon.protocol.machine import (
     Wake,
 )
 from antiphon.protocol.membership.agreement import ViewAgreement
+from antiphon.protocol.membership.connectivity import connected
 from antiphon.protocol.membership.failure_detector import FailureDetector
 from antiphon.protocol.membership.flush import Flush
 from antiphon.protocol.membership.messages import (
@@ -803,7 +805,7 @@ def ended(one: Process) -> Flush:
 
 def test_what_was_fetched_is_passed_on_but_only_the_cut_is_delivered() -> None:
     """An earlier proposal may have reached further than the one that was decided."""
-    group = Watched(scenario(members=2, messages=3, limit="300ms", network=NetworkOptions(latency="fixed 1ms")))
+    group = Watched(scenario(members=2, messages=3, limit="160ms", network=NetworkOptions(latency="fixed 1ms")))
     group.network.drop = lambda source, target, datagram, now: now > 20 * MILLISECOND and source == 0
     group.run()
     sender, receiver = (group.nodes[name].member for name in (0, 1))
@@ -995,3 +997,61 @@ def test_after_a_short_pause_the_others_confirm_the_view_and_all_goes_on_in_it()
     group = ran(Watched(scenario(Fault(kind="pause", at="200ms", until="330ms", member=0), messages=20)))
     assert group.views(0) == [(0, 1, 2)]
     assert group.nodes[1].member.counts["answer"] > 0
+
+
+# Broken links
+
+
+@pytest.mark.parametrize(
+    ("names", "unheard", "chosen"),
+    [
+        ((0, 1, 2), {}, (0, 1, 2)),
+        ((0, 1, 2, 3, 4), {3: [4]}, (0, 1, 2, 3)),  # of equal sets, the one with the earlier names
+        ((0, 1, 2, 3, 4), {4: [3]}, (0, 1, 2, 3)),  # whichever direction is broken
+        ((3, 0, 1), {0: [1]}, (3, 0)),  # earlier in the view, not lower
+        ((0, 1, 2, 3, 4), {0: [2, 3, 4]}, (1, 2, 3, 4)),  # only the first is cut off from a quorum
+        ((0, 1, 2, 3, 4), {1: [3, 4], 2: [3, 4]}, (0, 1, 2)),  # 0 alone connects two halves
+        ((0, 1, 2, 3), {0: [2, 3], 1: [3]}, (0, 1)),  # a chain: nobody has a majority
+        ((0, 1), {0: [7]}, (0, 1)),
+    ],
+)
+def test_those_who_all_hear_one_another_are_chosen(
+    names: tuple[int, ...], unheard: dict[int, list[int]], chosen: tuple[int, ...]
+) -> None:
+    assert connected(names, unheard) == chosen
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_largest_set_is_found(seed: int) -> None:
+    rng = random.Random(seed)
+    names = tuple(range(rng.randrange(2, 9)))
+    unheard = {name: [other for other in names if other != name and rng.random() < 0.25] for name in names}
+
+    def whole(some: tuple[int, ...]) -> bool:
+        return not any(other in unheard[name] for name in some for other in some)
+
+    sets = (some for size in range(len(names), 0, -1) for some in combinations(names, size) if whole(some))
+    assert connected(names, unheard) == next(sets)
+
+
+def test_without_a_majority_that_hears_itself_all_say_so_and_name_the_links() -> None:
+    """In a chain each hears its neighbours only."""
+    links = [(one, other) for one in range(5) for other in range(5) if abs(one - other) > 1]
+    faults = [Fault(kind="cut", at="300ms", source=[one], target=[other]) for one, other in links]
+    group = Watched(scenario(*faults, members=5, messages=60, limit="3s"))
+    group.run()
+    assert [group.notices(name)[-1] for name in range(5)] == ["stalled"] * 5
+    stalled = [effect for effect in group.told[2] if isinstance(effect, StandingChanged)][-1]
+    assert {(0, 2), (4, 2)} <= set(stalled.links)
+    assert group.silent is None
+
+
+@pytest.mark.parametrize("ordering", ["fifo", "causal-blocks", "sequencer"])
+def test_who_does_not_hear_all_others_is_left_out_and_cannot_come_back_before_its_links_are_mended(
+    ordering: str,
+) -> None:
+    cuts = [Fault(kind="cut", at="300ms", until="2s", source=[3], target=[4])]
+    group = ran(Watched(scenario(*cuts, members=5, messages=80, ordering=ordering)))
+    assert group.views(0)[:2] == [(0, 1, 2, 3, 4), (0, 1, 2, 3)]
+    assert len(group.views(0)) == 3  # once out, once in again
+    assert group.notices(4) == ["excluded"]

@@ -123,6 +123,7 @@ class StandingChanged(msgspec.Struct, frozen=True):
     """
 
     what: Literal["stalled", "resumed", "excluded", "yielded"]
+    links: tuple[tuple[int, int], ...] = ()  # where too few hear one another: (from, to), by name, that are broken
 
 
 class Capture(msgspec.Struct, frozen=True):

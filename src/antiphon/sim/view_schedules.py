@@ -72,6 +72,49 @@ def schedule(
     )
 
 
+def broken_links(seed: int, ordering: str) -> Scenario:
+    """Draw a group at the default options some of whose links break at 1 s for ever, one way or both.
+
+    A majority is left in which everyone hears everyone. All go on sending for as long as the run lasts.
+    """
+    rng = random.Random(f"{seed}/{ordering}/links")
+    members = rng.choice((3, 4, 5, 5))
+    whole = rng.sample(range(members), members // 2 + 1)
+    links = [
+        (one, other) for one in range(members) for other in range(members) if one != other and {one, other} - {*whole}
+    ]
+    broken = rng.sample(links, rng.randrange(1, len(links) + 1))
+    return Scenario(
+        name=f"links-{ordering}",
+        members=members,
+        messages=100,
+        ordering=ordering,
+        views=True,
+        network=NetworkOptions(latency="uniform 1ms 5ms"),
+        workload=Workload(interval="uniform 40ms 60ms", payload=8),
+        faults=[Fault(kind="cut", at="1s", source=[one], target=[other]) for one, other in broken],
+        limit="5s",
+    )
+
+
+def not_delivering(run: SimulatedRun, since_ns: int) -> str | None:
+    """Find out whether no majority works: each member of some view delivers what every member of it sent since then.
+
+    The views that count have more than half of the names in them, or half with the first member of the view before.
+    """
+    last: dict[int, View] = {}
+    heard: dict[int, set[int]] = defaultdict(set)
+    for event, view in with_views(run.events):
+        last[event.member] = view
+        if event.event == "deliver" and (event.time_ns or 0) >= since_ns and event.sender is not None:
+            heard[event.member].add(event.sender)
+    for view in sorted(set(last.values()), reverse=True):
+        members = set(view[1])
+        if members and all(last.get(member) == view and members <= heard[member] for member in members):
+            return None
+    return f"links: nobody delivers in the views {sorted(set(last.values()))}"
+
+
 def _faults(rng: random.Random, members: int) -> Iterator[Fault]:
     """Draw faults that all end; who crashes comes back, but for one at most, in a group that nothing else befalls."""
     if members > 2 and rng.random() < 0.15:

@@ -37,7 +37,7 @@ class Decisions:
     def on_alive(self, sender: int, alive: Alive, now: Instant) -> None:
         """Hear a sign of life, and which view its sender knows."""
         peer = self._detector.by_name[name_of(sender)]
-        peer.view, peer.standing = alive.view, alive.standing
+        peer.says(alive)
         if now >= self.life.learnt_at + self._membership.retry_ns:  # else the news is on its way
             self.tell_if_behind(sender, alive.view)
 

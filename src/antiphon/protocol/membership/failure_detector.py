@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 from antiphon.protocol.machine import Duration, Instant
-from antiphon.protocol.membership.messages import Standing
+from antiphon.protocol.membership.connectivity import broken_links, connected
+from antiphon.protocol.membership.messages import Alive, Standing
 from antiphon.protocol.membership.outbox import OwnProcess
 from antiphon.protocol.membership.views import NO_VIEW, GroupView, ViewId, name_of
 
@@ -19,6 +20,14 @@ class Peer(msgspec.Struct):
     process: int | None = None  # its latest incarnation, if it was ever heard
     view: ViewId = NO_VIEW  # the newest view that it knows
     standing: Standing = "joiner"
+    reported: frozenset[int] = frozenset()  # the names that it did not hear when it spoke last
+    unheard: frozenset[int] = frozenset()  # those that it did not hear twice in succession
+
+    def says(self, alive: Alive) -> None:
+        """Take what a sign of life says; one report of silence may be of a moment's loss, two count."""
+        self.view, self.standing = alive.view, alive.standing
+        reported = frozenset(alive.unheard)
+        self.reported, self.unheard = reported, reported & self.reported
 
 
 class FailureDetector:
@@ -43,6 +52,7 @@ class FailureDetector:
         """Note a sign of life; say whether it comes from its name's latest incarnation and not from an earlier one."""
         peer = self.by_name.setdefault(name_of(process), Peer(now))
         if peer.process is None or process > peer.process:
+            # whom it does not hear is a matter of the links, which are the same for every incarnation
             peer.process, peer.view, peer.standing = process, NO_VIEW, "joiner"
         if process == peer.process:
             peer.heard_at = max(peer.heard_at, now)
@@ -66,6 +76,23 @@ class FailureDetector:
     def living(self, now: Instant) -> set[int]:
         """Name all that are not suspected, this process among them."""
         return {name for name in self.by_name if not self.suspected(name, now)} | {self._own.name}
+
+    def unheard(self, now: Instant) -> tuple[int, ...]:
+        """Name all that are suspected here: what this process reports to the others."""
+        return tuple(name for name in self.by_name if self.suspected(name, now))
+
+    def connected(self, names: Iterable[int], now: Instant) -> tuple[int, ...]:
+        """Choose those of some names that all hear one another, as many as possible; the suspected are left out."""
+        living = self.living(now)
+        return connected([name for name in names if name in living], self._reports())
+
+    def broken_links(self, names: Collection[int], now: Instant) -> tuple[tuple[int, int], ...]:
+        """Name the links among some names that are reported as broken, as (from, to), and this process' own."""
+        reports = {**self._reports(), self._own.name: self.unheard(now)}
+        return tuple(sorted(broken_links(names, reports)))
+
+    def _reports(self) -> dict[int, frozenset[int]]:
+        return {name: peer.unheard for name, peer in self.by_name.items() if peer.unheard}
 
     def lives(self, process: int, now: Instant) -> bool:
         """Say whether a process may be alive: its name is not silent and has had no later incarnation."""

@@ -239,22 +239,23 @@ class Lifecycle:
     # Too few within reach
 
     def watch_for_a_stall(self, now: Instant) -> None:
-        """Stop delivering while too few of the view are within reach, not counting those who have gone on from it.
+        """Stop delivering while too few of the view hear one another, not counting those who have gone on from it.
 
         A view that is being ended and cannot end has stalled too; then only the next one says that all goes on.
         """
         session, detector = self.session, self._detector
         if session is None:
             return
-        living = detector.living(now)
         if session.flush is not None:
-            if now - session.flush.since > self.membership.stall_ns or not self.agreement.is_quorum(living):
-                self._stall(session, stalled=True)
+            too_few = not self.agreement.is_quorum(detector.connected(self.view.names, now))
+            if now - session.flush.since > self.membership.stall_ns or too_few:
+                self._stall(session, now, stalled=True)
             return
         gone_on = {name for name, peer in detector.by_name.items() if peer.view > self.view.id}
-        stalled = not self.agreement.is_quorum(living - gone_on)
+        with_us = (name for name in self.view.names if name not in gone_on)
+        stalled = not self.agreement.is_quorum(detector.connected(with_us, now))
         if stalled != session.stalled:
-            self._stall(session, stalled=stalled)
+            self._stall(session, now, stalled=stalled)
             if not stalled:
                 detector.refresh(now)  # who was out of reach may be about to speak, like the others
                 self.go_on(now)
@@ -266,7 +267,8 @@ class Lifecycle:
             self._send_queued(now)
             self.drive(Wake(), now)
 
-    def _stall(self, session: ViewSession, *, stalled: bool) -> None:
+    def _stall(self, session: ViewSession, now: Instant, *, stalled: bool) -> None:
         if stalled != session.stalled:
             session.stalled = stalled
-            self._outbox.effects.append(StandingChanged("stalled" if stalled else "resumed"))
+            links = self._detector.broken_links(self.view.names, now) if stalled else ()
+            self._outbox.effects.append(StandingChanged("stalled" if stalled else "resumed", links))

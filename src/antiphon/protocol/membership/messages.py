@@ -13,7 +13,7 @@ from zlib import crc32
 import msgspec
 
 from antiphon.protocol.fragment import Fragment, Reassembler, cut
-from antiphon.protocol.membership.views import Ballot, Change, Counters, GroupView, ViewId
+from antiphon.protocol.membership.views import Ballot, Change, Counters, GroupView, Processes, ViewId
 from antiphon.protocol.wire import Codec, Counter, Header, Malformed, Pdu, Rank, Timestamp, group_tag
 
 PIECES_MAX: Final = 4_096
@@ -42,6 +42,7 @@ class Alive(Pdu, tag=101):
     kind: ClassVar[str] = "alive"
     view: ViewId
     standing: Standing
+    unheard: Processes = ()  # the names that its sender does not hear
 
 
 class Prepare(Pdu, tag=102):

@@ -377,7 +377,7 @@ class Process:
         self.confirmation.look(now)
         if detector.beat_at <= now:
             detector.beat_at = now + life.membership.heartbeat_ns
-            self._outbox.say_to_names(detector.by_name, Alive(life.view.id, self._own.standing))
+            self._outbox.say_to_names(detector.by_name, Alive(life.view.id, self._own.standing, detector.unheard(now)))
 
 
 def _checked(

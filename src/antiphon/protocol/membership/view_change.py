@@ -28,11 +28,11 @@ class ViewChangeProtocol:
 
     def consider_proposing(self, now: Instant) -> None:
         """Propose what follows the view, if something must and it is this process' turn."""
-        agreement, life, view, unwanted = self._agreement, self._life, self._agreement.view, self._life.slow.accused
-        if agreement.decided is not None or not agreement.is_quorum(self._detector.living(now)):
+        agreement, life, view, detector = self._agreement, self._life, self._agreement.view, self._detector
+        if agreement.decided is not None or not agreement.is_quorum(detector.connected(view.names, now)):
             return
-        joiners = self._detector.joiners(view, now)
-        candidates = self._detector.candidates(view, unwanted, joiners, now)
+        unwanted, joiners = self.unwanted(now), self.welcome(now)
+        candidates = detector.candidates(view, unwanted, joiners, now)
         if self._own.name not in candidates or view.lists(self._own.id) != (life.session is not None):
             return
         turn = candidates.index(self._own.name)
@@ -41,11 +41,33 @@ class ViewChangeProtocol:
             due = now >= agreement.progress_at + (turn + 1) * self._membership.patience_ns  # what was begun must end
         else:
             due = turn == 0 and agreement.round is None
-            due = due and self._detector.change_due(view, unwanted, joiners, now)
+            due = due and detector.change_due(view, unwanted, joiners, now)
         if due:
             agreement.propose(self._own.id, dict.fromkeys((*view.names, *map(name_of, joiners))), now)
             self._outbox.counts["proposals"] += 1
             self.continue_round(now)
+
+    @rule("docs/membership.md, broken links")
+    def unwanted(self, now: Instant) -> frozenset[int]:
+        """Return the members that the next view is to do without: the too slow, and who is not heard by all others."""
+        view, detector = self._agreement.view, self._detector
+        living = [member for member in view.members if view.number > 0 and detector.lives(member, now)]
+        chosen = detector.connected(map(name_of, living), now)
+        return self._life.slow.accused.union(member for member in living if name_of(member) not in chosen)
+
+    @rule("docs/membership.md, broken links")
+    def welcome(self, now: Instant) -> list[int]:
+        """Return who may join: whoever wants to, and hears and is heard by all that it would be together with."""
+        view, detector = self._agreement.view, self._detector
+        joiners, unwanted = detector.joiners(view, now), self.unwanted(now)
+        staying = [name_of(member) for member in view.members if detector.lives(member, now) and member not in unwanted]
+        if view.number == 0:
+            together = set(detector.connected(map(name_of, joiners), now))
+            return [joiner for joiner in joiners if name_of(joiner) in together]
+        for joiner in joiners:
+            if len(detector.connected([*staying, name_of(joiner)], now)) > len(staying):
+                staying.append(name_of(joiner))
+        return [joiner for joiner in joiners if name_of(joiner) in staying]
 
     def continue_round(self, now: Instant) -> None:
         """Say again what was not answered."""
@@ -104,7 +126,7 @@ class ViewChangeProtocol:
             return
         current = agreement.round
         assert current is not None
-        current.change = agreement.choose(self._life.options, self._life.slow.accused, self._fits)
+        current.change = agreement.choose(self._life.options, self.unwanted(now), self._fits)
         if current.change is not None:
             current.retry_at = now
             self.continue_round(now)
