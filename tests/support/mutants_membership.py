@@ -57,7 +57,7 @@ def more_than_half(agreement: ViewAgreement, names: Collection[int]) -> bool:
 
 def incarnation_alone(saved: Saved, founders: tuple[int, ...]) -> Saved:
     """Remember after a restart only how often this name has started."""
-    return Saved(saved.incarnation, before_the_first(founders), NO_BALLOT, None, None)
+    return Saved(saved.incarnation, before_the_first(founders), NO_BALLOT, None, None, remembers=False)
 
 
 def begun_at_once(decisions: Decisions, view: GroupView) -> bool:

@@ -26,6 +26,7 @@ from antiphon.protocol.machine import (
     Instant,
     Receive,
     RestoreChunk,
+    Send,
     StandingChanged,
     Wake,
 )
@@ -48,6 +49,7 @@ from antiphon.protocol.membership.messages import (
     SnapshotChunk,
     SnapshotRequest,
     State,
+    Superseded,
     Vote,
 )
 from antiphon.protocol.membership.outbox import OwnProcess
@@ -1055,3 +1057,43 @@ def test_who_does_not_hear_all_others_is_left_out_and_cannot_come_back_before_it
     assert group.views(0)[:2] == [(0, 1, 2, 3, 4), (0, 1, 2, 3)]
     assert len(group.views(0)) == 3  # once out, once in again
     assert group.notices(4) == ["excluded"]
+
+
+# Lost state
+
+
+@pytest.mark.parametrize("partition", ["majority", "each-side"])
+@pytest.mark.parametrize("ordering", sorted(ORDERINGS))
+def test_who_comes_back_without_its_state_is_a_newcomer_however_quick_it_is(ordering: str, partition: str) -> None:
+    """2 is there again before anyone has missed it."""
+    options = msgspec.structs.replace(QUICK, partition=partition)
+    crash = Fault(kind="crash", at="200ms", until="230ms", member=2, forgets=True)
+    group = ran(Watched(scenario(crash, ordering=ordering, membership=options, messages=20)))
+    assert group.views(0)[0] == (0, 1, 2)
+    assert group.views(0)[-1][:2] == (0, 1)
+    assert name_of(group.views(0)[-1][2]) == 2
+    assert (0, 1) in group.views(0) or partition == "each-side"  # the earlier one was excluded first
+
+
+def test_a_name_that_has_lost_its_state_learns_how_often_it_has_started() -> None:
+    one, other = alone(), alone(1)
+    for process_ in (one, other):
+        process_.handle(Wake(), 0)
+    hear(other, process(2, 5), Alive((0, NO_BALLOT), "joiner"))
+    reader = MembershipCodec(one.lifecycle.options.group, QUICK.piece_bytes)
+    effects = hear(other, one.id, Alive((0, NO_BALLOT), "joiner"))
+    said = [message for effect in effects if isinstance(effect, Send) for message in reader.read(effect.datagram)[1]]
+    assert said == [Superseded(process(2, 5))]
+    hear(one, 1, said[0])
+    assert one.id == process(2, 6)
+
+
+def test_a_name_that_has_lost_its_state_does_not_vote() -> None:
+    one = alone()
+    one.handle(Wake(), 0)
+    effects = hear(one, 0, Prepare((4, 0), ONE))
+    assert one.id == process(2, 2)  # the view lists an earlier incarnation
+    reader = MembershipCodec(one.lifecycle.options.group, QUICK.piece_bytes)
+    said = [reader.read(effect.datagram)[1] for effect in effects if isinstance(effect, Send)]
+    assert not any(isinstance(message, State) for messages in said for message in messages)
+    assert one.lifecycle.agreement.promised == NO_BALLOT

@@ -370,4 +370,4 @@ def _first_knowledge(identity: Identity) -> bytes | None:
     if view is None:
         return None
     incarnations = (incarnation_of(member) for member in view.members if name_of(member) == identity.me)
-    return msgspec.msgpack.encode(Saved(max(incarnations, default=0), view, NO_BALLOT, None, None))
+    return msgspec.msgpack.encode(Saved(max(incarnations, default=0), view, NO_BALLOT, None, None, remembers=False))

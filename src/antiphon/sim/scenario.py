@@ -50,6 +50,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"so
     kind: Literal["crash", "partition", "cut", "pause", "join", "leave"]
     at: str
     until: str | None = None  # with views, a member that crashed starts again then
+    forgets: bool = False  # crash: what was persisted is lost as well
     member: int | None = None  # crash, pause; with views: join (it starts only then), leave
     groups: list[list[int]] | None = None  # partition; who is in no group forms one more
     source: list[int] | None = None  # cut: one direction only

@@ -100,6 +100,7 @@ class ViewCluster(Cluster):
 
     def _make_nodes(self, rng: random.Random) -> list[Node]:
         self._disk: dict[int, bytes] = {}
+        self._forgetful: set[int] = set()  # names that have lost what they persisted
         self._every_log: list[MemberLog] = []
         self.processes: list[Process] = []
         self._healed_at: Instant = 0
@@ -136,7 +137,7 @@ class ViewCluster(Cluster):
         if self.scenario.membership.partition == "each-side":
             return True
         newest = max((process.view for process in self.processes), key=lambda view: view.number)
-        return newest.is_quorum(self.running())
+        return newest.is_quorum({name for name, process in self.running().items() if process.remembers})
 
     def _start(self, name: int) -> None:
         node = self.nodes[name]
@@ -152,6 +153,7 @@ class ViewCluster(Cluster):
             node.clock.read(self.kernel.now),
             self._disk.get(name),
             traced=True,
+            first_incarnation=1 if name not in self._forgetful else 1_000 + life,
         )
         self._begin_log(node, node.member.id)
         self.processes.append(node.member)
@@ -233,7 +235,13 @@ class ViewCluster(Cluster):
             super()._schedule(fault)
             if fault.kind == "crash" and fault.until is not None:
                 assert fault.member is not None
+                if fault.forgets:
+                    self.kernel.at(at, self._forget, fault.member)
                 self.kernel.at(until, self._start, fault.member)
+
+    def _forget(self, name: int) -> None:
+        self._disk.pop(name, None)
+        self._forgetful.add(name)
 
     def _crash(self, me: int) -> None:
         node = self.nodes[me]

@@ -43,8 +43,13 @@ def schedule(
     partition: Literal["majority", "each-side"] = "majority",
     *,
     transfer: bool = False,
+    forgetting: bool = False,
 ) -> Scenario:
-    """Draw the scenario of a seed: small, and full of changes; with `transfer`, joiners are given the others' state."""
+    """Draw the scenario of a seed: small, and full of changes.
+
+    With `transfer`, joiners are given the others' state. With `forgetting`, 1 loses all that it has persisted whenever
+    it crashes.
+    """
     rng = random.Random(f"{seed}/{ordering}/views")
     members = rng.choice((2, 3, 3, 3, 4, 4, 5))
     needs_recovery = ordering_type(ordering).NEEDS_RECOVERY
@@ -67,7 +72,7 @@ def schedule(
         ),
         workload=Workload(interval=rng.choice(_INTERVALS), payload=8),
         clocks=Clocks(skew=rng.choice(("0", "0", "20ms"))),
-        faults=list(_faults(rng, members)),
+        faults=[_forgetting(fault) if forgetting else fault for fault in _faults(rng, members)],
         limit="30s",
     )
 
@@ -113,6 +118,10 @@ def not_delivering(run: SimulatedRun, since_ns: int) -> str | None:
         if members and all(last.get(member) == view and members <= heard[member] for member in members):
             return None
     return f"links: nobody delivers in the views {sorted(set(last.values()))}"
+
+
+def _forgetting(fault: Fault) -> Fault:
+    return msgspec.structs.replace(fault, forgets=True) if (fault.kind, fault.member) == ("crash", 1) else fault
 
 
 def _faults(rng: random.Random, members: int) -> Iterator[Fault]:

@@ -10,9 +10,9 @@ from antiphon.protocol.machine import Instant
 from antiphon.protocol.membership.failure_detector import FailureDetector
 from antiphon.protocol.membership.flush import Flush
 from antiphon.protocol.membership.lifecycle import Lifecycle, Past
-from antiphon.protocol.membership.messages import Alive, Commit, Newer
+from antiphon.protocol.membership.messages import Alive, Commit, Newer, Superseded
 from antiphon.protocol.membership.outbox import Outbox
-from antiphon.protocol.membership.views import Change, GroupView, ViewId, name_of
+from antiphon.protocol.membership.views import Change, GroupView, ViewId, incarnation_of, name_of
 from antiphon.protocol.rules import rule
 
 
@@ -40,6 +40,13 @@ class Decisions:
         peer.says(alive)
         if now >= self.life.learnt_at + self._membership.retry_ns:  # else the news is on its way
             self.tell_if_behind(sender, alive.view)
+
+    def on_superseded(self, sender: int, superseded: Superseded, now: Instant) -> None:
+        """Hear that this name has had a later incarnation: its state was lost, and with it how often it has started."""
+        own, latest = self.life.own, superseded.latest
+        if self.life.session is None and name_of(latest) == own.name and latest > own.id:
+            self.life.begin_next_incarnation(now, incarnation_of(latest))
+            self.life.persist()
 
     def on_commit(self, sender: int, commit: Commit, now: Instant) -> None:
         """Hear of a change that was decided."""
@@ -109,18 +116,28 @@ class Decisions:
         if self.may_begin(view):
             if self._may_adopt(sender, view, now):
                 self.life.past = Past(decision)
-                if view.lists(self.life.own.id):
+                if self.is_listed(view):
                     self.life.install(view, now)
                 else:
                     self.life.adopt(view, now)
-                    if self.life.own.offered:
-                        self.life.begin_next_incarnation(now)  # a view in between may have listed this one
+                    earlier = [incarnation_of(one) for one in view.members if name_of(one) == self.life.own.name]
+                    if self.life.own.offered or max(earlier, default=0) >= incarnation_of(self.life.own.id):
+                        # a view in between may have listed this incarnation, or one of which nothing is known here
+                        self.life.begin_next_incarnation(now, max(earlier, default=0))
                     self.life.persist()
         elif accepted is not None and accepted.change.new == view:
             self.learn(sender, accepted.change, now)  # so that was decided
         elif heeds and (self._membership.partition == "each-side" or not view.lists(self.life.own.id)):
             self.life.past = Past(decision)
             self.life.give_way(view, self._agreement.GIVES_WAY, now)
+
+    @rule("docs/membership.md, lost state")
+    def is_listed(self, view: GroupView) -> bool:
+        """Decide whether a view lists this very process: it has offered itself, so it is not one that was here before.
+
+        A name that has lost its state does not know how often it has started. It is a newcomer, whatever its number.
+        """
+        return view.lists(self.life.own.id) and self.life.own.offered
 
     @rule("docs/membership.md, agreement, commit")
     def may_begin(self, view: GroupView) -> bool:

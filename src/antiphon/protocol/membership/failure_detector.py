@@ -58,6 +58,11 @@ class FailureDetector:
             peer.heard_at = max(peer.heard_at, now)
         return process == peer.process
 
+    def latest(self, process: int) -> int:
+        """Return the latest incarnation of a process' name that was heard."""
+        known = self.by_name[name_of(process)].process
+        return process if known is None else known
+
     def was_away(self, now: Instant) -> bool:
         """Return whether this process itself was silent for too long: its own sign of life is overdue."""
         return self.beat_at + self._suspect_ns // 2 < now

@@ -49,6 +49,7 @@ class Saved(msgspec.Struct, frozen=True, array_like=True):
     promised: Ballot
     accepted: Acceptance | None
     decision: Change | None  # which made that view
+    remembers: bool = True  # whether what is promised and accepted here is all that the name ever was, in that view
 
 
 class Past(msgspec.Struct, frozen=True):
@@ -142,6 +143,7 @@ class Lifecycle:
         """Begin a view as its member."""
         before = self.session
         self.adopt(view, now)
+        self.own.remembers = True  # from the beginning of this view on
         self.persist()
         if before is not None and before.stalled:
             self._outbox.effects.append(StandingChanged("resumed"))
@@ -177,10 +179,12 @@ class Lifecycle:
         self.begin_next_incarnation(now)
         self.persist()
 
-    def begin_next_incarnation(self, now: Instant) -> None:
-        """Come back as another process of the same name."""
-        self._outbox.trace("leave", "excluded")
-        self.own.id = process(self.own.name, self.next_incarnation(incarnation_of(self.own.id)))
+    def begin_next_incarnation(self, now: Instant, beyond: int = 0) -> None:
+        """Come back as another process of the same name, later than any that was heard of (`beyond`)."""
+        if self.own.offered:  # else nobody has heard of this one
+            self._outbox.trace("leave", "excluded")
+        last = max(incarnation_of(self.own.id), beyond)
+        self.own.id = process(self.own.name, self.next_incarnation(last))
         self.own.offered = False
         self._detector.beat_at = now
 
@@ -194,7 +198,12 @@ class Lifecycle:
         """Write down what this name must not forget, before anything is said that depends on it."""
         agreement = self.agreement
         saved = Saved(
-            incarnation_of(self.own.id), self.view, agreement.promised, agreement.accepted, self.past.decision
+            incarnation_of(self.own.id),
+            self.view,
+            agreement.promised,
+            agreement.accepted,
+            self.past.decision,
+            self.own.remembers,
         )
         self._outbox.effects.append(Persist(msgspec.msgpack.encode(saved)))
 

@@ -13,7 +13,7 @@ from zlib import crc32
 import msgspec
 
 from antiphon.protocol.fragment import Fragment, Reassembler, cut
-from antiphon.protocol.membership.views import Ballot, Change, Counters, GroupView, Processes, ViewId
+from antiphon.protocol.membership.views import Ballot, Change, Counters, GroupView, Processes, ProcessId, ViewId
 from antiphon.protocol.wire import Codec, Counter, Header, Malformed, Pdu, Rank, Timestamp, group_tag
 
 PIECES_MAX: Final = 4_096
@@ -147,6 +147,13 @@ class Answer(Pdu, tag=114):
     nonce: Timestamp
 
 
+class Superseded(Pdu, tag=115):
+    """To a process of whose name a later incarnation is known: which that is."""
+
+    kind: ClassVar[str] = "superseded"
+    latest: ProcessId
+
+
 class SnapshotRequest(Pdu, tag=111):
     """A joiner asks for chunks of the application's state at the beginning of a view; none: it has them all."""
 
@@ -181,6 +188,7 @@ MembershipMessage: TypeAlias = (
     | Fill
     | Question
     | Answer
+    | Superseded
     | SnapshotRequest
     | SnapshotChunk
 )
@@ -197,6 +205,7 @@ _MESSAGES: Final = (
     Fill,
     Question,
     Answer,
+    Superseded,
     SnapshotRequest,
     SnapshotChunk,
 )

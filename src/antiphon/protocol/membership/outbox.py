@@ -19,6 +19,7 @@ class OwnProcess(msgspec.Struct):
     id: int  # the name in its present incarnation
     standing: Standing = "joiner"  # what it is in the newest view, or wants to be
     offered: bool = False  # to join: some view may list this incarnation already
+    remembers: bool = True  # what this name has promised and accepted in the newest view, if it is one of its voters
     left: bool = False
 
     @property

@@ -55,6 +55,7 @@ from antiphon.protocol.membership.messages import (
     SnapshotChunk,
     SnapshotRequest,
     State,
+    Superseded,
     Vote,
 )
 from antiphon.protocol.membership.options import MembershipOptions
@@ -101,18 +102,20 @@ class Process:
         saved: bytes | None = None,
         *,
         traced: bool = False,
+        first_incarnation: int = 1,
     ) -> None:
         """Start a name's next incarnation; `names` are the founders, `saved` is what the last one persisted.
 
+        Where nothing is saved, it is the given one, and later than any that others know of.
         Where it is `traced`, what belongs in the trace is among the effects.
         """
         founders = tuple(names)
         options = _checked(name, founders, options, membership)
-        last = Saved(0, before_the_first(founders), NO_BALLOT, None, None)
+        last = Saved(first_incarnation - 1, before_the_first(founders), NO_BALLOT, None, None, remembers=False)
         if saved is not None:
             last = self.remembered(msgspec.msgpack.decode(saved, type=Saved), founders)
         incarnation = self.lifecycle_type.next_incarnation(last.incarnation)
-        self._own = own = OwnProcess(name, process(name, incarnation))
+        self._own = own = OwnProcess(name, process(name, incarnation), remembers=last.remembers)
         self._codec = MembershipCodec(options.group, membership.piece_bytes)
         self._outbox = outbox = Outbox(own, self._codec, traced=traced)
         majority = membership.partition == "majority"
@@ -145,6 +148,7 @@ class Process:
             Vote: change.on_vote,
             Commit: decisions.on_commit,
             Newer: decisions.on_newer,
+            Superseded: decisions.on_superseded,
             Fetch: change.on_fetch,
             Fill: change.on_fill,
             Question: self.confirmation.on_question,
@@ -186,6 +190,11 @@ class Process:
     def left(self) -> bool:
         """Whether this process has left."""
         return self._own.left
+
+    @property
+    def remembers(self) -> bool:
+        """Whether this name's vote counts in the newest view: it has not lost its state since that began."""
+        return self.view.number == 0 or self._own.remembers
 
     @property
     def leaving(self) -> bool:
@@ -330,6 +339,8 @@ class Process:
             for message in messages:
                 if counts or (majority and isinstance(message, Commit | Newer)):
                     self._hear(sender, message, now)
+                elif isinstance(message, Alive):
+                    self._outbox.say(sender, Superseded(self.detector.latest(sender)))
         except Malformed as garbage:
             self._outbox.counts["dropped-" + garbage.reason] += 1
             self._outbox.effects.append(Drop(garbage.reason))

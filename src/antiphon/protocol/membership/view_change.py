@@ -86,7 +86,7 @@ class ViewChangeProtocol:
         self._decisions.hear_of(sender, prepare.view, now)
         if self._decisions.tell_if_behind(sender, prepare.view.id) or prepare.view.id != agreement.view.id:
             return  # a member of both views has to finish the one before; it asks by its signs of life
-        if self._lost_its_session():
+        if self._lost_its_session() or not self.may_answer():
             return
         if self._promise(sender, prepare.ballot, now):
             self._own.offered |= life.session is None
@@ -96,6 +96,15 @@ class ViewChangeProtocol:
     def _lost_its_session(self) -> bool:
         """Return whether this process is listed in the view without having begun it."""
         return self._life.session is None and self._agreement.view.lists(self._own.id)
+
+    @rule("docs/membership.md, lost state")
+    def may_answer(self) -> bool:
+        """Decide whether this process answers a ballot: not where its name is a voter and has lost what it promised.
+
+        It is a newcomer then, and waits until the others have gone on without its earlier incarnation.
+        """
+        view, own = self._agreement.view, self._own
+        return own.remembers or view.number == 0 or own.name not in view.names
 
     def _promise(self, sender: int, ballot: Ballot, now: Instant) -> bool:
         """Stop, and follow no lower ballot; return whether that could be promised."""
@@ -147,7 +156,9 @@ class ViewChangeProtocol:
         agreement.heard_of(accept.ballot)
         if self._decisions.tell_if_behind(sender, accept.change.old) or not agreement.may_vote(accept, self._own.id):
             return
-        if not self._lost_its_session() and self._promise(sender, accept.ballot, now):
+        if self._lost_its_session() or not self.may_answer():
+            return
+        if self._promise(sender, accept.ballot, now):
             agreement.accepting = accept
             self._accept_if_held(now)
 
