@@ -26,6 +26,7 @@ SCHEDULES = 340  # of each ordering
 CHUNK = 85
 SIDES = 35  # of each ordering, where each side of a partition goes on
 LAGGING = 20
+FORGETTING = 25  # of each ordering and each kind of partition, of which some lose a state
 BROKEN = 6  # of each ordering, with links that never heal
 TRANSFERS = 40  # of each ordering and each kind of partition, with the applications' state transferred
 SEEDS = 300  # in which a mutant must be noticed
@@ -66,6 +67,18 @@ def test_random_schedules_in_which_messages_outlive_their_time(partition: Litera
         lagging = msgspec.structs.replace(scenario.membership, slow="lag", lifetime_ns=20 * MILLISECOND)
         wrong = flaw(msgspec.structs.replace(scenario, membership=lagging), seed)
         assert wrong is None, f"seed {seed}: {wrong}\n{to_toml(scenario)}"
+
+
+@pytest.mark.parametrize("partition", ["majority", "each-side"])
+@pytest.mark.parametrize("ordering", sorted(ORDERINGS))
+def test_random_schedules_in_which_a_name_loses_its_state(
+    ordering: str, partition: Literal["majority", "each-side"]
+) -> None:
+    for seed in range(FORGETTING):
+        scenario = schedule(seed, ordering, partition, forgetting=True)
+        if any(fault.forgets for fault in scenario.faults):
+            wrong = flaw(scenario, seed)
+            assert wrong is None, f"seed {seed}: {wrong}\n{to_toml(scenario)}"
 
 
 @pytest.mark.parametrize("ordering", sorted(ORDERINGS))
