@@ -10,7 +10,7 @@ from __future__ import annotations
 from antiphon.protocol.machine import Instant
 from antiphon.protocol.membership.decisions import Decisions
 from antiphon.protocol.membership.lifecycle import Lifecycle
-from antiphon.protocol.membership.messages import Answer, Question
+from antiphon.protocol.membership.messages import ViewAnswer, ViewQuestion
 from antiphon.protocol.membership.outbox import Outbox
 from antiphon.protocol.membership.views import name_of
 from antiphon.protocol.rules import rule
@@ -47,14 +47,14 @@ class ViewConfirmation:
         elif self.ask_at is not None and self.ask_at <= now:
             self.ask_at = now + self._life.membership.retry_ns
             silent = [name for name in session.view.names if name not in self._confirmed_by]
-            self._outbox.say_to_names(silent, Question(session.view.id, self._asked_since))
+            self._outbox.say_to_names(silent, ViewQuestion(session.view.id, self._asked_since))
 
-    def on_question(self, sender: int, question: Question, now: Instant) -> None:
+    def on_question(self, sender: int, question: ViewQuestion, now: Instant) -> None:
         """Say which view is the newest that is known here, and how it came about."""
         if not self._decisions.tell_if_behind(sender, question.view):
-            self._outbox.say(sender, Answer(self._life.view.id, question.nonce))
+            self._outbox.say(sender, ViewAnswer(self._life.view.id, question.nonce))
 
-    def on_answer(self, sender: int, answer: Answer, now: Instant) -> None:
+    def on_answer(self, sender: int, answer: ViewAnswer, now: Instant) -> None:
         """Hear that another is in the same view."""
         session = self._life.session
         if session is not None and (answer.view, answer.nonce) == (session.view.id, self._asked_since):

@@ -131,7 +131,7 @@ class Fill(Pdu, tag=110):
     pdus: list[tuple[Timestamp, bytes]]  # with their numbers, in order
 
 
-class Question(Pdu, tag=113):
+class ViewQuestion(Pdu, tag=113):
     """Its sender was away: does this view still stand?"""
 
     kind: ClassVar[str] = "question"
@@ -139,7 +139,7 @@ class Question(Pdu, tag=113):
     nonce: Timestamp
 
 
-class Answer(Pdu, tag=114):
+class ViewAnswer(Pdu, tag=114):
     """The answer to a question: the newest view that its sender knows."""
 
     kind: ClassVar[str] = "answer"
@@ -186,8 +186,8 @@ MembershipMessage: TypeAlias = (
     | Newer
     | Fetch
     | Fill
-    | Question
-    | Answer
+    | ViewQuestion
+    | ViewAnswer
     | Superseded
     | SnapshotRequest
     | SnapshotChunk
@@ -203,8 +203,8 @@ _MESSAGES: Final = (
     Newer,
     Fetch,
     Fill,
-    Question,
-    Answer,
+    ViewQuestion,
+    ViewAnswer,
     Superseded,
     SnapshotRequest,
     SnapshotChunk,

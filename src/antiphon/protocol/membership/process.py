@@ -42,7 +42,6 @@ from antiphon.protocol.membership.lifecycle import Lifecycle, Saved
 from antiphon.protocol.membership.messages import (
     Accept,
     Alive,
-    Answer,
     Commit,
     Fetch,
     Fill,
@@ -50,12 +49,13 @@ from antiphon.protocol.membership.messages import (
     MembershipMessage,
     Newer,
     Prepare,
-    Question,
     Refusal,
     SnapshotChunk,
     SnapshotRequest,
     State,
     Superseded,
+    ViewAnswer,
+    ViewQuestion,
     Vote,
 )
 from antiphon.protocol.membership.options import MembershipOptions
@@ -151,8 +151,8 @@ class Process:
             Superseded: decisions.on_superseded,
             Fetch: change.on_fetch,
             Fill: change.on_fill,
-            Question: self.confirmation.on_question,
-            Answer: self.confirmation.on_answer,
+            ViewQuestion: self.confirmation.on_question,
+            ViewAnswer: self.confirmation.on_answer,
             SnapshotRequest: transfer.on_request,
             SnapshotChunk: lambda sender, chunk, now: transfer.on_chunk(sender, chunk, self.view, now),
         }
