@@ -14,7 +14,8 @@ from antiphon.protocol.parts import Ordering
 from antiphon.protocol.recovery import Recovery
 from antiphon.protocol.view.member import Member
 from antiphon.sim.scenario import Scenario
-from antiphon.sim.torture import flaw, schedule
+from antiphon.sim.schedules import small as schedule
+from antiphon.sim.torture import flaw
 from support import mutants_causal_blocks, mutants_co, mutants_recovery, mutants_sequencer, mutants_two_phase
 
 ORDERING_MUTANTS: dict[str, tuple[type[Ordering], str]] = {

@@ -16,7 +16,7 @@ from antiphon.protocol.ordering import ALIASES, ORDERINGS
 from antiphon.protocol.recovery import RecoveryOptions
 from antiphon.protocol.stability import STABILITIES
 from antiphon.sim.scenario import Scenario, from_table, to_toml
-from antiphon.sim.torture import schedule
+from antiphon.sim.schedules import small as schedule
 from antiphon.sim.view_schedules import schedule as view_schedule
 
 MS = 1_000_000
@@ -64,7 +64,7 @@ def test_what_a_live_group_runs_is_as_it_was_tuned() -> None:
 
 def test_what_the_papers_print_is_as_it_was() -> None:
     paper = PROFILES["paper"]
-    assert paper.recovery == RecoveryOptions(5 * MS, 20 * MS, 1000 * MS, 25 * MS, 1000 * MS, 256)
+    assert paper.recovery == RecoveryOptions(5 * MS, 20 * MS, 1000 * MS, 25 * MS, 1000 * MS, 256, adaptive=False)
     assert (paper.queue, paper.window, paper.ordering, paper.views) == (1024, 64, "fifo", False)
     for ordering, part in ORDERINGS.items():
         assert msgspec.structs.replace(paper, ordering=ordering).ordering_settings() == part.Options()
@@ -96,7 +96,7 @@ def test_what_is_given_wins_over_what_is_usual() -> None:
 
 def test_a_profile_is_named_in_a_file_and_completed_by_it() -> None:
     scenario = from_table({"profile": "paper", "recovery": {"nack_delay_ns": 7}, "ordering": {"ask_ns": 3}})
-    assert scenario.recovery == RecoveryOptions(7, 20 * MS, 1000 * MS, 25 * MS, 1000 * MS, 256)
+    assert scenario.recovery == RecoveryOptions(7, 20 * MS, 1000 * MS, 25 * MS, 1000 * MS, 256, adaptive=False)
     assert scenario.ordering == "fifo"
     assert scenario.ordering_options == {"ask_ns": 3}
     assert not scenario.views
@@ -128,3 +128,25 @@ def test_there_is_one_list_of_defaults() -> None:
         assert "MILLISECOND" not in own
         assert '"vector-ack"' not in own
         assert '"total"' not in own
+
+
+@pytest.mark.parametrize(
+    ("table", "key"),
+    [
+        ({"ordering": {"name": "causal-blocks", "repair_delay_ns": 0}}, r"ordering\.repair_delay_ns: 0 ns"),
+        ({"ordering": {"name": "causal-blocks", "silence_ns": 1}}, r"ordering\.silence_ns: 1 ns"),
+        ({"ordering": {"name": "co", "defer_ns": 0}}, r"ordering\.defer_ns: 0 ns"),
+        ({"ordering": {"name": "co", "buffer": 3}}, r"ordering\.buffer"),
+        ({"ordering": {"name": "abcast", "ask_ns_max": 5}}, r"ordering\.ask_ns_max: 5 ns"),
+        ({"stability": {"name": "train", "timeout_ns_max": 7, "timeout_ns": 3}}, r"stability: timeout_ns_max: 7 ns"),
+        ({"stability": {"name": "timestamp-ack", "t_ack_ns": 1}}, r"t_ack_ns"),
+        ({"recovery": {"nack_retry_ns_max": 10}}, r"recovery\.nack_retry_ns_max: 10 ns"),
+        (
+            {"recovery": {"nack_retry_ns": 50 * MS, "nack_retry_ns_max": 45 * MS}},
+            r"recovery\.nack_retry_ns_max: is below",
+        ),
+    ],
+)
+def test_options_that_cannot_work_are_refused_with_the_key(table: dict[str, Any], key: str) -> None:
+    with pytest.raises(UsageError, match=key):
+        from_table(table).check()

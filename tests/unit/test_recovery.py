@@ -12,7 +12,7 @@ from antiphon.protocol.parts import Accepted, Duplicate, Out, PartContext
 from antiphon.protocol.recovery import NACK_RANGES_MAX, Heartbeat, Nack, Recovery, RecoveryOptions
 from antiphon.protocol.wire import Data, Malformed
 
-OPTIONS = RecoveryOptions()
+OPTIONS = RecoveryOptions(adaptive=False)
 
 
 def recovery(rank: int, size: int = 3, window: int = 8) -> Recovery:
@@ -119,3 +119,93 @@ def test_nonsense_changes_nothing(pdu: object) -> None:
         receiver.receive(0, pdu, 0)  # type: ignore[arg-type]
     assert receiver.held == 0
     assert receiver.deadline is None
+
+
+# Recovery that learns how long answers take
+
+ADAPTIVE = RecoveryOptions()
+
+
+def adaptive(rank: int, size: int = 3, window: int = 8) -> Recovery:
+    return Recovery(PartContext(rank, size, random.Random(0)), window, ADAPTIVE)
+
+
+def asked(receiver: Recovery, times: int) -> list[int]:
+    at = []
+    for _ in range(times):
+        now = receiver.deadline
+        assert now is not None
+        assert len(receiver.wake(now).down) == 1
+        at.append(now)
+    return at
+
+
+def test_pauses_grow_beyond_their_limit_where_asking_is_in_vain() -> None:
+    receiver = adaptive(1)
+    receiver.noticed(0, 1, 0)
+    at = asked(receiver, 14)
+    pauses = [b - a for a, b in itertools.pairwise(at)]
+    assert all(pause <= 1.5 * ADAPTIVE.nack_retry_ns_max for pause in pauses[:5])
+    assert max(pauses) > 10 * ADAPTIVE.nack_retry_ns_max
+    assert max(pauses) <= 3_000_000_000
+
+
+def test_a_sender_that_is_heard_after_a_silence_is_asked_at_once() -> None:
+    receiver = adaptive(1)
+    receiver.noticed(0, 1, 0)
+    last = asked(receiver, 14)[-1]
+    receiver.noticed(0, 1, last + 900_000_000)
+    deadline = receiver.deadline
+    assert deadline is not None
+    assert deadline <= last + 900_000_000 + ADAPTIVE.nack_delay_ns
+
+
+def test_where_answers_take_long_the_next_request_waits_as_long() -> None:
+    """What only headers tell of may be on its way over a slow link."""
+    receiver = adaptive(1)
+    receiver.noticed(0, 3, 0)
+    first = asked(receiver, 1)[0]
+    receiver.receive(0, Data(number=1, seq=1), first + 500_000_000)
+    deadline = receiver.deadline
+    assert deadline is not None
+    assert deadline >= first + 1_000_000_000
+    assert adaptive(1).deadline is None
+
+
+def test_a_gap_is_asked_for_at_once_all_the_same() -> None:
+    receiver = adaptive(1)
+    receiver.noticed(0, 3, 0)
+    first = asked(receiver, 1)[0]
+    receiver.receive(0, Data(number=1, seq=1), first + 500_000_000)
+    receiver.receive(0, Data(number=2, seq=2), first + 500_000_001)
+    receiver.receive(0, Data(number=4, seq=4), first + 600_000_000)
+    again = adaptive(1)
+    again.receive(0, Data(number=2, seq=2), 0)
+    assert again.deadline == ADAPTIVE.nack_delay_ns
+
+
+def test_of_what_only_headers_tell_little_is_asked_for_at_first() -> None:
+    receiver = adaptive(1)
+    receiver.noticed(0, 8, 0)
+    (out,) = receiver.wake(ADAPTIVE.nack_delay_ns).down
+    assert isinstance(out, Out)
+    assert out.pdu == Nack([(1, 1)])
+    receiver.receive(0, Data(number=1, seq=1), 12_000_000)
+    deadline = receiver.deadline
+    assert deadline is not None
+    (out,) = receiver.wake(deadline).down
+    assert isinstance(out, Out)
+    assert out.pdu == Nack([(2, 3)])
+
+
+def test_requests_that_were_held_up_and_come_together_are_answered_once() -> None:
+    sender = adaptive(0)
+    sender.broadcast(Data(seq=1), 0)
+    sender.broadcast(Data(seq=2), 0)
+    nack = Nack([(1, 2)])
+    assert len(sender.receive(1, nack, 50_000_000).down) == 2
+    assert len(sender.receive(1, nack, 51_000_000).down) == 0
+    assert len(sender.receive(2, nack, 51_000_000).down) == 2, "another member is another matter"
+    assert len(sender.receive(1, nack, 90_000_000).down) == 2
+    sender.release([2, 0, 0])
+    assert len(sender.receive(1, nack, 190_000_000).down) == 0

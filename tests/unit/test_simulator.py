@@ -14,7 +14,7 @@ from antiphon.sim.cluster import simulate
 from antiphon.sim.kernel import Kernel
 from antiphon.sim.network import LinkRule, Network, NetworkOptions
 from antiphon.sim.scenario import Clocks, Fault, Scenario, Workload, from_table, load, to_toml
-from antiphon.sim.torture import schedule
+from antiphon.sim.schedules import small as schedule
 from antiphon.trace.naive import check
 from antiphon.trace.writer import digest
 

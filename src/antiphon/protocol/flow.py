@@ -12,6 +12,7 @@ from collections.abc import Callable
 from antiphon.errors import LocalProtocolError
 from antiphon.protocol.machine import Duration, Instant, Submit
 from antiphon.protocol.options import GroupOptions
+from antiphon.protocol.timers import Backoff
 
 
 class FlowControl:
@@ -43,10 +44,17 @@ class Submissions:
     """The application's messages that wait until they may be sent, in order."""
 
     def __init__(self, flow: FlowControl, config: GroupOptions, jittered: Callable[[Duration], Duration]) -> None:
-        self.flow, self._config, self._jittered = flow, config, jittered
+        self.flow, self._config = flow, config
         self.waiting: deque[Submit] = deque()
         self.sent = 0  # how many were sent
-        self.ask_at: Instant | None = None  # when to ask for credit, if there is none
+        recovery = config.recovery
+        longest = recovery.heartbeat_ns_max if recovery.adaptive else recovery.heartbeat_ns
+        self._starved = Backoff(jittered, recovery.heartbeat_ns, longest, first_ns=recovery.heartbeat_ns)
+
+    @property
+    def ask_at(self) -> Instant | None:
+        """When to ask for credit, if there is none."""
+        return self._starved.at
 
     @property
     def room(self) -> int:
@@ -77,13 +85,10 @@ class Submissions:
     def ask_if(self, starved: bool, now: Instant) -> None:
         """Ask for credit after a while if nothing else will bring it."""
         if not starved:
-            self.ask_at = None
-        elif self.ask_at is None:
-            self.ask_at = now + self._config.recovery.heartbeat_ns
+            self._starved.stop()
+        elif self._starved.at is None:
+            self._starved.start(now)
 
     def to_ask(self, now: Instant) -> tuple[int, ...]:
         """Give those to be asked for credit, if it is time."""
-        if self.ask_at is None or self.ask_at > now:
-            return ()
-        self.ask_at = now + self._jittered(self._config.recovery.heartbeat_ns)
-        return self.flow.poor()
+        return self.flow.poor() if self._starved.over(now) else ()

@@ -69,11 +69,13 @@ class GroupOptions(msgspec.Struct, frozen=True, kw_only=True):
             )
         ordering, stability = ordering_type(self.ordering), stability_type(self.stability)
         settings = self.ordering_settings()
+        _check_pauses(settings, "ordering.")
         if isinstance(settings, Checked):
             settings.check(size)
         _check_tags((*ordering.PDUS, *((*stability.PDUS, *Recovery.PDUS) if ordering.NEEDS_RECOVERY else ())))
         if ordering.NEEDS_RECOVERY:
             options = self.stability_settings()
+            _check_pauses(options, "stability: ")
             if isinstance(options, Shaped) and founding:
                 options.check(size)
             if counts_positions(options) and "total" not in ordering.PROMISES:
@@ -87,8 +89,12 @@ class GroupOptions(msgspec.Struct, frozen=True, kw_only=True):
                 f"so it cannot wait for that; choose co, or an ordering that runs on recovery"
             )
         for key, value in msgspec.structs.asdict(self.recovery).items():
-            if value < 1:
+            if value < 1 and not isinstance(value, bool):
                 raise UsageError(f"recovery.{key}: must be at least 1, not {value}")
+        _check_pauses(self.recovery, "recovery.")
+        for key in ("nack_retry_ns", "heartbeat_ns"):
+            if getattr(self.recovery, f"{key}_max") < getattr(self.recovery, key):
+                raise UsageError(f"recovery.{key}_max: is below {key}, which is {getattr(self.recovery, key)}")
         if self.views:
             self.membership.check()
 
@@ -122,6 +128,12 @@ class GroupOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _LAN: Final = GroupOptions()
+_PAUSE_NS_MAX_MIN: Final = MILLISECOND  # the least that the longest pause between repetitions may be
+_PAUSES_NS_MIN: Final = {  # pauses that do not grow, or that part those who would answer at once
+    "silence_ns": MILLISECOND // 10,
+    "repair_delay_ns": MILLISECOND // 10,
+    "defer_ns": MILLISECOND // 10,
+}
 
 PROFILES: Final[Mapping[str, GroupOptions]] = {
     "lan": _LAN,
@@ -169,12 +181,24 @@ PROFILES: Final[Mapping[str, GroupOptions]] = {
             nack_retry_ns=20 * MILLISECOND,
             nack_retry_ns_max=SECOND,
             heartbeat_ns_max=SECOND,
+            adaptive=False,
         ),
         queue=1024,
         views=False,
         membership=MembershipOptions(heartbeat_ns=100 * MILLISECOND),
     ),
 }
+
+
+def _check_pauses(options: msgspec.Struct, where: str) -> None:
+    """Raise a `UsageError` if what is said again in vain would be said so often that no answer had time to come."""
+    for key in options.__struct_fields__:
+        least = _PAUSE_NS_MAX_MIN if key.endswith("_ns_max") else _PAUSES_NS_MIN.get(key, 0)
+        if least and getattr(options, key) < least:
+            raise UsageError(
+                f"{where}{key}: {getattr(options, key)} ns; what is said again more often than every {least} ns "
+                f"leaves no time for an answer"
+            )
 
 
 def profile_of(name: str) -> GroupOptions:

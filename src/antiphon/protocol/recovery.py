@@ -13,13 +13,15 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from antiphon.protocol.machine import MILLISECOND, Duration, Instant, earliest
-from antiphon.protocol.parts import Accepted, Duplicate, Out, PartContext, Step
+from antiphon.protocol.machine import MILLISECOND, SECOND, Duration, Instant, earliest
+from antiphon.protocol.parts import Accepted, Down, Duplicate, Out, PartContext, Step
 from antiphon.protocol.rules import rule
-from antiphon.protocol.timers import Backoff, GrowingPause
+from antiphon.protocol.timers import Backoff, GrowingPause, Jitter, RoundTripEstimate
 from antiphon.protocol.wire import NUMBER_MAX, Data, Exhausted, Malformed, Number, Pdu, Streamed
 
 NACK_RANGES_MAX = 64
+_TRIES_IN_HASTE = 6  # requests in vain after which the pauses grow beyond their usual limit
+_PAUSE_NS_MAX = 2 * SECOND
 
 
 class Nack(Pdu, tag=3):
@@ -45,6 +47,61 @@ class RecoveryOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     heartbeat_ns: Duration = 25 * MILLISECOND
     heartbeat_ns_max: Duration = 100 * MILLISECOND
     repairs_per_nack_max: int = 256
+    adaptive: bool = True  # wait for an answer as long as answers take, and ever longer where asking is in vain
+
+
+class _Sender:
+    """What was learnt about one sender in asking it for what was missing."""
+
+    def __init__(self, options: RecoveryOptions) -> None:
+        self.answers = RoundTripEstimate(options.nack_delay_ns)
+        self.heard_at: Instant = 0
+        self.tail = 1  # how many PDUs that only headers tell of are asked for at once; doubled with each that comes
+
+
+class _Request:
+    """Decides when to ask one sender for what is missing of its stream, by how long its answers took so far.
+
+    What only headers tell of may still be on its way: on a slow link a header travels with the first of many PDUs. So
+    it is asked for later than a gap, in which something was lost or overtaken.
+    """
+
+    def __init__(self, jitter: Jitter, options: RecoveryOptions, sender: _Sender, now: Instant, *, gap: bool) -> None:
+        self._options, self._sender = options, sender
+        self.size_max = sender.tail if options.adaptive and not gap else None  # how much is asked for at once
+        first, pause, longest = options.nack_delay_ns, options.nack_retry_ns, options.nack_retry_ns_max
+        if options.adaptive and sender.answers.mean_ns is not None:
+            usual = sender.answers.timeout_ns
+            first, pause, longest = first if gap else max(first, usual), max(pause, usual), max(longest, usual)
+        self.again = Backoff(jitter, pause, longest, first_ns=first)
+        self.again.start(now)
+        self._asked_at: Instant = now  # the last time
+        self.first: int | None = None  # the lowest number that was asked for then
+
+    def over(self, now: Instant) -> bool:
+        """Return whether it is time to ask."""
+        if not self.again.over(now):
+            return False
+        self._asked_at = now
+        if self._options.adaptive and self.again.tries == _TRIES_IN_HASTE:
+            self.again.relent(_PAUSE_NS_MAX)
+        return True
+
+    def came(self, now: Instant) -> None:
+        """Learn from what came how long an answer takes.
+
+        After several requests nobody knows which one it answers. The last is taken for it: too short a time at worst,
+        and where answers take long the pauses grow until it is not.
+        """
+        self._sender.answers.measured(now - self._asked_at)
+        self._sender.tail = min(2 * self._sender.tail, self._options.repairs_per_nack_max)
+
+    def heard(self, now: Instant) -> None:
+        """Ask soon, however long the pauses have become, if the sender is heard again after a silence."""
+        options, sender = self._options, self._sender
+        silent_ns, sender.heard_at = now - sender.heard_at, now
+        if options.adaptive and silent_ns > 4 * max(options.heartbeat_ns_max, sender.answers.timeout_ns):
+            self.again.hasten(now + options.nack_delay_ns)
 
 
 class Recovery:
@@ -62,7 +119,9 @@ class Recovery:
         self.released = [0] * context.size  # per sender, the prefix that was let go because everyone holds it
         self.log: list[dict[int, Streamed]] = [{} for _ in range(context.size)]
         self._highest = [0] * context.size  # per sender, the highest number known to exist
-        self._missing: dict[int, Backoff] = {}  # by sender, when to ask it for what is missing
+        self._missing: dict[int, _Request] = {}  # by sender, when to ask it for what is missing
+        self._repaired: dict[int, dict[int, Instant]] = {}  # own number -> member -> when it was last sent again
+        self._senders: dict[int, _Sender] = {}  # those of which something was missing
         self.arrived: set[int] = set()  # gated streams of which something may have come and not been taken
         self._spoke_at: Instant = 0
         self._silence = GrowingPause(context.jittered, options.heartbeat_ns, options.heartbeat_ns_max)
@@ -83,7 +142,7 @@ class Recovery:
     def deadline(self) -> Instant | None:
         """When to ask, or to break the silence."""
         speak = self._spoke_at + self._silence.ns if self.unstable else None
-        return earliest(speak, *(missing.at for missing in self._missing.values())) if self._missing else speak
+        return earliest(speak, *(missing.again.at for missing in self._missing.values())) if self._missing else speak
 
     def broadcast(self, pdu: Streamed, now: Instant) -> Step:
         """Number a PDU, keep it, send it to all, and accept it as one's own."""
@@ -106,6 +165,8 @@ class Recovery:
         if sent > self._highest[source]:
             self._highest[source] = sent
             self._expect(source, now)
+        elif self._missing and source in self._missing:
+            self._missing[source].heard(now)
 
     def receive(self, source: int, pdu: Pdu, now: Instant) -> Step:
         """Take a PDU from the network."""
@@ -113,7 +174,8 @@ class Recovery:
             case Streamed():
                 return self.take_streamed(source, pdu, now)
             case Nack():
-                return self.repair(source, pdu)
+                step = self.repair(source, pdu)
+                return self._once(source, step, now) if self._options.adaptive else step
             case Heartbeat():
                 return Step([], [Out(Heartbeat(), (source,))] if pdu.asking else [])
             case _:
@@ -124,7 +186,7 @@ class Recovery:
         down: list[Out] = []
         for source, missing in self._missing.items():
             if missing.over(now):
-                down += [Out(pdu, (source,)) for pdu in self.ask(source, missing.tries)]
+                down += [Out(pdu, (source,)) for pdu in self.ask(source, missing.again.tries)]
         if self.unstable and self._spoke_at + self._silence.ns <= now:
             down += [Out(pdu) for pdu in self.break_silence()]
             self.spoke(now)
@@ -142,6 +204,18 @@ class Recovery:
         """Say nothing but a header: how far one's own stream goes."""
         return [Heartbeat()]
 
+    def _once(self, source: int, repairs: Step, now: Instant) -> Step:
+        """Leave out what was just repaired for the same member: its requests were held up and came all at once."""
+        down: list[Down] = []
+        for out in repairs.down:
+            assert isinstance(out, Out)
+            assert isinstance(out.pdu, Streamed)
+            repaired = self._repaired.setdefault(out.pdu.number, {})
+            if now - repaired.get(source, -self._options.nack_retry_ns) >= self._options.nack_retry_ns // 2:
+                repaired[source] = now
+                down.append(out)
+        return Step([], down)
+
     def release(self, frontier: Sequence[int]) -> None:
         """Let go of what everyone holds."""
         for source, stable in enumerate(frontier):
@@ -150,6 +224,8 @@ class Recovery:
             for number in range(self.released[source] + 1, stable + 1):
                 del log[number]
                 self.held -= 1
+                if source == self._rank:
+                    self._repaired.pop(number, None)
             self.released[source] = max(self.released[source], stable)
 
     # When the view ends: see `RetransmissionBuffer`
@@ -192,8 +268,11 @@ class Recovery:
         while not self._gated and (following := log.get(self.received[source] + 1)) is not None:
             self.received[source] += 1
             accepted.append(Accepted(source, following))
-        if accepted:
-            self._missing.pop(source, None)
+        if self._missing and (accepted or self._gated) and (request := self._missing.get(source)) is not None:
+            if number == request.first:
+                request.came(now)
+            if accepted:
+                del self._missing[source]
         self._expect(source, now)
         return Step([*accepted])
 
@@ -213,11 +292,12 @@ class Recovery:
 
     def _expect(self, source: int, now: Instant) -> None:
         if self.received[source] < self._highest[source] and source not in self._missing:
-            options = self._options
-            missing = self._missing[source] = Backoff(
-                self._jittered, options.nack_retry_ns, options.nack_retry_ns_max, first_ns=options.nack_delay_ns
-            )
-            missing.start(now)
+            gap = len(self.log[source]) > self.received[source] - self.released[source]
+            sender = self._senders.get(source)
+            if sender is None:
+                sender = self._senders[source] = _Sender(self._options)
+            sender.heard_at = now
+            self._missing[source] = _Request(self._jittered, self._options, sender, now, gap=gap)
 
     def _gaps(self, source: int) -> list[tuple[int, int]]:
         """List what is missing of a stream, as far as it may be kept here."""
@@ -225,6 +305,9 @@ class Recovery:
         gaps: list[tuple[int, int]] = []
         number = self.received[source] + 1
         last = min(self._highest[source], self.released[source] + self._reach)
+        request = self._missing.get(source)
+        if request is not None and request.size_max is not None:
+            last = min(last, self.received[source] + request.size_max)
         while number <= last and len(gaps) < NACK_RANGES_MAX:
             first = number
             while number <= last and number not in log:
@@ -233,6 +316,8 @@ class Recovery:
                 gaps.append((first, number - 1))
             while number <= last and number in log:
                 number += 1
+        if request is not None:
+            request.first = gaps[0][0] if gaps else None
         return gaps
 
     @rule("docs/protocols/fifo.md, Rule")

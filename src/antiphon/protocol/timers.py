@@ -48,6 +48,16 @@ class Backoff:
         self.at = None
         self.tries = 0
 
+    def relent(self, pause_ns_max: Duration) -> None:
+        """Let the pauses that follow grow up to another limit."""
+        self._pause_ns_max = pause_ns_max
+        self._next_ns = min(2 * self._next_ns, pause_ns_max)
+
+    def hasten(self, at: Instant) -> None:
+        """Go off at that instant at the latest, if it is running."""
+        if self.at is not None:
+            self.at = min(self.at, at)
+
     def over(self, now: Instant) -> bool:
         """Return whether the pause is over; if so, the next and longer one begins."""
         if self.at is None or self.at > now:

@@ -107,7 +107,7 @@ class Network:
         self._cut: dict[tuple[int, int], int] = {}  # link -> how many faults cut it now
         self.drop: Callable[[int, int, bytes, Instant], bool] | None = None  # a test's own loss
         self._everyone = tuple(range(size))
-        self._datagrams = 0
+        self._datagrams = self._bytes = 0
         self._mishaps: Counter[str] = Counter()
         # Nothing can happen to a datagram but its latency: the common case, worth a short way
         self._calm = not (options.duplicate or options.reorder or options.bandwidth or options.fifo or self._service)
@@ -116,7 +116,7 @@ class Network:
     @property
     def counts(self) -> dict[str, int]:
         """What was sent, and what became of what did not arrive once and in time."""
-        return {"datagrams": self._datagrams, **self._mishaps}
+        return {"datagrams": self._datagrams, "bytes": self._bytes, **self._mishaps}
 
     def cut(self, links: Iterable[tuple[int, int]], by: int) -> None:
         """Cut links (by = 1) or mend them (by = -1); a link that two faults cut needs both mended."""
@@ -138,6 +138,7 @@ class Network:
         if targets is None:
             targets = self._everyone[:source] + self._everyone[source + 1 :]
         self._datagrams += len(targets)
+        self._bytes += len(targets) * len(datagram)
         if self._calm and not self._cut and self.drop is None:
             after, arrive = self._kernel.after, self._arrive
             for target in targets:

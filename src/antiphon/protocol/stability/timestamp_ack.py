@@ -32,6 +32,7 @@ from antiphon.protocol.wire import Counter, Malformed, Pdu, Streamed, Timestamp
 _ALWAYS: Final[int] = 2**63  # above every timestamp: one's own messages are held by oneself
 
 Pause: TypeAlias = Annotated[Duration, msgspec.Meta(ge=1)]
+Period: TypeAlias = Annotated[Duration, msgspec.Meta(ge=10_000)]  # what comes round more often leaves no time for more
 Offset: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
@@ -55,8 +56,8 @@ class NullMessage(Pdu, tag=81):
 class TimestampAckOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How often to stamp and to acknowledge, and by which clock."""
 
-    t_send_ns: Pause = 10 * MILLISECOND
-    t_ack_ns: Pause = 10 * MILLISECOND
+    t_send_ns: Period = 10 * MILLISECOND
+    t_ack_ns: Period = 10 * MILLISECOND
     pause_ns_max: Pause = SECOND  # what is only said again is said at doubling intervals, up to this one
     clock: Literal["physical", "logical", "hybrid"] = "physical"  # hybrid: physical, but never behind what it has heard
     piggyback: bool = False  # acknowledge in each datagram to all that has room for news

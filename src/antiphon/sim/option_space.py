@@ -1,0 +1,47 @@
+"""Draw options of a part at and between their bounds, by what its `Options` struct says of their types.
+
+Nothing is listed by name: an option that a protocol gets tomorrow is drawn tomorrow. What cannot work must be refused
+by the options' own `check`, with the key and the reason; whoever draws leaves such a value out.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any, Final
+
+import msgspec
+
+from antiphon.protocol.machine import MILLISECOND, SECOND
+
+_SHARE: Final = 0.25  # of the options that are drawn; the others stay as usual
+_PAUSES_NS: Final = (MILLISECOND // 10, MILLISECOND, 5 * MILLISECOND, 30 * MILLISECOND, 200 * MILLISECOND, SECOND)
+_COUNTS: Final = (1, 2, 3, 5, 16, 64)
+_BYTES: Final = (64, 300, 1_200, 9_000)
+
+
+def draw(rng: random.Random, options: type[msgspec.Struct]) -> dict[str, Any]:
+    """Draw some of the options of a struct."""
+    info = msgspec.inspect.type_info(options)
+    assert isinstance(info, msgspec.inspect.StructType)
+    drawn: dict[str, Any] = {}
+    for field in info.fields:
+        values = _values(field.name, field.type)
+        if values and rng.random() < _SHARE:
+            drawn[field.name] = rng.choice(values)
+    return drawn
+
+
+def _values(name: str, kind: msgspec.inspect.Type) -> list[Any]:
+    """List the values to try for one option: its lower bound, and a few above it."""
+    match kind:
+        case msgspec.inspect.BoolType():
+            return [False, True]
+        case msgspec.inspect.LiteralType(values=values):
+            return list(values)
+        case msgspec.inspect.IntType():
+            lowest = kind.ge if kind.ge is not None else kind.gt + 1 if kind.gt is not None else None
+            usual = _PAUSES_NS if name.endswith("_ns") or "_ns_" in name else _BYTES if "bytes" in name else _COUNTS
+            least = [] if lowest is None else [lowest]
+            return [*least, *(value for value in usual if (kind.le is None or value <= kind.le))]
+        case _:
+            return []  # the shape of a tree is made for a size, and drawn with it
