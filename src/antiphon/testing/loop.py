@@ -12,13 +12,10 @@ import gc
 import os
 import random
 import sys
-import threading
-import time
 import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, TypeVarTuple, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple, Unpack
 
 from antiphon.protocol.machine import SECOND, Duration, Instant
 from antiphon.sim.kernel import Kernel
@@ -26,11 +23,11 @@ from antiphon.testing.errors import NotSimulated, Stuck
 from antiphon.testing.process import Incarnation, present_incarnation
 from antiphon.testing.refusals import NothingReal, refused
 from antiphon.testing.sockets import SocketReader
+from antiphon.testing.virtual_clocks import replaced, virtual_clocks
 
 if TYPE_CHECKING:
     from antiphon.testing.host import SimulatedHost
 
-EPOCH_S: Final = 1_000_000_000  # what time.time() says when virtual time begins: 2001-09-09
 _SLICE_NS: Final = SECOND // 4
 _CALLBACKS_AT_ONE_INSTANT_MAX: Final = 200_000
 
@@ -161,7 +158,10 @@ class VirtualLoop(NothingReal):
         gc.disable()  # when garbage is found depends on all that ran before, and what it lets go of may run on
         self._running = True
         try:
-            with _replaced(time, self._clocks()), _replaced(os, {"urandom": self._urandom.randbytes}):
+            with (
+                virtual_clocks(self.kernel, self.antiphon_host.step_ns),
+                replaced(os, {"urandom": self._urandom.randbytes}),
+            ):
                 yield
         finally:
             self._running = False
@@ -171,23 +171,6 @@ class VirtualLoop(NothingReal):
             random.setstate(outside)
             sys.set_asyncgen_hooks(*hooks)
             asyncio._set_running_loop(None)
-
-    def _clocks(self) -> dict[str, Callable[..., Any]]:
-        """Give what stands for the functions of `time`."""
-        kernel = self.kernel
-
-        def sleep(seconds: float) -> NoReturn:
-            raise NotSimulated(f"time.sleep({seconds}) would stop the loop; write await asyncio.sleep({seconds})")
-
-        return {
-            "time": lambda: EPOCH_S + (kernel.now + self.antiphon_host.step_ns()) / SECOND,
-            "time_ns": lambda: EPOCH_S * SECOND + kernel.now + self.antiphon_host.step_ns(),
-            "monotonic": self.time,
-            "monotonic_ns": lambda: kernel.now,
-            "perf_counter": self.time,
-            "perf_counter_ns": lambda: kernel.now,
-            "sleep": sleep,
-        }
 
     def stop(self) -> None:
         """Stop after the callback that is running."""
@@ -472,25 +455,3 @@ class VirtualLoop(NothingReal):
 def _is_of_protocol(target: object) -> bool:
     """Say whether a callback's object is a live group's own: what it does is no step of the application."""
     return type(target).__module__.startswith("antiphon.live.")
-
-
-@contextmanager
-def _replaced(module: ModuleType, functions: dict[str, Callable[..., Any]]) -> Iterator[None]:
-    """Let this thread see other functions of a module for a while; all other threads see the real ones."""
-    real = {name: getattr(module, name) for name in functions}
-    for name, function in functions.items():
-        setattr(module, name, _in_this_thread(function, real[name]))
-    try:
-        yield
-    finally:
-        for name, function in real.items():
-            setattr(module, name, function)
-
-
-def _in_this_thread(virtual: Callable[..., Any], real: Callable[..., Any]) -> Callable[..., Any]:
-    thread = threading.get_ident()
-
-    def chosen(*args: Any) -> Any:
-        return virtual(*args) if threading.get_ident() == thread else real(*args)
-
-    return chosen

@@ -27,12 +27,11 @@ from antiphon.protocol.machine import SECOND, Duration
 from antiphon.sim.distributions import duration
 from antiphon.sim.kernel import Kernel
 from antiphon.sim.network import NetworkOptions
-from antiphon.testing.disk import SimulatedDisk
 from antiphon.testing.faults import Faults, draw
 from antiphon.testing.host import SimulatedHost
 from antiphon.testing.loop import VirtualLoop
-from antiphon.testing.network import MTU, LinkFault, SimulatedNetwork
 from antiphon.testing.process import Incarnation, Process, present_incarnation
+from antiphon.testing.surroundings import Surroundings
 from antiphon.testing.trace import Run, Traces, is_settled
 from antiphon.testing.waiting import explain
 from antiphon.trace.event import Event
@@ -58,7 +57,7 @@ class Options(TypedDict, total=False):
     unexamined: Collection[str]
 
 
-class World:
+class World(Surroundings):
     """Everything that a simulated run consists of; made by `simulated` and by `run`."""
 
     def __init__(
@@ -82,24 +81,23 @@ class World:
         self._faults = Faults(count=faults) if isinstance(faults, int) else faults
         self._faults.check()
         skew_ns = duration(skew, "skew")
-        self.clocks_agree = skew_ns == 0
         self._unexamined = frozenset(unexamined)
-        self._kernel = Kernel()
-        self._traces = Traces(lambda: self._kernel.now)
-        self._host = SimulatedHost(self._kernel, seed, network, skew_ns, self._traces)
+        kernel = Kernel()
+        self._traces = Traces(lambda: kernel.now)
+        host = SimulatedHost(kernel, seed, network, skew_ns, self._traces)
+        super().__init__(kernel, host, clocks_agree=skew_ns == 0)
         self.loop = VirtualLoop(
-            self._kernel,
+            self.kernel,
             seed,
             limit_ns=duration(limit, "limit"),
             patience_ns=duration(patience, "patience"),
             inline_threads=inline_threads,
         )
-        self.loop.antiphon_host, self.loop.explain = self._host, self._explain
-        self._host.failed = self.loop.fail
+        self.loop.antiphon_host, self.loop.explain = self.host, self._explain
+        self.host.failed = self.loop.fail
         self._processes: dict[str, Process] = {}
         self._crashed: list[Incarnation] = []  # kept to the end, so that not even their `finally` runs
         self._known: set[str] = set()
-        self._named: set[str] = set()  # in faults
         self._closed = False
         self._faults_over = draw(self, self._faults, random.Random(f"{seed}/faults"))
 
@@ -142,7 +140,7 @@ class World:
             self._end()
             if self.loop.errors:
                 raise self.loop.errors[0]
-            if wrong := self._named - self._known - self._host.network.owners.keys():
+            if wrong := self.named - self._known - self.host.network.owners.keys():
                 raise UsageError(
                     f"a fault names {min(wrong)!r}, which never joined; known are {', '.join(self._all())}"
                 )
@@ -181,14 +179,9 @@ class World:
     # What there is to know
 
     @property
-    def now(self) -> float:
-        """Virtual seconds since the beginning."""
-        return self._kernel.now / SECOND
-
-    @property
     def names(self) -> list[str]:
         """Who takes part in a group now: names of processes, and addresses of groups joined outside any."""
-        return list(dict.fromkeys(member.incarnation.name for member in self._host.members.values()))
+        return list(dict.fromkeys(member.incarnation.name for member in self.host.members.values()))
 
     @property
     def runs(self) -> dict[str, Run]:
@@ -208,7 +201,7 @@ class World:
     @property
     def network_counts(self) -> dict[str, int]:
         """What the network carried, lost, doubled."""
-        return self._host.network.all_counts
+        return self.host.network.all_counts
 
     def write_trace(self, folder: Path) -> None:
         """Write the traces for `antiphon check`, each group's in a folder of its own if there are several."""
@@ -221,7 +214,7 @@ class World:
         return addresses
 
     def _all(self) -> list[str]:
-        return sorted({*self._processes, *self._host.network.owners, *self._known})
+        return sorted({*self._processes, *self.host.network.owners, *self._known})
 
     # Processes
 
@@ -267,8 +260,8 @@ class World:
         incarnation.crashed = True
         self._crashed.append(incarnation)
         incarnation.dead = self.loop.pending(incarnation)
-        members = [member for member in self._host.members.values() if member.incarnation is incarnation]
-        for one in self._host.network.sockets():
+        members = [member for member in self.host.members.values() if member.incarnation is incarnation]
+        for one in self.host.network.sockets():
             if one.incarnation is incarnation:
                 one.close()
         for member in members:
@@ -300,102 +293,17 @@ class World:
                 self.loop.call_soon(action)
 
     def _incarnations(self) -> dict[str, Incarnation]:
-        incarnations = {member.incarnation.name: member.incarnation for member in self._host.members.values()}
+        incarnations = {member.incarnation.name: member.incarnation for member in self.host.members.values()}
         return incarnations | {
             name: process.incarnation for name, process in self._processes.items() if process.running
         }
 
     def _incarnation(self, name: str) -> Incarnation:
         incarnations = self._incarnations()
-        incarnation = incarnations.get(name) or incarnations.get(self._host.network.owners.get(name, ""))
+        incarnation = incarnations.get(name) or incarnations.get(self.host.network.owners.get(name, ""))
         if incarnation is None:
             raise UsageError(f"{name!r} is not running; running are {', '.join(incarnations) or 'none'}")
         return incarnation
-
-    # The network
-
-    @property
-    def loss(self) -> float:
-        """The share of datagrams that are lost."""
-        return self._host.network.options.loss
-
-    @loss.setter
-    def loss(self, share: float) -> None:
-        self._host.network.change(loss=share)
-
-    @property
-    def latency(self) -> str:
-        """How long datagrams travel."""
-        return self._host.network.options.latency
-
-    @latency.setter
-    def latency(self, distribution: str) -> None:
-        self._host.network.change(latency=distribution)
-
-    @property
-    def duplicate(self) -> float:
-        """The share of datagrams that are doubled."""
-        return self._host.network.options.duplicate
-
-    @duplicate.setter
-    def duplicate(self, share: float) -> None:
-        self._host.network.change(duplicate=share)
-
-    @property
-    def reorder(self) -> float:
-        """The share of datagrams that are held back."""
-        return self._host.network.options.reorder
-
-    @reorder.setter
-    def reorder(self, share: float) -> None:
-        self._host.network.change(reorder=share)
-
-    def partition(self, *groups: Sequence[str]) -> LinkFault:
-        """Part the network: who is in different groups, or who is in one and who in none, cannot hear each other."""
-        return self._since(self._host.network.partition(*groups))
-
-    def cut(self, source: Sequence[str], target: Sequence[str]) -> LinkFault:
-        """Cut the links from some to others, in this direction only."""
-        return self._since(self._host.network.link(source, target, "cut", loss=1.0))
-
-    def link(
-        self,
-        source: Sequence[str],
-        target: Sequence[str],
-        *,
-        loss: float = 0.0,
-        latency: str | None = None,  # beside that of all links
-        mtu: int = MTU,  # bytes of a packet with its headers that the link can carry
-    ) -> LinkFault:
-        """Let the links from some to others lose more, take longer or carry less, in this direction only."""
-        return self._since(self._host.network.link(source, target, "link", loss=loss, latency=latency, mtu=mtu))
-
-    def _since(self, fault: LinkFault) -> LinkFault:
-        self._named |= fault.names
-        fault.what += f" since {self.now:g} s"
-        return fault
-
-    def heal(self) -> None:
-        """Mend all links."""
-        self._host.network.faults.clear()
-
-    @property
-    def network(self) -> SimulatedNetwork:
-        """The packets of this world: recorded, injected, fragmented or not."""
-        return self._host.network
-
-    @property
-    def disk(self) -> SimulatedDisk:
-        """The files that survive crashes."""
-        return self._host.disk
-
-    def step_clock(self, name: str, by: str) -> None:
-        """Set the wall clock of a process forward, or back if it begins with a minus; timers take no notice."""
-        back = by.startswith("-")
-        step_ns = duration(by.removeprefix("-"), "step_clock")
-        steps = self._host.steps_ns
-        steps[name] = steps.get(name, 0) + (-step_ns if back else step_ns)
-        self.clocks_agree = False
 
     # Scripts
 
@@ -410,14 +318,14 @@ class World:
 
     async def quiet(self) -> None:
         """Wait until the faults that were drawn by chance are over."""
-        await asyncio.sleep(max(0, self._faults_over - self._kernel.now) / SECOND)
+        await asyncio.sleep(max(0, self._faults_over - self.kernel.now) / SECOND)
 
     def _explain(self) -> str:
         statuses = [group.status() for group, _ in self._traces.groups()]
-        faults = [fault.what for fault in self._host.network.faults]
+        faults = [fault.what for fault in self.host.network.faults]
         faults += [f"{name} is paused" for name, incarnation in self._incarnations().items() if incarnation.paused]
         faults += [f"{name} crashed" for name, process in self._processes.items() if process.incarnation.crashed]
-        return explain(self.loop.pending(), statuses, faults, self._kernel.now)
+        return explain(self.loop.pending(), statuses, faults, self.kernel.now)
 
 
 _OUTSIDE = contextvars.Context()  # of any process

@@ -41,7 +41,14 @@ class Case:
         self.one_side = self.schedule.setup.partition == "majority"
         self.lags = self.schedule.setup.slow == "lag"  # what has outlived its lifetime is discarded
         self.totals = self.schedule.setup.ordering in TOTAL
+        self._going: dict[tuple[int, int], bool] = {}
         self.counts: Counter[str] = Counter()  # of what was examined
+
+    def goes_on(self, start: ApplicationStart) -> bool:
+        """Say whether a start is part of a group that goes on at the end."""
+        if start.key not in self._going:
+            self._going[start.key] = liveness.goes_on(self.outcome, start)
+        return self._going[start.key]
 
     def prompt(self, start: ApplicationStart) -> bool:
         """Say whether an application takes its events as soon as they are there."""
@@ -223,7 +230,7 @@ def _same_past(one: Segment, other: Segment) -> bool:
 def receipts_end(case: Case) -> Iterator[str]:
     """Every receipt ends, where the member goes on: with delivered and stable, or with a reason."""
     for start in case.starts:
-        if start.ended or not liveness.goes_on(case.outcome, start):
+        if start.ended or not case.goes_on(start):
             continue
         for sent in start.sent.values():
             if sent.accepted and not sent.probe and sent.lost is None:
@@ -238,7 +245,7 @@ def receipts_end(case: Case) -> Iterator[str]:
 def delivered_is_delivered(case: Case) -> Iterator[str]:
     """A receipt that says delivered: the message is in its sender's own stream."""
     for start in case.starts:
-        if start.ended or not liveness.goes_on(case.outcome, start):
+        if start.ended or not case.goes_on(start):
             continue  # what it had not taken from its inbox yet cannot be seen
         seen = {entry.identity for entry in start.stream if isinstance(entry, SeenMessage)}
         for sent in start.sent.values():
@@ -248,19 +255,17 @@ def delivered_is_delivered(case: Case) -> Iterator[str]:
 
 def stable_is_kept(case: Case) -> Iterator[str]:
     """A receipt that says stable: everyone who goes on, or comes after, has the message or the state it led to."""
-    if case.lags:
+    if case.lags or not case.one_side:
         return
-    where = {seen.identity: segment.key for segment in case.segments for seen in segment.messages if case.one_side}
+    where = {seen.identity: segment.key for segment in case.segments for seen in segment.messages}
     stable = {sent.identity for start in case.starts for sent in start.sent.values() if sent.stable_at is not None}
     case.counts["stable"] += len(stable)
     for start in case.starts:
-        if start.crashed_at is None and any(sent.stable_at is not None for sent in start.sent.values()):
-            seen = {entry.identity for entry in start.stream if isinstance(entry, SeenMessage)}
-            for sent in start.sent.values():
-                if sent.stable_at is not None and sent.identity not in where and sent.identity not in seen:
-                    reads_all = liveness.goes_on(case.outcome, start)
-                    if reads_all and case.one_side:
-                        yield f"{start.address} was told that {sent.identity} is stable, and nobody delivered it"
+        views = {segment.key for segment in case.segments if segment.start is start}
+        survives = any(_survives(case, segment) for segment in case.segments if segment.key in views)
+        for sent in start.sent.values() if survives else ():
+            if sent.stable_at is not None and sent.identity not in where:
+                yield f"{start.address} was told that {sent.identity} is stable, and nobody delivered it"
     for key, segments in case.views.items():
         of_view = {identity for identity in stable if where.get(identity) == key}
         for segment in segments:
@@ -270,12 +275,17 @@ def stable_is_kept(case: Case) -> Iterator[str]:
                 yield f"{segment.who} goes on from view {key[0]} without {identity}, which was said to be stable"
 
 
+def _survives(case: Case, segment: Segment) -> bool:
+    """Whether an application goes on from a view to the end, so that all that it delivered there can be seen."""
+    return not segment.start.ended and segment.next is not None and case.goes_on(segment.start)
+
+
 def final_states(case: Case) -> Iterator[str]:
     """At the end all that go on have one state, if joiners are given it, and nothing that was stable is missing."""
     setup = case.schedule.setup
     if setup.snapshot_bytes is None or case.lags:
         return
-    going = [start for start in case.starts if not start.ended and liveness.goes_on(case.outcome, start)]
+    going = [start for start in case.starts if not start.ended and case.goes_on(start)]
     states = {start.key: _final_state(start) for start in going}
     stable = {sent.identity for start in going for sent in start.sent.values() if sent.stable_at is not None}
     for start in going:
@@ -288,7 +298,7 @@ def final_states(case: Case) -> Iterator[str]:
         if (mine != theirs) if case.totals else (set(mine) != set(theirs)):
             differing = set(mine) ^ set(theirs)
             what = f"{min(differing)} is in only one of them" if differing else "their orders differ"
-            if _same_lineage(one, other):
+            if _same_lineage(one, other) and _last_view(one) == _last_view(other):
                 yield f"{one.address} and {other.address} end with different states: {what}"
 
 
@@ -300,6 +310,10 @@ def _final_state(start: ApplicationStart) -> list[MessageName]:
         elif isinstance(entry, SeenMessage):
             state.append(entry.identity)
     return state
+
+
+def _last_view(start: ApplicationStart) -> ViewKey | None:
+    return next((entry.key for entry in reversed(start.stream) if isinstance(entry, Viewed)), None)
 
 
 def _same_lineage(one: ApplicationStart, other: ApplicationStart) -> bool:
@@ -394,11 +408,19 @@ def only_documented_errors(case: Case) -> Iterator[str]:
             fault.kind == "disk" and start.member in fault.members and fault.at / 1000 >= start.at - 5
             for fault in case.schedule.faults
         )
-        if start.ended_by is not None and not disk:
+        if start.ended_by is not None and not disk and not _is_told_of_the_odd_one(case, start):
             yield f"{start.address} ends with {start.ended_by[0]}: {start.ended_by[1]}"
         for sent in start.sent.values():
             if sent.refused is not None and start.leaving_at is None and start.ended_by is None:
                 yield f"{start.address} cannot send {sent.identity}: {sent.refused}"
+
+
+def _is_told_of_the_odd_one(case: Case, start: ApplicationStart) -> bool:
+    """Whether joining may be refused because members are set up differently: too few are left that are alike."""
+    members = case.schedule.members
+    is_odd = start.member == members - 1
+    unlike = case.schedule.odd is not None and (is_odd or 2 * (members - 1) <= members)
+    return unlike and start.joined_at is None and start.ended_by is not None and start.ended_by[0] == "UsageError"
 
 
 def bounds(case: Case) -> Iterator[str]:
@@ -418,6 +440,19 @@ def bounds(case: Case) -> Iterator[str]:
             if sample.held > held_max:
                 yield f"{start.address} holds {sample.held} bursts, with a window of {setup.window}"
                 break
+
+
+def anomalies_are_counted(case: Case) -> Iterator[str]:
+    """What a member was told of by a notice is in its counters too."""
+    for start in case.starts:
+        if start.samples and not start.ended:
+            last = start.samples[-1]
+            told = sum(
+                isinstance(entry, Noticed) and entry.what == "excluded" and entry.at <= last.at
+                for entry in start.stream
+            )
+            if told > last.counts.get("exclusions", 0):
+                yield f"{start.address} was left out {told} times and counts {last.counts.get('exclusions', 0)}"
 
 
 def never_broken(case: Case) -> Iterator[str]:
@@ -452,6 +487,7 @@ RULES: dict[str, Rule] = {
     "alive": liveness.everyone_who_can_goes_on,
     "receipts-end": receipts_end,
     "bounds": bounds,
+    "anomalies": anomalies_are_counted,
 }
 
 

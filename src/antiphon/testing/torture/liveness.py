@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from antiphon.testing.torture.log import ApplicationStart, SeenMessage, Viewed
+from antiphon.testing.torture.log import ApplicationStart, MessageName, SeenMessage, Viewed
 from antiphon.testing.torture.run import Outcome
 from antiphon.testing.torture.schedule import PlannedFault
 
@@ -49,8 +49,16 @@ def reach(outcome: Outcome) -> dict[int, set[int]]:
 
 
 def goes_on(outcome: Outcome, start: ApplicationStart) -> bool:
-    """Say whether a start delivers its own probe at the end: it is part of a group that goes on."""
+    """Say whether a start is part of a group that goes on: its probe is delivered by all that run in its last view."""
+    views = [entry for entry in start.stream if isinstance(entry, Viewed)]
     probes = {identity for identity, sent in start.sent.items() if sent.probe}
+    if not views or not probes:
+        return False
+    together = [other for other in running(outcome).values() if other.address in views[-1].members]
+    return start in together and all(_delivers(other, probes) for other in together)
+
+
+def _delivers(start: ApplicationStart, probes: set[MessageName]) -> bool:
     return any(isinstance(entry, SeenMessage) and entry.identity in probes for entry in reversed(start.stream))
 
 
@@ -60,9 +68,9 @@ def everyone_who_can_goes_on(case: Case) -> Iterator[str]:
     if outcome.error is not None:
         return
     there, near = running(outcome), reach(outcome)
-    whole = _whole_group(outcome, near)
+    whole = _whole_group(case, near)
     for member, start in there.items():
-        delivers = goes_on(outcome, start)
+        delivers = case.goes_on(start)
         case.counts["alive"] += 1
         standing = start.samples[-1].standing if start.samples else "joining"
         if member in whole and not delivers:
@@ -71,7 +79,7 @@ def everyone_who_can_goes_on(case: Case) -> Iterator[str]:
             yield f"{start.address} delivers nothing and says {standing}"
     if whole:
         yield from _one_view(case, whole)
-    if not whole and not any(goes_on(outcome, start) for start in there.values()) and _has_quorum(case, near):
+    if not whole and not any(map(case.goes_on, there.values())) and _has_quorum(case, near):
         yield f"{_has_quorum(case, near)} have a majority of the last view within reach, and nobody goes on"
 
 
@@ -79,12 +87,16 @@ def _is_odd(outcome: Outcome, member: int) -> bool:
     return outcome.schedule.odd is not None and member == outcome.schedule.members - 1
 
 
-def _whole_group(outcome: Outcome, near: dict[int, set[int]]) -> set[int]:
-    """Give those who must go on together: all that run, if all of them hear each other and are a clear majority."""
+def _whole_group(case: Case, near: dict[int, set[int]]) -> set[int]:
+    """Give those who must go on together: all that run, if they hear each other and can decide the next view."""
+    outcome = case.outcome
     there = {member for member in near if not _is_odd(outcome, member)}
-    if all(there <= near[member] for member in there) and 2 * len(there) > outcome.schedule.members:
-        return there
-    return set()
+    decide = 2 * len(there) > outcome.schedule.members
+    if case.one_side and case.segments:
+        newest = max((segment.view for segment in case.segments), key=lambda view: view.view).members
+        present = [address for address in newest if outcome.addresses.index(address) in there]
+        decide = 2 * len(present) > len(newest) or (2 * len(present) == len(newest) and present[0] == newest[0])
+    return there if decide and all(there <= near[member] for member in there) else set()
 
 
 def _one_view(case: Case, whole: set[int]) -> Iterator[str]:

@@ -114,9 +114,12 @@ class Tortured:
 
     def _probe(self) -> None:
         for application in self._present.values():
-            if application.start.joined_at is not None and not application.start.ended:
-                name = application.start.address
-                self.world.run_in(name, partial(self._send_probe, application))
+            if self._takes_part(application):
+                self.world.run_in(application.start.address, partial(self._send_probe, application))
+
+    def _takes_part(self, application: Application) -> bool:
+        start = application.start
+        return start.joined_at is not None and not start.ended and self.world.can_restart(start.address)
 
     async def _send_probe(self, application: Application) -> None:
         await application.send(probe=True)
@@ -165,7 +168,7 @@ class Tortured:
             case "cancel":
                 for member in fault.members:
                     application = self._present.get(member)
-                    if application is not None and application.start.joined_at and not application.start.leaving_at:
+                    if application is not None and self._takes_part(application):
                         world.run_in(application.start.address, partial(self._cancel, application))
             case "keys":
                 self._rotate(fault)
@@ -203,8 +206,13 @@ class Tortured:
 
     def _set_keys(self, keys: Sequence[bytes]) -> None:
         self._keys = keys
-        for application in self._present.values():
-            application.set_keys(keys)
+        for member, application in list(self._present.items()):
+            start = application.start
+            if start.joined_at is None and not start.ended and self.world.can_restart(start.address):
+                self._crash(member, forgets=False)  # one that has not joined yet is started again with the new keys
+                self._start(member)
+            else:
+                application.set_keys(keys)
 
     def _be_a_stranger(self, fault: PlannedFault, now: float) -> None:
         """Send what was recorded again and again, or garbage that looks like it."""

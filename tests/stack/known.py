@@ -1,0 +1,74 @@
+"""Flaws of the whole stack that are known and not mended yet: a schedule that shows each, and what it touches.
+
+The list must shrink. An entry whose schedule has nothing wrong any more fails its test: it then becomes a regression,
+`regressions/NAME.json`, and the random schedules draw and judge again what it had kept them from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from antiphon.testing.torture.judge import Flaw, judge
+from antiphon.testing.torture.run import run
+from antiphon.testing.torture.schedule import Schedule
+
+
+class Known(msgspec.Struct, frozen=True):
+    """One flaw; `known/NAME.json` shows it."""
+
+    name: str
+    reason: str
+    touches: Callable[[Schedule], bool] = lambda schedule: False  # random schedules that run into it are left out
+    rule: str | None = None  # or they are run, and this rule is not judged
+
+
+def _forgets(schedule: Schedule) -> bool:
+    return any(fault.forgets for fault in schedule.faults)
+
+
+def _cuts_links(schedule: Schedule) -> bool:
+    return any(fault.kind in ("cut", "partition") and fault.until is None for fault in schedule.faults)
+
+
+KNOWN: Final = [
+    Known(
+        "split-brain-by-discovery",
+        "a group is founded after a second, whoever comes later; two groups that meet only count each other",
+        lambda schedule: bool(schedule.setup.discover),
+    ),
+    Known(
+        "forgotten-state",
+        "a member that comes back without its state before it is suspected re-enters its old view",
+        _forgets,
+    ),
+    Known(
+        "one-broken-link",
+        "only the first member proposes a view, and only on its own suspicion: others wait silently",
+        _cuts_links,
+    ),
+    Known(
+        "an-elder-without-the-state",
+        "a joiner that has not been given the state yet is an elder of the next view, and others take its state",
+        lambda schedule: (schedule.setup.snapshot_bytes or 0) > 4_000_000,
+    ),
+    Known("inbox-bound", "what the protocol holds already is delivered into a full inbox", rule="bounds"),
+    Known(
+        "late-after-a-pause",
+        "a member that stood still delivers what its socket kept, before it asks whether the others have gone on",
+        rule="left-behind",
+    ),
+]
+
+
+def is_drawn(schedule: Schedule) -> bool:
+    """Say whether no known flaw touches a schedule."""
+    return not any(known.touches(schedule) for known in KNOWN)
+
+
+def new_flaws(schedule: Schedule) -> list[Flaw]:
+    """Run a schedule, and give what is wrong beside what is known."""
+    ignored = {known.rule for known in KNOWN}
+    return [flaw for flaw in judge(run(schedule))[0] if flaw.rule not in ignored]
