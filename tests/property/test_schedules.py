@@ -18,11 +18,12 @@ from antiphon.sim.scenario import from_table, load, to_toml
 from antiphon.sim.schedules import small, wide
 from antiphon.sim.torture import flaw
 
-SCHEDULES = 500
-CHUNK = 125
+SCHEDULES = 240
+CHUNK = 120
 REGRESSIONS = sorted((Path(__file__).parents[1] / "regressions").glob("*.toml"))
 STORMS: dict[str, tuple[int, ...]] = {  # known: each of these must storm, or it is to be taken out of here
-    "causal-blocks": (140, 243),
+    "causal-blocks": (140,),
+    "co": (109, 139, 161, 162, 175, 231),
 }
 
 
@@ -52,7 +53,7 @@ def test_what_once_went_wrong(path: Path) -> None:
 
 
 def test_the_schedules_reach_all_that_they_should() -> None:
-    drawn = [wide(seed, "fifo") for seed in range(SCHEDULES)]
+    drawn = [wide(seed, "fifo") for seed in range(1000)]
     assert min(one.members for one in drawn) == 1
     assert max(one.members for one in drawn) >= 30
     assert {0, 60_000} <= {one.workload.payload for one in drawn}
@@ -64,7 +65,7 @@ def test_the_schedules_reach_all_that_they_should() -> None:
     assert any(one.safe for one in drawn)
     assert any(one.workload.lifetime for one in drawn)
     for ordering, part in ORDERINGS.items():
-        keys = {key for seed in range(SCHEDULES) for key in wide(seed, ordering).ordering_options}
+        keys = {key for seed in range(600) for key in wide(seed, ordering).ordering_options}
         assert keys == set(part.Options.__struct_fields__), ordering
 
 
