@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from antiphon.errors import UsageError
-from antiphon.protocol.machine import MILLISECOND, Deliver, Effect
+from antiphon.protocol.machine import MILLISECOND, Deliver, Effect, Install
 from antiphon.protocol.membership.process import MembershipOptions, Process
 from antiphon.protocol.options import ordering_type
 from antiphon.sim.cluster import Node, SimulatedRun
@@ -163,6 +163,7 @@ class ApplicationsWithState(ViewCluster):
     def _make_nodes(self, rng: random.Random) -> list[Node]:
         nodes = super()._make_nodes(rng)
         self._applications: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        self._newcomers_alone = False
         self.snapshot, self.restore = lambda me: msgspec.msgpack.encode(self._applications[me]), self._replace
         return nodes
 
@@ -175,6 +176,7 @@ class ApplicationsWithState(ViewCluster):
         self._applications[me] = msgspec.msgpack.decode(state, type=list[tuple[int, int]])
 
     def _carry_out(self, me: int, effect: Effect) -> None:
+        self._newcomers_alone |= isinstance(effect, Install) and effect.view > 1 and not effect.elders
         if isinstance(effect, Deliver):
             self._applications[me].append((effect.sender, effect.seq))
         super()._carry_out(me, effect)
@@ -182,6 +184,8 @@ class ApplicationsWithState(ViewCluster):
     def different_states(self) -> str | None:
         """Find two members that end with different states, where states were transferred and none was lost."""
         if not self.scenario.membership.transfer or any(one.counts["states-lost"] for one in self.processes):
+            return None
+        if self._newcomers_alone:  # a view of which no member was there before: each begins with what it has
             return None
         total = "total" in self.scenario.promises()
         states = [self._applications[name] for name in self.running()]
