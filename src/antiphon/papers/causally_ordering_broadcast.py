@@ -363,9 +363,9 @@ def _run(
 # What a loss costs
 
 
-def ask_at_once(self: Losses, source: int, end: int, req: int, now: Instant) -> None:
+def ask_at_once(self: Losses, source: int, end: int, req: int, hearsay: bool, now: Instant) -> None:
     """Answer every detection of a loss with a RET, at once, as printed."""
-    Losses.notice(self, source, end, req, now)
+    Losses.notice(self, source, end, req, hearsay, now)
     if source in self.requests:
         self.requests[source].ask_at = now
 
@@ -382,7 +382,7 @@ PrintedRetransmission = replaced(
     notice=ask_at_once,
     postpone=lambda self, source, now: None,
     retransmission_range=include_the_end,
-    just_resent=lambda self, resent_at, now: False,
+    just_resent=lambda self, sent, asker, now: False,
 )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from antiphon.protocol.machine import Instant
+from antiphon.protocol.machine import Duration, Instant
 from antiphon.protocol.ordering.co.logs import Logged
 from antiphon.protocol.ordering.co.pdus import CoOptions
+from antiphon.protocol.ordering.round_trips import RoundTrips
 from antiphon.protocol.parts import PartContext
 from antiphon.protocol.rules import rule
 
@@ -12,8 +13,8 @@ from antiphon.protocol.rules import rule
 class Confirmations:
     """What happened since one's own last PDU, and when it is to be confirmed."""
 
-    def __init__(self, context: PartContext, options: CoOptions) -> None:
-        self.rank, self.size, self.options = context.rank, context.size, options
+    def __init__(self, context: PartContext, options: CoOptions, trips: RoundTrips) -> None:
+        self.rank, self.size, self.options, self.trips = context.rank, context.size, options, trips
         self.heard: set[int] = set()  # others of whom something was accepted
         self.unconfirmed = False  # data was accepted
         self.unconfirmed_by_all = False  # data was pre-acknowledged
@@ -50,4 +51,9 @@ class Confirmations:
         elif len(self.heard) == self.size - 1:
             self.due_at = now if self.due_at is None else min(self.due_at, now)
         elif self.due_at is None:
-            self.due_at = now + self.options.defer_ns
+            self.due_at = now + self.deferral_ns()
+
+    @rule("Section 4.2, deferred confirmation; docs/protocols/co.md, Slow links")
+    def deferral_ns(self) -> Duration:
+        """Say how long a confirmation waits for data to ride on: longer where links are too slow for many of them."""
+        return max(self.options.defer_ns, self.trips.queued_ns() // 2)

@@ -8,19 +8,23 @@ from __future__ import annotations
 from antiphon.protocol.machine import Instant, earliest
 from antiphon.protocol.ordering.co.flow import FlowCondition
 from antiphon.protocol.ordering.co.pdus import CoOptions
+from antiphon.protocol.ordering.round_trips import RoundTrips
 from antiphon.protocol.parts import PartContext
 from antiphon.protocol.rules import rule
+
+DOUBLINGS_MAX = 4
 
 
 class Probes:
     """When to break a silence, and whom to answer when."""
 
-    def __init__(self, context: PartContext, options: CoOptions, flow: FlowCondition) -> None:
-        self.flow, self.options = flow, options
+    def __init__(self, context: PartContext, options: CoOptions, flow: FlowCondition, trips: RoundTrips) -> None:
+        self.flow, self.options, self.trips = flow, options, trips
         self.quiet_since: Instant = 0
         self._random, self._jittered = context.random, context.jittered
         self._silence_ns = options.probe_ns
         self._answers: dict[int, tuple[Instant, int]] = {}  # members that probed: when to answer, what they lack
+        self._asked: dict[int, int] = {}  # and how often they have asked since something moved
 
     @rule("docs/protocols/co.md, Losses: the last message, which the paper forgets")
     def silence_matters(self) -> bool:
@@ -36,20 +40,28 @@ class Probes:
     def progress(self, now: Instant) -> None:
         """Count the silence from now on, and have little patience: something has moved."""
         self.quiet_since = now
-        self._silence_ns = self.options.probe_ns
+        under_way_ns = self.trips.usual_ns if self.flow.acceptance.receipt.undelivered else 0
+        self._silence_ns = max(self.options.probe_ns, under_way_ns)
+        self._asked.clear()
 
     def over(self, now: Instant) -> bool:
         """Say whether the silence is to be broken now; if so, the next one is longer."""
         if not self.silence_matters() or self.quiet_since + self._silence_ns > now:
             return False
         self.quiet_since = now
-        self._silence_ns = min(self._jittered(2 * self._silence_ns), self.options.probe_ns_max)
+        longest_ns = max(self.options.probe_ns_max, 2 * self.trips.usual_ns)
+        self._silence_ns = min(self._jittered(2 * self._silence_ns), longest_ns)
         return True
 
     def asked(self, source: int, lacking: int, now: Instant) -> None:
-        """Plan an answer to a prober that lacks one's own PDUs from a number on; soon, but not all at one instant."""
+        """Plan an answer to a prober that lacks one's own PDUs from a number on; soon, but not all at one instant.
+
+        Everyone answers: the more members there are, and the more often it has asked, the wider the answers spread.
+        """
         if source not in self._answers:
-            self._answers[source] = (now + self._random.randrange(self.options.defer_ns + 1), lacking)
+            tries = self._asked[source] = self._asked.get(source, 0) + 1
+            spread_ns = self.options.defer_ns * self.flow.acceptance.size << min(tries - 1, DOUBLINGS_MAX)
+            self._answers[source] = (now + self._random.randrange(spread_ns // 2 + 1), lacking)
 
     def answers(self, now: Instant) -> list[tuple[int, int]]:
         """Give the probers that are to be answered now, each with the first of one's own PDUs that it lacks."""

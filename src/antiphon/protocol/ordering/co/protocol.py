@@ -22,6 +22,7 @@ from antiphon.protocol.ordering.co.losses import Losses
 from antiphon.protocol.ordering.co.pdus import CoConfirm, CoData, CoOptions, CoPdu, CoProbe, CoRet, Sequenced
 from antiphon.protocol.ordering.co.probes import Probes
 from antiphon.protocol.ordering.co.sending_log import SendingLog
+from antiphon.protocol.ordering.round_trips import RoundTrips
 from antiphon.protocol.parts import Duplicate, FlushHooks, Out, PartContext, Step
 from antiphon.protocol.rules import rule
 from antiphon.protocol.wire import Malformed, Pdu, Streamed, pack_vector, unpack_vector
@@ -50,11 +51,12 @@ class Co(FlushHooks):
         self.rank, self.size, self.options = context.rank, context.size, options
         self.receipt = self.receipt_type(context.size)
         self.acceptance = self.acceptance_type(context, options, self.receipt)
-        self.losses = self.losses_type(context, options)
-        self.log = self.log_type(self.acceptance, options)
+        self.trips = RoundTrips(context.size, options.ret_retry_ns)
+        self.losses = self.losses_type(context, options, self.trips)
+        self.log = self.log_type(self.acceptance, options, self.trips, context.random)
         self.flow = self.flow_type(self.acceptance, self.log, options)
-        self.confirmations = self.confirmations_type(context, options)
-        self.probes = self.probes_type(context, options, self.flow)
+        self.confirmations = self.confirmations_type(context, options, self.trips)
+        self.probes = self.probes_type(context, options, self.flow, self.trips)
         self._view_ends = False
 
     # What is read
@@ -64,7 +66,7 @@ class Co(FlushHooks):
         """When to confirm, to ask for what is lost, or to break the silence."""
         if self._view_ends:
             return None
-        return earliest(self.confirmations.due_at, self.losses.deadline, self.probes.deadline)
+        return earliest(self.confirmations.due_at, self.losses.deadline, self.log.deadline, self.probes.deadline)
 
     @property
     def held(self) -> int:
@@ -108,15 +110,16 @@ class Co(FlushHooks):
         step = Step()
         if self._view_ends:
             return step
+        self.trips.heard(source, ack[self.rank] - 1, now)
         match pdu:
             case CoData():
                 self._sequenced(_logged(source, pdu, ack, pdu.payload), now, step)
             case CoConfirm():
                 self._sequenced(_logged(source, pdu, ack, None), now, step)
             case CoRet():
-                self._requested(source, pdu, ack, now, step)
+                self._requested(source, pdu, ack, now)
             case CoProbe():
-                self._probed(source, pdu, ack, now, step)
+                self._probed(source, pdu, ack, now)
         return self._planned(now, step)
 
     def wake(self, now: Instant) -> Step:
@@ -131,8 +134,9 @@ class Co(FlushHooks):
         if self.probes.over(now):
             step.down.append(Out(CoProbe(pack_vector(acceptance.req), acceptance.free, asking=True)))
         for source, lacking in self.probes.answers(now):
-            self.log.send_again_from(lacking, now, step)
+            self.log.send_again_from(lacking, source, now)
             step.down.append(Out(CoProbe(pack_vector(acceptance.req), acceptance.free, asking=False), (source,)))
+        self.log.wake(now, step)
         return self._planned(now, step)
 
     def _planned(self, now: Instant, step: Step) -> Step:
@@ -167,8 +171,8 @@ class Co(FlushHooks):
         if self.acceptance.is_copy(p):
             step.up.append(Duplicate(p.source))
             return
-        self.failure_condition(p.ack, now)
-        self.losses.notice(p.source, p.number + 1, self.acceptance.req[p.source], now)
+        self.failure_condition(p.source, p.ack, now)
+        self.losses.notice(p.source, p.number + 1, self.acceptance.req[p.source], False, now)
         if self.acceptance.admit(p):
             self._accept(p, now, step)
             self._accept_early(p.source, now, step)
@@ -193,38 +197,41 @@ class Co(FlushHooks):
                 self.confirmations.unconfirmed_by_all = True
             if not self._view_ends:
                 self.receipt.ack_action(step)
+                if not self.receipt.undelivered:
+                    self.trips.rest(now)
 
     # Failure detection and recovery
 
     @rule("Section 4.3, failure conditions")
-    def failure_condition(self, ack: Sequence[int], now: Instant) -> None:
+    def failure_condition(self, source: int, ack: Sequence[int], now: Instant) -> None:
         """Notice what others have and this member has not; one's own next number says what was sent before it."""
         req = self.acceptance.req
         for k, end in enumerate(ack):
             if end > req[k]:
-                self.losses.notice(k, end, req[k], now)
+                self.losses.notice(k, end, req[k], k != source, now)
 
-    def _requested(self, source: int, ret: CoRet, ack: Sequence[int], now: Instant, step: Step) -> None:
+    def _requested(self, source: int, ret: CoRet, ack: Sequence[int], now: Instant) -> None:
         """Rebroadcast what a RET asks of this member; one that asks another for what we lack too does for our own."""
         if ret.source >= self.size or any(first >= end for first, end in ret.gaps):
             raise Malformed("impossible-request")
         self._heard_vector(source, ack, ret.buf, now)
+        self.trips.disturbed(source, now)
         if ret.source == self.rank:
-            self.log.rebroadcast(self.log.retransmission_range(ret), now, step)
+            self.log.rebroadcast(self.log.retransmission_range(ret), source, now)
         elif any(first <= self.acceptance.req[ret.source] < end for first, end in ret.gaps):
             self.losses.postpone(ret.source, now)
 
-    def _probed(self, source: int, probe: CoProbe, ack: Sequence[int], now: Instant, step: Step) -> None:
+    def _probed(self, source: int, probe: CoProbe, ack: Sequence[int], now: Instant) -> None:
         """Learn from another's vector what each of the two lacks, and plan an answer if it asks for one."""
         self._heard_vector(source, ack, probe.buf, now)
-        if probe.asking:
+        if probe.asking and not self.probes.silence_matters():
             self.probes.asked(source, ack[self.rank], now)
-        else:
-            self.log.send_again_from(ack[self.rank], now, step)
+        else:  # one that waits for something itself will say what it has with its own probe
+            self.log.send_again_from(ack[self.rank], source, now)
 
     def _heard_vector(self, source: int, ack: Sequence[int], buf: int, now: Instant) -> None:
         """Learn what a member has and which places are left there, without a PDU of its sequence."""
-        self.failure_condition(ack, now)
+        self.failure_condition(source, ack, now)
         if self.flow.credit(source, ack, buf):
             self.probes.progress(now)
 

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from random import Random
+from typing import Final
 
 import msgspec
 
 from antiphon.protocol.machine import Instant
 from antiphon.protocol.ordering.co.acceptance import CausalAcceptance
 from antiphon.protocol.ordering.co.pdus import CoOptions, CoRet, Sequenced
+from antiphon.protocol.ordering.round_trips import RoundTrips
 from antiphon.protocol.parts import Out, Step
 from antiphon.protocol.rules import rule
+
+COPIES_AT_ONCE: Final = 3  # a PDU is sent again so often at the pace of round trips
+DOUBLINGS_MAX: Final = 4
 
 
 class Sent(msgspec.Struct):
@@ -19,21 +25,24 @@ class Sent(msgspec.Struct):
     pdu: Sequenced
     seq: int | None  # the application message that it carries
     sent_at: Instant
-    resent_at: Instant | None = None
+    resent_at: Instant = 0
+    copies: int = 0  # sent again so often
 
 
 class SendingLog:
     """Keeps one's own PDUs until everyone is known to have accepted them, and sends them again on request."""
 
-    def __init__(self, acceptance: CausalAcceptance, options: CoOptions) -> None:
-        self.acceptance, self.options = acceptance, options
+    def __init__(self, acceptance: CausalAcceptance, options: CoOptions, trips: RoundTrips, random: Random) -> None:
+        self.acceptance, self.options, self.trips, self.random = acceptance, options, trips, random
         self.sl: dict[int, Sent] = {}  # SL, by number
         self.outstanding = 0  # data among them
+        self.planned: dict[int, Instant] = {}  # numbers that will be sent again, and when
         self._first_kept = 1  # the first number among them
 
     def enter(self, pdu: Sequenced, seq: int | None, now: Instant) -> None:
         """Keep a PDU that is sent for the first time."""
         self.sl[pdu.number] = Sent(pdu, seq, now)
+        self.trips.sent(pdu.number, now)
         self.outstanding += seq is not None
 
     def release(self) -> None:
@@ -41,6 +50,7 @@ class SendingLog:
         first, self._first_kept = self._first_kept, self.releasable()
         for number in range(first, self._first_kept):
             self.outstanding -= self.sl.pop(number).seq is not None
+            self.planned.pop(number, None)
 
     @rule("Section 4.2, SL")
     def releasable(self) -> int:
@@ -54,26 +64,56 @@ class SendingLog:
             yield from range(max(first, self.releasable()), min(end, self.acceptance.req[self.acceptance.rank]))
 
     @rule("docs/protocols/co.md, Losses")
-    def just_resent(self, resent_at: Instant | None, now: Instant) -> bool:
-        """Say whether a copy is on its way to all; others that miss the same PDU ask for it at about the same time."""
-        return resent_at is not None and now - resent_at < self.options.ret_retry_ns // 2
+    def just_resent(self, sent: Sent, asker: int, now: Instant) -> bool:
+        """Say whether a copy is on its way to all that the asker may not have had when it asked.
+
+        Others that miss the same PDU ask at about the same time, and on a slow link a copy takes its time. What was
+        sent again more than a few times in vain is sent ever more rarely.
+        """
+        if not sent.copies:
+            return False
+        under_way_ns = self.trips.timeout_ns(asker, sent.resent_at)
+        return now - sent.resent_at < under_way_ns << min(max(0, sent.copies - COPIES_AT_ONCE), DOUBLINGS_MAX)
 
     @rule("Section 4.3, retransmission action")
-    def rebroadcast(self, numbers: Iterable[int], now: Instant, step: Step) -> None:
-        """Send one's own PDUs to all again."""
-        count = 0
-        for number in numbers:
-            sent = self.sl[number]
-            if self.just_resent(sent.resent_at, now):
-                continue
-            if count == self.options.repairs_max:
-                break
-            count += 1
-            sent.resent_at = now
-            step.down.append(Out(sent.pdu, None, self.acceptance.rank, sent.seq, repair=True))
+    def rebroadcast(self, numbers: Iterable[int], asker: int, now: Instant) -> None:
+        """Plan to send one's own PDUs to all again, at a random moment.
 
-    def send_again_from(self, first: int, now: Instant, step: Step) -> None:
+        One RET may ask many members, whose copies would overrun the receivers together: the more often a PDU was sent
+        again in vain, the wider they spread.
+        """
+        for number in numbers:
+            if len(self.planned) == self.options.repairs_max:
+                break
+            sent = self.sl[number]
+            if number not in self.planned and not self.just_resent(sent, asker, now):
+                spread_ns = (self.trips.timeout_ns(asker, now) // 4) << min(sent.copies, DOUBLINGS_MAX)
+                self.planned[number] = now + self.random.randrange(spread_ns + 1)
+
+    @rule("Section 4.3, retransmission action; docs/protocols/co.md, Slow links")
+    def lacking(self, number: int) -> tuple[int, ...] | None:
+        """Name those who are not known to have one of one's own PDUs; None: all others. The rest are spared a copy."""
+        own, size = self.acceptance.rank, self.acceptance.size
+        ranks = tuple(j for j, reached in enumerate(self.trips.reached) if j != own and reached < number)
+        return ranks if len(ranks) < size - 1 else None
+
+    @property
+    def deadline(self) -> Instant | None:
+        """When the next PDU is to be sent again."""
+        return min(self.planned.values(), default=None)
+
+    def wake(self, now: Instant, step: Step) -> None:
+        """Send again what is due."""
+        for number in [number for number, due in self.planned.items() if due <= now]:
+            del self.planned[number]
+            sent = self.sl[number]
+            sent.resent_at = now
+            sent.copies += 1
+            self.trips.repeated(number)
+            step.down.append(Out(sent.pdu, self.lacking(number), self.acceptance.rank, sent.seq, repair=True))
+
+    def send_again_from(self, first: int, asker: int, now: Instant) -> None:
         """Send one's own PDUs from a number on again, except what may still be under way for the first time."""
         numbers = range(max(first, self.releasable()), self.acceptance.req[self.acceptance.rank])
-        under_way = now - self.options.ret_retry_ns
-        self.rebroadcast((number for number in numbers if self.sl[number].sent_at <= under_way), now, step)
+        under_way = now - self.trips.timeout_ns(asker, now)
+        self.rebroadcast((number for number in numbers if self.sl[number].sent_at < under_way), asker, now)
