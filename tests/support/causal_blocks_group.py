@@ -20,7 +20,7 @@ class Group:
     """Parts side by side, what they said, and what each of them did; time stands still unless told."""
 
     def __init__(self, size: int, seed: int = 0, ordering: type[CausalBlocks] = CausalBlocks, **options: Any) -> None:
-        made = msgspec.convert(options, ordering.Options)
+        made = msgspec.convert({"grace_ns": 0, **options}, ordering.Options)  # what comes late here is lost
         self.parts = [ordering(PartContext(rank, size, random.Random(f"{seed}/{rank}")), made) for rank in range(size)]
         self.codec = Codec(ordering.PDUS)
         self.now = 0

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from antiphon.protocol.machine import Instant
 from antiphon.protocol.ordering.causal_blocks import CausalBlocks, NullBlock
 from antiphon.protocol.ordering.causal_blocks.delivery import Delivery
-from antiphon.protocol.ordering.causal_blocks.knowledge import Knowledge, News
+from antiphon.protocol.ordering.causal_blocks.knowledge import Knowledge, News, Stamps
 from antiphon.protocol.ordering.causal_blocks.matrix import Entry
 from antiphon.protocol.ordering.causal_blocks.repair import Repair
 from antiphon.protocol.ordering.causal_blocks.silence import Silence
@@ -43,15 +43,9 @@ def least_of_all(self: Repair, j: int, below: int, suspects: Sequence[int]) -> I
             yield first
 
 
-def once_a_change(self: Repair) -> bool:
+def once_a_change(self: Repair, below: int, now: Instant) -> bool:
     """Figure 3: fires only when min(MBV) has changed, once."""
-    least, waits = min(self.known.MBV), self.repair_at is not None
-    fired = vars(self).setdefault("fired_at", [0])
-    if waits or least == fired[-1]:
-        return False
-    if any(True for _ in self.missing_elsewhere()):
-        fired.append(least)
-    return True
+    return below > self.looked_below
 
 
 def not_in_matrix(self: Knowledge, sender: int, block: int) -> bool:
@@ -64,9 +58,9 @@ def below_mbv(self: Knowledge, entry: Entry) -> bool:
     return entry.message.block < min(self.MBV)
 
 
-def null_in_history(self: Silence, asking: bool) -> NullBlock:
+def null_in_history(self: Silence, asking: bool, now: Instant) -> NullMessage:
     """Nulls are part of the causal history: a message waits for the nulls that its sender had sent."""
-    null = Silence.null(self, asking)
+    null = Silence.null(self, asking, now)
     self.known.LDV[self.known.rank] = null.block
     return null
 
@@ -115,10 +109,10 @@ def own_history(self: Knowledge) -> list[int]:
     return [block if k == self.rank else 0 for k, block in enumerate(self.LDV)]
 
 
-def keep_counter(self: Knowledge, k: int, block: int, mb: int, ldv: list[int], stable: int, step: Step) -> News:
+def keep_counter(self: Knowledge, stamps: Stamps, now: Instant, step: Step) -> News:
     """The block counter counts its own messages only."""
     counter = self.BC
-    news = Knowledge.hear(self, k, block, mb, ldv, stable, step)
+    news = Knowledge.hear(self, stamps, now, step)
     self.BC = counter
     return news
 
@@ -139,9 +133,9 @@ def ask_nothing(self: CausalBlocks, source: int, pdu: NullBlock, now: Instant, s
     CausalBlocks.receive_null(self, source, pdu, now, step)
 
 
-def received_as_delivered(self: Silence, asking: bool) -> NullBlock:
+def received_as_delivered(self: Silence, asking: bool, now: Instant) -> NullMessage:
     """Its nulls tell what it has received as if it were delivered."""
-    null = Silence.null(self, asking)
+    null = Silence.null(self, asking, now)
     null.ldv = pack_vector([max([mine, *self.known.BM[k].blocks]) for k, mine in enumerate(self.known.LDV)])
     return null
 

@@ -383,6 +383,9 @@ PrintedRetransmission = replaced(
     postpone=lambda self, source, now: None,
     retransmission_range=include_the_end,
     just_resent=lambda self, sent, asker, now: False,
+    quiet_ns=lambda self: 0,
+    spread_ns=lambda self, sent, asker, now: 0,
+    lacking=lambda self, number: None,
 )
 
 
@@ -481,20 +484,20 @@ def _cost_claims(costs: Sequence[Cost]) -> list[PaperClaim]:
     ]
 
 
-def _delay_claims(quick: bool) -> tuple[list[PaperClaim], Table]:
-    single = isolated(3, 0)
+def _delay_claims(quick: bool) -> tuple[list[Claim], Table]:
+    single = isolated(3, 1)
     rows: list[tuple[str, int, float, float]] = []
     for size in (2, 3, 5):
         sender, others = saturated(size, 400 if quick else 800)
         rows.append(("saturated", size, round(others, 2), round(sender, 2)))
     for size in (2, 3, 5):
-        one = isolated(size, 0)
+        one = isolated(size, 1)
         waits = [b - a for a, b in zip(one.accepted, one.acknowledged, strict=True)]
         rows.append(("isolated", size, round(fmean(waits[1:]), 2), round(waits[0], 2)))
     table = Table("delay", "From acceptance to acknowledgment, in R", ("traffic", "n", "receivers", "sender"), rows)
     _, _, others, sender = rows[1]
     deferred = [isolated(size, 2 * R).confirmations for size in (2, 3, 5)]
-    prompt = [isolated(size, 0).confirmations for size in (2, 3, 5)]
+    prompt = [isolated(size, 1).confirmations for size in (2, 3, 5)]
     return [
         PaperClaim(
             "it takes 2R from acceptance to acknowledgment",

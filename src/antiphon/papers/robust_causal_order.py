@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import msgspec
 
-from antiphon.papers.claims import PaperClaim, Progress, Reproduction, Table
-from antiphon.protocol.machine import MILLISECOND, Instant, Submit
-from antiphon.protocol.ordering.causal_blocks import BlockMessage, CausalBlocks, CausalBlocksOptions, NullBlock
+from antiphon.papers.claims import Claim, Progress, Reproduction, Table
+from antiphon.protocol.machine import MILLISECOND, Duration, Instant, Submit
+from antiphon.protocol.ordering.causal_blocks import BlockMessage, CausalBlocks, CausalBlocksOptions, NullMessage
 from antiphon.protocol.ordering.causal_blocks.matrix import Entry
 from antiphon.protocol.ordering.causal_blocks.repair import Repair
 from antiphon.protocol.parts import Out, PartContext, Step
@@ -40,12 +40,28 @@ LOSSES: Final = (0.0, 0.05, 0.1, 0.15, 0.2)
 Recovered = list[tuple[int, int]]
 
 
+def random_timeout(self: Repair, entry: Entry, now: Instant) -> Duration:
+    """Wait for a random time before a message is sent again, as printed (Figure 3, line 4): the sender like anybody."""
+    return self.random.randint(0, self.options.repair_delay_ns)
+
+
 def new_random_timeout(self: Repair, entry: Entry, now: Instant) -> None:
     """Suppress as printed (Figure 4, line 3): another's copy sets a new random timeout."""
     entry.repair_after = now + self.random.randint(0, self.options.repair_delay_ns)
 
 
-NewRandomTimeout: Final = replaced(CausalBlocks, suppress=new_random_timeout)
+def one_report_period(self: Repair, entry: Entry, now: Instant) -> None:
+    """Suppress for the time in which everyone speaks once."""
+    entry.repair_after = now + self.options.silence_ns
+
+
+# Symmetric recovery as printed: everyone sends again, to all, after a random time of the same kind
+_PRINTED: Final[dict[str, Callable[..., Any]]] = {
+    "first_delay_ns": random_timeout,
+    "targets": lambda self, lacking: None,
+}
+OneReportPeriod: Final = replaced(CausalBlocks, suppress=one_report_period, **_PRINTED)
+NewRandomTimeout: Final = replaced(CausalBlocks, suppress=new_random_timeout, **_PRINTED)
 
 
 # --- Figure 2 ---
@@ -90,13 +106,14 @@ def figure_7_options() -> dict[str, Any]:
         "always": True,
         "burst": 1,
         "repair_delay_ns": 2 * SILENCE_NS,
+        "grace_ns": 0,
     }
 
 
 def lockstep(seed: int, rounds: int = 60) -> Recovered:
     """Figure 7 in lockstep rounds: which blocks the loser recovered, and its block counter at each."""
     options = CausalBlocksOptions(**figure_7_options())
-    parts = [CausalBlocks(PartContext(rank, 3, random.Random(f"{seed}/{rank}")), options) for rank in range(3)]
+    parts = [OneReportPeriod(PartContext(rank, 3, random.Random(f"{seed}/{rank}")), options) for rank in range(3)]
     recovered: Recovered = []
 
     def arrive(source: int, out: Out, now: Instant) -> None:
@@ -280,7 +297,7 @@ def reproduce(out: Path | None, *, quick: bool, progress: Progress) -> Reproduct
     tick()
     copies: dict[tuple[str, int], MeasuredRepairs] = {}
     for n in sizes:
-        for name, ordering in (("one report period", CausalBlocks), ("new random timeout", NewRandomTimeout)):
+        for name, ordering in (("one report period", OneReportPeriod), ("new random timeout", NewRandomTimeout)):
             scenario = _scenario(n, 20 * messages // (n - 1), ordering, burst=1)
             copies[name, n] = measure(scenario, 1, one_receiver_loses(0.1))
             tick()
@@ -291,7 +308,7 @@ def reproduce(out: Path | None, *, quick: bool, progress: Progress) -> Reproduct
             tick()
     delays = {}
     for ms in (1, 5, 25, 100):
-        scenario = _scenario(5, 5 * messages, burst=1, repair_delay_ns=ms * MILLISECOND)
+        scenario = _scenario(5, 5 * messages, OneReportPeriod, burst=1, repair_delay_ns=ms * MILLISECOND)
         delays[ms] = measure(scenario, 1, one_receiver_loses(0.1))
         tick()
     silences = {}

@@ -88,6 +88,11 @@ class RoundTrips:
         """How long answers usually take, whoever gives them."""
         return self._first_ns if self._usual.mean_ns is None else self._usual.mean_ns
 
+    @property
+    def measured_ns(self) -> Duration:
+        """How long answers usually take, as far as that was measured."""
+        return self._usual.mean_ns or 0
+
     def queued_ns(self) -> Duration:
         """Return how much longer than at best answers take now: what waits in queues on the slowest way."""
         pairs = zip(self._estimates, self._shortest_ns, strict=True)

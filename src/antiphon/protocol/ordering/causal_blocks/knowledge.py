@@ -9,13 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
+from typing import NamedTuple
 
 from antiphon.protocol.machine import Instant, Stable
+from antiphon.protocol.ordering.causal_blocks.arrivals import Arrivals
 from antiphon.protocol.ordering.causal_blocks.matrix import Column, Entry
 from antiphon.protocol.ordering.causal_blocks.messages import BLOCK_MAX, BlockMessage, CausalBlocksOptions
+from antiphon.protocol.ordering.round_trips import RoundTrips
 from antiphon.protocol.parts import Step
 from antiphon.protocol.rules import rule
 from antiphon.protocol.wire import Malformed, unpack_vector
+
+
+class Stamps(NamedTuple):
+    """What a message or a null says besides its payload."""
+
+    sender: int
+    block: int
+    mb: int
+    ldv: list[int]
+    before: int  # the number of its sender's last message before it
+    stable: int
 
 
 class News(Enum):
@@ -36,7 +50,8 @@ class Knowledge:
         self.MLDV = [[0] * size for _ in range(size)]
         self.LDV = self.MLDV[rank]  # the same knowledge, so the same list
         self.MBV = [0] * size
-        self.highest = [0] * size  # per member, the highest block received: all that MB needs of the block matrix
+        self.arrivals = Arrivals(size, options.grace_ns)  # all that MB needs of the block matrix
+        self.trips = RoundTrips(size, options.repeat_ns or options.silence_ns)
         self.passed_seq = [0] * size  # per sender, the last message delivered or discarded here
         self.stable_seq = [0] * size  # per sender, the last message that everyone has delivered
         self.lacking: dict[int, int] = {}  # sender -> block of a message that someone has delivered and we have not
@@ -51,13 +66,15 @@ class Knowledge:
     @rule("Section IV, definition of MB; Section V, R4.1")
     def maximum_block(self) -> int:
         """Give MB: the highest block such that something of it or later has come from everyone."""
-        return min(self.highest)
+        return min(self.arrivals.settled)
 
     @rule("Section IV, R1.0; Section V, R4.1")
-    def next_block(self) -> tuple[int, int]:
+    def next_block(self, now: Instant) -> tuple[int, int]:
         """Count a message of one's own; give its block and its MB."""
         self.BC = min(self.BC + 1, BLOCK_MAX)
-        self.highest[self.rank] = self.BC
+        self.arrivals.settle(now)
+        self.arrivals.heard(self.rank, self.BC, 0, now)
+        self.trips.sent(self.BC, now)
         mb = self.MBV[self.rank] = self.maximum_block()
         return self.BC, mb
 
@@ -82,12 +99,14 @@ class Knowledge:
         return ldv
 
     @rule("Section IV, R1.1; Section V, R3.0 and R4.0")
-    def hear(self, k: int, block: int, mb: int, ldv: list[int], stable: int, step: Step) -> News:
+    def hear(self, stamps: Stamps, now: Instant, step: Step) -> News:
         """Take note of a member's stamps, if they are its newest."""
-        self.let_go(k, stable, step)
-        if block <= self.highest[k]:
+        k, block, mb, ldv = stamps.sender, stamps.block, stamps.mb, stamps.ldv
+        self.let_go(k, stamps.stable, step)
+        if block <= self.arrivals.highest[k]:
             return News.OLD
-        self.highest[k] = block
+        self.arrivals.heard(k, block, stamps.before, now)
+        self.trips.heard(k, mb, now)
         self.BC = max(self.BC, block)  # at receipt already: safe, and losses show sooner
         changed = mb != self.MBV[k]
         self.MBV[k] = mb
@@ -111,6 +130,7 @@ class Knowledge:
         missing = sum(1 for j, row in enumerate(self.MLDV) if j != k and row[k] < block)
         entry = Entry(pdu, ldv, None if pdu.life_ns is None else now + pdu.life_ns, missing)
         self.BM[k].insert(entry)
+        self.arrivals.came(k, pdu.seq)
         self.held += 1
         return entry
 

@@ -89,4 +89,5 @@ class Lifetimes:
         for seq in range(known.passed_seq[k] + 1, gap.seq + 1):
             step.up.append(Drop("expired", k, seq))
         known.passed_seq[k] = gap.seq
+        known.arrivals.skipped(k, gap.seq)
         self.delivery.advance_to(k, gap.block, now, step)

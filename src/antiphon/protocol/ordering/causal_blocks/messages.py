@@ -57,9 +57,10 @@ class CausalBlocksOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     silence_ns: Positive = 25 * MILLISECOND  # a member that has something to tell is never silent for longer
     silence_ns_max: Positive = 250 * MILLISECOND  # unless nothing changes: the silence doubles up to this
     always: bool = False  # break the silence even when nothing is unstable, as the paper does
-    repair_delay_ns: NotNegative = 10 * MILLISECOND  # a repair waits for a random part of this: another may do it
-    repeat_ns: NotNegative = 0  # pause before the same repair, whoever sent it; 0: one silence
-    burst: Positive = 16  # repairs of one sender's messages for one member at a time; the paper's is 1
+    grace_ns: NotNegative = 5 * MILLISECOND  # a gap may close by itself: reordering is no loss
+    repair_delay_ns: Positive = 10 * MILLISECOND  # a repair waits for a random part of this: another may do it
+    repeat_ns: NotNegative = 0  # least pause before the same repair, whoever sent it; 0: one silence
+    burst: Positive = 16  # repairs at a time, and of messages for one member; the paper's is 1
     window: Positive = 64  # own messages that may be unstable at once
     lag: NotNegative = 0  # own unstable messages that have expired and may be there beside those of the window
     buffer: NotNegative = 0  # received messages that may wait for delivery; 0: as many as the windows allow

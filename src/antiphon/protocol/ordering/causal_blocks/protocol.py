@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from antiphon.protocol.machine import Deliver, Drop, Instant, Submit, earliest
 from antiphon.protocol.ordering.causal_blocks.buffer import WaitingBuffer
 from antiphon.protocol.ordering.causal_blocks.delivery import Delivery
-from antiphon.protocol.ordering.causal_blocks.knowledge import Knowledge, News
+from antiphon.protocol.ordering.causal_blocks.knowledge import Knowledge, News, Stamps
 from antiphon.protocol.ordering.causal_blocks.lifetimes import Lifetimes
 from antiphon.protocol.ordering.causal_blocks.matrix import Entry
 from antiphon.protocol.ordering.causal_blocks.messages import (
@@ -54,7 +54,7 @@ class CausalBlocks(FlushHooks):
         self.options = options
         self.known = self.knowledge_type(context.rank, context.size, options)
         self.delivery = self.delivery_type(self.known, self.buffer_type(options))
-        self.repair = self.repair_type(self.known, options, context.random)
+        self.repair = self.repair_type(self.known, options, context)
         self.silence = self.silence_type(self.known, self.delivery, options, context)
         self.lifetimes = self.lifetimes_type(self.known, self.delivery, options)
         self.overruns = 0  # messages of senders that did not keep to their window
@@ -64,7 +64,7 @@ class CausalBlocks(FlushHooks):
     @property
     def deadline(self) -> Instant | None:
         """When a silence is to be broken, a message sent again or a gap skipped."""
-        return earliest(self.silence.deadline, self.repair.repair_at, self.lifetimes.deadline)
+        return earliest(self.silence.deadline, self.repair.deadline, self.lifetimes.deadline)
 
     @property
     def held(self) -> int:
@@ -92,7 +92,7 @@ class CausalBlocks(FlushHooks):
         """Stamp a message, multicast it and deliver it here."""
         known = self.known
         ldv = known.own_ldv()
-        block, mb = known.next_block()
+        block, mb = known.next_block(now)
         limits = [life for life in (message.lifetime_ns, self.options.skip_after_ns or None) if life is not None]
         life = max(0, min(limits)) if limits else None
         priority = max(-PRIORITY_MAX, min(PRIORITY_MAX, message.priority))
@@ -100,9 +100,7 @@ class CausalBlocks(FlushHooks):
         pdu = BlockMessage(known.rank, seq, block, mb, pack_vector(ldv), stable, priority, life, message.payload)
         step = Step([Received(known.rank, seq)], [Out(pdu, None, known.rank, seq)])
         self.delivery.consider(known.enter(pdu, ldv, now), now, step)
-        if not self.delivery.buffer.waiting:  # else a null is due all the same: only nulls tell what waits
-            self.silence.spoke(now)
-        self.silence.shorten()
+        self.silence.sent_message(now)
         return self._settle(now, step)
 
     def accept(self, source: int, pdu: Streamed, now: Instant) -> Step:
@@ -145,14 +143,15 @@ class CausalBlocks(FlushHooks):
             raise Malformed("impossible-window")
         ldv = known.checked(k, pdu.block, pdu.mb, pdu.ldv, pdu.seq, pdu.stable)
         if k != known.rank:
-            if known.hear(k, pdu.block, pdu.mb, ldv, pdu.stable, step) is News.PROGRESS:
+            stamps = Stamps(k, pdu.block, pdu.mb, ldv, pdu.seq - 1, pdu.stable)
+            if known.hear(stamps, now, step) is News.PROGRESS:
                 self.silence.shorten()
             if known.is_new(k, pdu.block):
                 self._receive_new(pdu, ldv, now, step)
                 return
         entry = known.BM[k].get(pdu.block)
         if entry is not None:
-            self.repair.suppress(entry, now)
+            self.repair.saw_copy(entry, now)
             if not entry.whole and entry.discard is None and not entry.passed:
                 self._refill(entry, pdu, now, step)
                 return
@@ -186,7 +185,7 @@ class CausalBlocks(FlushHooks):
         if source == self.known.rank:
             raise Malformed("impossible-sender")
         ldv = self.known.checked(source, pdu.block, pdu.mb, pdu.ldv, pdu.seq, pdu.stable)
-        news = self.known.hear(source, pdu.block, pdu.mb, ldv, pdu.stable, step)
+        news = self.known.hear(Stamps(source, pdu.block, pdu.mb, ldv, pdu.seq, pdu.stable), now, step)
         if news is News.OLD:
             return
         if news is News.PROGRESS:

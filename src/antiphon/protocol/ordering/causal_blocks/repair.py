@@ -5,26 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from heapq import merge
 from operator import gt
-from random import Random
+from typing import Final
 
-from antiphon.protocol.machine import Instant
+from antiphon.protocol.machine import Duration, Instant, earliest
 from antiphon.protocol.ordering.causal_blocks.knowledge import Knowledge
 from antiphon.protocol.ordering.causal_blocks.matrix import Entry, block_of
-from antiphon.protocol.ordering.causal_blocks.messages import CausalBlocksOptions, NullBlock
-from antiphon.protocol.parts import Out, Step
+from antiphon.protocol.ordering.causal_blocks.messages import CausalBlocksOptions, NullMessage
+from antiphon.protocol.parts import Out, PartContext, Step
 from antiphon.protocol.rules import rule
+
+COPIES_AT_ONCE: Final = 3  # a message is sent again so often at the pace of round trips
+DOUBLINGS_MAX: Final = 4
 
 
 class Repair:
     """Sees what others miss, and sends it again after a random time, unless somebody else has."""
 
-    def __init__(self, known: Knowledge, options: CausalBlocksOptions, random: Random) -> None:
-        self.known, self.options, self.random = known, options, random
-        self.repair_at: Instant | None = None
+    def __init__(self, known: Knowledge, options: CausalBlocksOptions, context: PartContext) -> None:
+        self.known, self.options, self.random = known, options, context.random
+        self.jittered = context.jittered
+        self._own_at: Instant | None = None  # when to send messages of one's own again, and those of others
+        self._others_at: Instant | None = None
+        self._not_before: Instant = 0
+        self.looked_below = 0  # min(MBV) when this member last looked for what others miss
+        self._look_at: Instant = 0
         # per member, what waited there at its last null, and the block up to which that was all
         self._early: list[frozenset[tuple[int, int]]] = [frozenset() for _ in range(known.size)]
         self._told = [0] * known.size
-        self._repeat_ns = options.repeat_ns or options.silence_ns
 
     @rule("Section V, R5.0, mended")
     def retransmission_condition(self, j: int, below: int, suspects: Sequence[int]) -> Iterator[Entry]:
@@ -35,7 +42,7 @@ class Repair:
         """
         known, early, told, left = self.known, self._early[j], self._told[j], self.options.burst
         delivered = list(known.MLDV[j])
-        delivered[j] = known.highest[j]  # it never lacks its own
+        delivered[j] = known.arrivals.highest[j]  # it never lacks its own
         row = list(delivered)  # what it will have delivered when the repairs have come
         columns = [known.BM[k].between(row[k], below) for k in suspects if k != j]
         for entry in merge(*columns, key=block_of):
@@ -53,46 +60,123 @@ class Repair:
             row[k] = block
 
     @rule("Figure 3, lines 1 and 2, mended")
-    def trigger(self) -> bool:
-        """Say whether to look for what others miss: whenever no repair is planned, so that a lost one is repeated."""
-        return self.repair_at is None
+    def trigger(self, below: int, now: Instant) -> bool:
+        """Say whether to look for what others miss: when min(MBV) has risen, and from time to time.
 
-    @rule("Figure 4, line 3, mended")
+        What is lost again, or could not be delivered before, does not move min(MBV).
+        """
+        return below > self.looked_below or now >= self._look_at
+
+    @rule("Figure 3, line 4; docs/protocols/causal-blocks.md, Slow links")
+    def first_delay_ns(self, entry: Entry, now: Instant) -> Duration:
+        """Draw the time after which a message that another member lacks is sent again.
+
+        Its sender goes first. The others would see its help in the news of those who lacked it; they wait for that, and
+        then so long that one of them will most likely be first and seen by the rest.
+        """
+        soon_ns = self.random.randint(0, self.options.repair_delay_ns)
+        if entry.message.sender == self.known.rank:
+            return soon_ns
+        round_ns = self.pause_ns(entry, now)
+        holders = self.known.size - entry.missing
+        return soon_ns + round_ns + self.random.randint(0, max(1, holders * round_ns // 2))
+
+    @rule("Figure 4, line 3, mended; docs/protocols/causal-blocks.md, Slow links")
     def suppress(self, entry: Entry, now: Instant) -> None:
-        """Leave a message alone for one report period, since a copy of it is on its way to everyone."""
-        entry.repair_after = now + self._repeat_ns
+        """Leave a message alone until those who lack it had time to receive a copy and to say so; longer each time."""
+        doublings = min(max(0, entry.copies - COPIES_AT_ONCE), DOUBLINGS_MAX)
+        entry.repair_after = now + self.jittered(self.pause_ns(entry, now) << doublings)
+
+    @rule("Figure 3, line 5; docs/protocols/causal-blocks.md, Slow links")
+    def targets(self, lacking: Sequence[int]) -> tuple[int, ...] | None:
+        """Say to whom a message is sent again: to those whom R5.0 names; None: to all others."""
+        return tuple(lacking) if len(lacking) < self.known.size - 1 else None
+
+    def pause_ns(self, entry: Entry, now: Instant) -> Duration:
+        """Give the time in which all that lack a message could receive a copy and say so."""
+        known, k, block = self.known, entry.message.sender, entry.message.block
+        lacking = (j for j, row in enumerate(known.MLDV) if row[k] < block and j not in (k, known.rank))
+        return max((known.trips.timeout_ns(j, now) for j in lacking), default=known.trips.usual_ns)
 
     def hear_null(self, source: int, null: NullBlock) -> None:
         """Take note of what waits at a member."""
         self._early[source], self._told[source] = frozenset(null.early), null.told
 
+    def saw_copy(self, entry: Entry, now: Instant) -> None:
+        """Take note of a copy that someone sent again."""
+        entry.copies += 1
+        entry.planned = False
+        self.suppress(entry, now)
+
+    @property
+    def deadline(self) -> Instant | None:
+        """When something is to be sent again."""
+        return earliest(self._own_at, self._others_at)
+
     def plan(self, now: Instant) -> None:
-        """Set a random time for the next repair, if any message may be sent again."""
-        if self.known.held and self.trigger():
-            first = min((entry.repair_after for entry in self.missing_elsewhere()), default=None)
-            if first is not None:
-                self.repair_at = max(now, first) + self.random.randint(0, self.options.repair_delay_ns)
+        """Set the times of the next repairs: of one's own messages, and of others'."""
+        known = self.known
+        if not known.held or (self._own_at is not None and self._others_at is not None):
+            return
+        below = min(known.MBV)
+        if not self.trigger(below, now):
+            return
+        self.looked_below, self._look_at = below, now + self.options.silence_ns // 2
+        if self._own_at is None:
+            self._own_at = self._planned(self._suspects(below, own=True), below, now)
+        if self._others_at is None:
+            self._others_at = self._planned(self._suspects(below, own=False), below, now)
 
     def wake(self, now: Instant, step: Step) -> None:
-        """Send again what is still missing elsewhere and has not just been sent by anyone."""
-        if self.repair_at is None or self.repair_at > now:
-            return
-        self.repair_at = None
-        due = {
-            (entry.message.block, entry.message.sender): entry
-            for entry in self.missing_elsewhere()
-            if entry.repair_after <= now
-        }
-        for (_, k), entry in sorted(due.items(), key=lambda item: item[0]):
+        """Send again what is still missing elsewhere and has not just been sent by anyone, so much at a time."""
+        below = min(self.known.MBV)
+        due: dict[tuple[int, int], tuple[Entry, list[int]]] = {}
+        for own in (True, False):
+            at = self._own_at if own else self._others_at
+            if at is None or at > now:
+                continue
+            if own:
+                self._own_at = None
+            else:
+                self._others_at = None
+            for j, entry in self._missing(self._suspects(below, own=own), below):
+                if entry.planned and entry.repair_after <= now:
+                    due.setdefault((entry.message.block, entry.message.sender), (entry, []))[1].append(j)
+        for (_, k), (entry, lacking) in sorted(due.items(), key=lambda item: item[0])[: self.options.burst]:
+            entry.planned = False
+            entry.copies += 1
             self.suppress(entry, now)
-            step.down.append(Out(entry.copy(now), None, k, entry.message.seq, repair=True))
+            step.down.append(Out(entry.copy(now), self.targets(lacking), k, entry.message.seq, repair=True))
+        if len(due) > self.options.burst:  # the rest when this could have arrived
+            self._not_before = now + self.jittered(self.known.trips.usual_ns)
 
     def missing_elsewhere(self) -> Iterator[Entry]:
-        """Give every message that R5.0 allows to send again; only columns that lag behind min(MBV) are looked at."""
+        """Give every message that R5.0 allows to send again."""
+        below = min(self.known.MBV)
+        suspects = [*self._suspects(below, own=True), *self._suspects(below, own=False)]
+        return (entry for _, entry in self._missing(suspects, below))
+
+    def _suspects(self, below: int, *, own: bool) -> list[int]:
+        """List the senders, oneself or the others, of whom a message that is kept lies under min(MBV)."""
         known = self.known
-        below = min(known.MBV)
-        suspects = [k for k, column in enumerate(known.BM) if column.blocks and column.blocks[0] < below]
+        ranks = (known.rank,) if own else (k for k in range(known.size) if k != known.rank)
+        return [k for k in ranks if (blocks := known.BM[k].blocks) and blocks[0] < below]
+
+    def _missing(self, suspects: Sequence[int], below: int) -> Iterator[tuple[int, Entry]]:
+        """Give every message of these senders that R5.0 allows to send again, with each member that lacks it."""
         if suspects:
-            for j in range(known.size):
-                if j != known.rank:
-                    yield from self.retransmission_condition(j, below, suspects)
+            for j in range(self.known.size):
+                if j != self.known.rank:
+                    for entry in self.retransmission_condition(j, below, suspects):
+                        yield j, entry
+
+    def _planned(self, suspects: Sequence[int], below: int, now: Instant) -> Instant | None:
+        """Plan the repair of what is missing, and give the time of the first."""
+        first: Instant | None = None
+        for _, entry in self._missing(suspects, below):
+            if not entry.planned:
+                entry.planned = True
+                if entry.repair_after <= now:
+                    entry.repair_after = max(now + self.first_delay_ns(entry, now), self._not_before)
+            first = entry.repair_after if first is None else min(first, entry.repair_after)
+        return None if first is None else max(first, now)

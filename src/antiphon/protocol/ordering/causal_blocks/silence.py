@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from heapq import nsmallest
+from typing import Final
 
-from antiphon.protocol.machine import Instant, earliest
+from antiphon.protocol.machine import Duration, Instant, earliest
 from antiphon.protocol.ordering.causal_blocks.delivery import Delivery
 from antiphon.protocol.ordering.causal_blocks.knowledge import Knowledge
 from antiphon.protocol.ordering.causal_blocks.matrix import block_of
@@ -13,6 +14,8 @@ from antiphon.protocol.parts import Out, PartContext, Step
 from antiphon.protocol.rules import rule
 from antiphon.protocol.timers import GrowingPause
 from antiphon.protocol.wire import pack_vector
+
+UNCROWDED: Final = 25  # in larger groups members break their silence less often
 
 
 class Silence:
@@ -24,6 +27,7 @@ class Silence:
         self.known, self.delivery, self.options = known, delivery, options
         self._random = context.random
         self._since: Instant = 0
+        self._null_at: Instant = 0
         self._pause = GrowingPause(context.jittered, options.silence_ns, options.silence_ns_max)
         self._was_restless = options.always
         self._answer_at: dict[int, Instant] = {}  # who asked -> when; all at once would overrun the one who asked
@@ -35,10 +39,10 @@ class Silence:
         return self.known.held > 0 or bool(self.known.lacking) or self.options.always
 
     @rule("Section III, time-silence; docs/protocols/causal-blocks.md, Silence")
-    def null(self, asking: bool) -> NullBlock:
+    def null(self, asking: bool, now: Instant) -> NullMessage:
         """Make a null: one's stamps, and which messages wait here, so that nobody sends those again."""
         known = self.known
-        block, mb = known.next_block()
+        block, mb = known.next_block(now)
         early = nsmallest(EARLY_MAX, self.delivery.buffer.waiting.values(), key=block_of)
         told = block_of(early[-1]) if len(early) == EARLY_MAX else mb
         listed = [(entry.message.sender, entry.message.seq) for entry in early]
@@ -49,15 +53,28 @@ class Silence:
     def deadline(self) -> Instant | None:
         """When a silence is to be broken, or a question answered."""
         return earliest(
-            self._since + self._pause.ns if self.restless else None, min(self._answer_at.values(), default=None)
+            self._since + self.pause_ns() if self.restless else None, min(self._answer_at.values(), default=None)
         )
+
+    @rule("Section III, time-silence; docs/protocols/causal-blocks.md, Slow links")
+    def pause_ns(self) -> Duration:
+        """Say how long to be silent: not less than helps where news takes long, nor than many members can bear."""
+        if self.options.always:
+            return self._pause.ns
+        crowded_ns = self.options.silence_ns * self.known.size // UNCROWDED
+        return max(self._pause.ns, self.known.trips.measured_ns // 4, crowded_ns)
 
     def shorten(self) -> None:
         """Go back to the shortest silence: something has changed."""
         self._pause.renew()
 
-    def spoke(self, now: Instant) -> None:
-        """Count a silence from now on: what was just sent says what this member has."""
+    def sent_message(self, now: Instant) -> None:
+        """Count a silence from the message on that was just sent; but what waits here only nulls tell."""
+        if not self.delivery.buffer.waiting or now - self._null_at < 2 * self.pause_ns():
+            self._spoke(now)
+        self.shorten()
+
+    def _spoke(self, now: Instant) -> None:
         self._since = now
         self.delivery.untold = 0
 
@@ -70,8 +87,8 @@ class Silence:
         """Answer, and break the silence, where it is time."""
         for source in [source for source, instant in self._answer_at.items() if instant <= now]:
             del self._answer_at[source]
-            step.down.append(Out(self.null(False), (source,)))
-        if self.restless and self._since + self._pause.ns <= now:
+            step.down.append(Out(self.null(False, now), (source,)))
+        if self.restless and self._since + self.pause_ns() <= now:
             self._report(now, step)
 
     def settle(self, now: Instant, step: Step) -> None:
@@ -79,13 +96,16 @@ class Silence:
         if self.restless and not self._was_restless:
             self._since = now  # a quiet member answers together, not at the first of several messages
             self.shorten()
+        elif self._was_restless and not self.restless:
+            self.known.trips.rest(now)
         self._was_restless = self.restless
         if self.delivery.untold > self.options.window // 2:
             self._report(now, step)
 
     def _report(self, now: Instant, step: Step) -> None:
         """Tell everyone what is delivered here; with no news, the next silence is longer."""
-        step.down.append(Out(self.null(self.known.held > 0 or bool(self.known.lacking))))
-        self.spoke(now)
+        step.down.append(Out(self.null(self.known.held > 0 or bool(self.known.lacking), now)))
+        self._spoke(now)
+        self._null_at = now
         if not self.options.always:
             self._pause.grow()

@@ -93,7 +93,7 @@ class Losses:
         deadline = self.deadline
         if deadline is None or deadline > now:
             return asked
-        self._quiet_until = now + self._jittered(self._options.ret_retry_ns)
+        self._quiet_until = now + self.quiet_ns()
         for source, request in self.requests.items():
             if request.ask_at <= self._quiet_until:
                 gaps = self.gaps(source, req[source], early[source], reach)
@@ -102,6 +102,11 @@ class Losses:
                     asked.append((source, gaps))
                     request.tries += 1
         return asked
+
+    @rule("docs/protocols/co.md, Slow links")
+    def quiet_ns(self) -> Duration:
+        """Say how long to ask for nothing after RETs were sent; what is due meanwhile is asked for with them."""
+        return self._jittered(self._options.ret_retry_ns)
 
     def _pause_ns(self, source: int, tries: int, now: Instant) -> Duration:
         """Give the time in which an answer should come, doubled with every vain try.

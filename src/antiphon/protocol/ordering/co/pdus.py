@@ -75,9 +75,12 @@ class CoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def check(self, size: int) -> None:
         """Raise a `UsageError` that names the key unless a group of `size` members can work with these."""
         for field in msgspec.structs.fields(self):
-            least = 0 if field.name in ("buffer", "defer_ns", "ret_grace_ns") else 1
+            least = 0 if field.name in ("buffer", "ret_grace_ns") else 1
             if getattr(self, field.name) < least:
-                raise UsageError(f"ordering.{field.name}: must be at least {least}, not {getattr(self, field.name)}")
+                why = "; answers that all come at one instant overrun whoever asked" if field.name == "defer_ns" else ""
+                raise UsageError(
+                    f"ordering.{field.name}: must be at least {least}, not {getattr(self, field.name)}{why}"
+                )
         if self.headroom < self.window:
             raise UsageError(f"ordering.headroom: must be at least the window, {self.window}, not {self.headroom}")
         if self.buffer and self.buffer < self.headroom * size:

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from antiphon.protocol.machine import Instant
+from antiphon.protocol.machine import Duration, Instant
 from antiphon.protocol.ordering.co.acceptance import CausalAcceptance
 from antiphon.protocol.ordering.co.pdus import CoOptions, CoRet, Sequenced
 from antiphon.protocol.ordering.round_trips import RoundTrips
@@ -87,8 +87,12 @@ class SendingLog:
                 break
             sent = self.sl[number]
             if number not in self.planned and not self.just_resent(sent, asker, now):
-                spread_ns = (self.trips.timeout_ns(asker, now) // 4) << min(sent.copies, DOUBLINGS_MAX)
-                self.planned[number] = now + self.random.randrange(spread_ns + 1)
+                self.planned[number] = now + self.random.randrange(self.spread_ns(sent, asker, now) + 1)
+
+    @rule("docs/protocols/co.md, Slow links")
+    def spread_ns(self, sent: Sent, asker: int, now: Instant) -> Duration:
+        """Say within which time a PDU is sent again: a part of the round trip, doubled with each copy."""
+        return (self.trips.timeout_ns(asker, now) // 4) << min(sent.copies, DOUBLINGS_MAX)
 
     @rule("Section 4.3, retransmission action; docs/protocols/co.md, Slow links")
     def lacking(self, number: int) -> tuple[int, ...] | None:
