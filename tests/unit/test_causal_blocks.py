@@ -253,6 +253,8 @@ def test_when_the_block_numbers_of_a_view_are_used_up_nothing_more_is_sent_and_n
 def test_options_are_checked_by_name():
     with pytest.raises(UsageError, match="window"):
         GroupOptions(ordering="causal-blocks", ordering_options={"window": 0}).check(3)
+    with pytest.raises(UsageError, match=r"ordering\.repair_delay_ns: .* overrun"):
+        GroupOptions(ordering="causal-blocks", ordering_options={"repair_delay_ns": 0}).check(3)
     with pytest.raises(UsageError, match="shed"):
         GroupOptions(ordering="causal-blocks", ordering_options={"shed": "burn"}).check(3)
 

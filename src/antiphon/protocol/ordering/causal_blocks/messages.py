@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
 import msgspec
 
+from antiphon.errors import UsageError
 from antiphon.protocol.machine import MILLISECOND
 from antiphon.protocol.wire import Counter, Number, Payload, Pdu, Rank, Timestamp, Vector
 
@@ -58,7 +59,7 @@ class CausalBlocksOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     silence_ns_max: Positive = 250 * MILLISECOND  # unless nothing changes: the silence doubles up to this
     always: bool = False  # break the silence even when nothing is unstable, as the paper does
     grace_ns: NotNegative = 5 * MILLISECOND  # a gap may close by itself: reordering is no loss
-    repair_delay_ns: Positive = 10 * MILLISECOND  # a repair waits for a random part of this: another may do it
+    repair_delay_ns: NotNegative = 10 * MILLISECOND  # a repair waits for a random part of this: another may do it
     repeat_ns: NotNegative = 0  # least pause before the same repair, whoever sent it; 0: one silence
     burst: Positive = 16  # repairs at a time, and of messages for one member; the paper's is 1
     window: Positive = 64  # own messages that may be unstable at once
@@ -66,3 +67,11 @@ class CausalBlocksOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     buffer: NotNegative = 0  # received messages that may wait for delivery; 0: as many as the windows allow
     shed: Literal["recover", "discard"] = "recover"  # what becomes of a message that a full buffer had no room for
     skip_after_ns: NotNegative = 0  # the one lifetime of all messages, after which a gap is skipped; 0: never
+
+    def check(self, size: int) -> None:
+        """Raise a `UsageError` that names the key unless a group can work with these."""
+        if not self.repair_delay_ns:
+            raise UsageError(
+                "ordering.repair_delay_ns: must be at least 1, not 0: repairs and answers are spread over this time, "
+                "and members that give them all at one instant overrun whoever needs them, for ever"
+            )

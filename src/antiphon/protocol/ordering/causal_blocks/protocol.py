@@ -51,6 +51,7 @@ class CausalBlocks(FlushHooks):
     lifetimes_type: ClassVar[type[Lifetimes]] = Lifetimes
 
     def __init__(self, context: PartContext, options: CausalBlocksOptions) -> None:
+        options.check(context.size)
         self.options = options
         self.known = self.knowledge_type(context.rank, context.size, options)
         self.delivery = self.delivery_type(self.known, self.buffer_type(options))

@@ -53,7 +53,7 @@ class Confirmations:
         elif self.due_at is None:
             self.due_at = now + self.deferral_ns()
 
-    @rule("Section 4.2, deferred confirmation; docs/protocols/co.md, Slow links")
+    @rule("Section 4.2, deferred confirmation; docs/protocols/co.md, Slow links and overrun receivers")
     def deferral_ns(self) -> Duration:
         """Say how long a confirmation waits for data to ride on: longer where links are too slow for many of them."""
         return max(self.options.defer_ns, self.trips.queued_ns() // 2)

@@ -103,7 +103,7 @@ class Losses:
                     request.tries += 1
         return asked
 
-    @rule("docs/protocols/co.md, Slow links")
+    @rule("docs/protocols/co.md, Slow links and overrun receivers")
     def quiet_ns(self) -> Duration:
         """Say how long to ask for nothing after RETs were sent; what is due meanwhile is asked for with them."""
         return self._jittered(self._options.ret_retry_ns)

@@ -89,12 +89,12 @@ class SendingLog:
             if number not in self.planned and not self.just_resent(sent, asker, now):
                 self.planned[number] = now + self.random.randrange(self.spread_ns(sent, asker, now) + 1)
 
-    @rule("docs/protocols/co.md, Slow links")
+    @rule("docs/protocols/co.md, Slow links and overrun receivers")
     def spread_ns(self, sent: Sent, asker: int, now: Instant) -> Duration:
         """Say within which time a PDU is sent again: a part of the round trip, doubled with each copy."""
         return (self.trips.timeout_ns(asker, now) // 4) << min(sent.copies, DOUBLINGS_MAX)
 
-    @rule("Section 4.3, retransmission action; docs/protocols/co.md, Slow links")
+    @rule("Section 4.3, retransmission action; docs/protocols/co.md, Slow links and overrun receivers")
     def lacking(self, number: int) -> tuple[int, ...] | None:
         """Name those who are not known to have one of one's own PDUs; None: all others. The rest are spared a copy."""
         own, size = self.acceptance.rank, self.acceptance.size

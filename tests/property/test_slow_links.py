@@ -1,0 +1,71 @@
+"""Repair at the pace of the network: slow links, large messages and receivers that overrun cause no storms.
+
+Orderings that repair losses themselves run beside fifo on the same network. `bench/repair.py` runs the whole grid.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from antiphon.sim.cluster import Run, simulate
+from antiphon.sim.network import NetworkOptions
+from antiphon.sim.scenario import Scenario, Workload
+
+OWN_RECOVERY = ["causal-blocks", "co"]
+
+
+def run(ordering: str, members: int, messages: int, network: NetworkOptions, **workload: Any) -> Run:
+    options = (
+        {"window": 2} if ordering == "causal-blocks" else {"window": 2, "headroom": 32} if ordering == "co" else {}
+    )
+    scenario = Scenario(
+        members=members,
+        messages=messages,
+        ordering=ordering,
+        ordering_options=options,
+        network=network,
+        workload=Workload(interval="fixed 1ms", **workload),
+        limit="600s",
+    )
+    return simulate(scenario, 1)
+
+
+def ended_ns(done: Run) -> int:
+    return max(event.time_ns or 0 for event in done.events)
+
+
+@pytest.mark.parametrize(("bandwidth", "payload"), [(2_000_000, 40_000), (70_000, 1_400), (40_000, 60_000)])
+@pytest.mark.parametrize("ordering", OWN_RECOVERY)
+def test_nothing_is_repeated_because_a_link_is_slow(ordering: str, bandwidth: int, payload: int) -> None:
+    done = run(ordering, 6, 5, NetworkOptions(latency="uniform 1ms 5ms", bandwidth=bandwidth), payload=payload)
+    assert done.finished
+    assert done.stats["members"].get("retransmissions", 0) == 0
+
+
+@pytest.mark.parametrize(("bandwidth", "payload"), [(2_000_000, 40_000), (70_000, 1_400)])
+@pytest.mark.parametrize("ordering", OWN_RECOVERY)
+def test_losses_on_slow_links_are_repaired_without_a_storm(ordering: str, bandwidth: int, payload: int) -> None:
+    network = NetworkOptions(latency="uniform 1ms 5ms", bandwidth=bandwidth, loss=0.1)
+    fifo, done = (run(each, 6, 10, network, payload=payload) for each in ("fifo", ordering))
+    assert done.finished
+    assert done.stats["members"]["retransmissions"] <= 10 * done.stats["network"]["lost"]
+    assert ended_ns(done) <= 5 * ended_ns(fifo)
+
+
+def test_receivers_that_overrun_are_given_time() -> None:
+    overrun = NetworkOptions(receive_buffer=4, service="2ms")
+    tight = {"window": 1, "headroom": 2}
+    scenario = Scenario(members=10, messages=1, ordering="co", ordering_options=tight, network=overrun, limit="60s")
+    done = simulate(scenario, 1)
+    assert done.finished
+    assert done.stats["members"]["retransmissions"] <= 100
+
+
+def test_a_copy_is_sent_to_those_who_lack_it_by_one_who_has_it() -> None:
+    network = NetworkOptions(loss=0.05)
+    done = run("causal-blocks", 30, 4, network, payload=1000)
+    lost = 0.05 * 30 * 4 * 29
+    assert done.finished
+    assert done.stats["members"].get("duplicates", 0) <= 2 * lost
