@@ -58,7 +58,7 @@ def below_mbv(self: Knowledge, entry: Entry) -> bool:
     return entry.message.block < min(self.MBV)
 
 
-def null_in_history(self: Silence, asking: bool, now: Instant) -> NullMessage:
+def null_in_history(self: Silence, asking: bool, now: Instant) -> NullBlock:
     """Nulls are part of the causal history: a message waits for the nulls that its sender had sent."""
     null = Silence.null(self, asking, now)
     self.known.LDV[self.known.rank] = null.block
@@ -133,7 +133,7 @@ def ask_nothing(self: CausalBlocks, source: int, pdu: NullBlock, now: Instant, s
     CausalBlocks.receive_null(self, source, pdu, now, step)
 
 
-def received_as_delivered(self: Silence, asking: bool, now: Instant) -> NullMessage:
+def received_as_delivered(self: Silence, asking: bool, now: Instant) -> NullBlock:
     """Its nulls tell what it has received as if it were delivered."""
     null = Silence.null(self, asking, now)
     null.ldv = pack_vector([max([mine, *self.known.BM[k].blocks]) for k, mine in enumerate(self.known.LDV)])

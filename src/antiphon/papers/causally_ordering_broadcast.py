@@ -484,7 +484,7 @@ def _cost_claims(costs: Sequence[Cost]) -> list[PaperClaim]:
     ]
 
 
-def _delay_claims(quick: bool) -> tuple[list[Claim], Table]:
+def _delay_claims(quick: bool) -> tuple[list[PaperClaim], Table]:
     single = isolated(3, 1)
     rows: list[tuple[str, int, float, float]] = []
     for size in (2, 3, 5):

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import msgspec
 
-from antiphon.papers.claims import Claim, Progress, Reproduction, Table
+from antiphon.papers.claims import PaperClaim, Progress, Reproduction, Table
 from antiphon.protocol.machine import MILLISECOND, Duration, Instant, Submit
-from antiphon.protocol.ordering.causal_blocks import BlockMessage, CausalBlocks, CausalBlocksOptions, NullMessage
+from antiphon.protocol.ordering.causal_blocks import BlockMessage, CausalBlocks, CausalBlocksOptions, NullBlock
 from antiphon.protocol.ordering.causal_blocks.matrix import Entry
 from antiphon.protocol.ordering.causal_blocks.repair import Repair
 from antiphon.protocol.parts import Out, PartContext, Step

@@ -10,7 +10,7 @@ from typing import Final
 from antiphon.protocol.machine import Duration, Instant, earliest
 from antiphon.protocol.ordering.causal_blocks.knowledge import Knowledge
 from antiphon.protocol.ordering.causal_blocks.matrix import Entry, block_of
-from antiphon.protocol.ordering.causal_blocks.messages import CausalBlocksOptions, NullMessage
+from antiphon.protocol.ordering.causal_blocks.messages import CausalBlocksOptions, NullBlock
 from antiphon.protocol.parts import Out, PartContext, Step
 from antiphon.protocol.rules import rule
 

@@ -39,7 +39,7 @@ class Silence:
         return self.known.held > 0 or bool(self.known.lacking) or self.options.always
 
     @rule("Section III, time-silence; docs/protocols/causal-blocks.md, Silence")
-    def null(self, asking: bool, now: Instant) -> NullMessage:
+    def null(self, asking: bool, now: Instant) -> NullBlock:
         """Make a null: one's stamps, and which messages wait here, so that nobody sends those again."""
         known = self.known
         block, mb = known.next_block(now)
