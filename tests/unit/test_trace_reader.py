@@ -198,7 +198,14 @@ class TestRunJson:
         (tmp_path / "b" / "run.json").write_text('{"ordering": "co", "clock": "global"}')
         trace = read(tmp_path)
         assert trace.about == {"a": {"ordering": "fifo"}, "b": {"ordering": "co", "clock": "global"}}
-        assert trace.promised == {"integrity", "validity", "agreement", "fifo", "causal"}
+        assert trace.promised == {
+            "integrity",
+            "validity",
+            "agreement",
+            "fifo",
+            "causal",
+            "stability",
+        }  # co finds it itself
         assert trace.global_clock == {"b"}
         assert read(tmp_path / "a").about == {}
 
