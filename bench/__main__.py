@@ -11,6 +11,7 @@ BENCHES = {
     "the simulator beside SimPy": ["-m", "bench.simulator"],
     "compiled kernels beside SimPy and ns-3": ["bench/kernels/run.py"],
     "what stability costs": ["-m", "bench.stability", "--sizes", "8", "64"],
+    "repair on slow links and by receivers that overrun": ["-m", "bench.repair", "--quick"],
 }
 
 
