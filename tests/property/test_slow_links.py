@@ -1,6 +1,6 @@
 """Repair at the pace of the network: slow links, large messages and receivers that overrun cause no storms.
 
-Orderings that repair losses themselves run beside fifo on the same network. `python -m bench.repair` runs the whole grid.
+Orderings that repair losses themselves run beside fifo on the same network; `python -m bench.repair` runs the grid.
 """
 
 from __future__ import annotations
