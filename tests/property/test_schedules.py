@@ -21,10 +21,6 @@ from antiphon.sim.torture import flaw
 SCHEDULES = 240
 CHUNK = 120
 REGRESSIONS = sorted((Path(__file__).parents[1] / "regressions").glob("*.toml"))
-STORMS: dict[str, tuple[int, ...]] = {  # known: each of these must storm, or it is to be taken out of here
-    "causal-blocks": (140,),
-    "co": (109, 139, 161, 162, 175, 231),
-}
 
 
 @pytest.mark.parametrize("first", range(0, SCHEDULES, CHUNK))
@@ -33,10 +29,7 @@ def test_random_schedules(ordering: str, first: int) -> None:
     for seed in range(first, first + CHUNK):
         scenario = wide(seed, ordering)
         wrong = flaw(scenario, seed, costs=True)
-        if seed in STORMS.get(ordering, ()):
-            assert wrong is not None, f"seed {seed} of {ordering} storms no more: take it out of STORMS"
-        else:
-            assert wrong is None, f"seed {seed}: {wrong}\n{to_toml(scenario)}"
+        assert wrong is None, f"seed {seed}: {wrong}\n{to_toml(scenario)}"
 
 
 @pytest.mark.parametrize("ordering", sorted(ORDERINGS))
