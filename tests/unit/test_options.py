@@ -135,7 +135,7 @@ def test_there_is_one_list_of_defaults() -> None:
     [
         ({"ordering": {"name": "causal-blocks", "repair_delay_ns": 0}}, r"ordering\.repair_delay_ns: 0 ns"),
         ({"ordering": {"name": "causal-blocks", "silence_ns": 1}}, r"ordering\.silence_ns: 1 ns"),
-        ({"ordering": {"name": "co", "defer_ns": 0}}, r"ordering\.defer_ns: 0 ns"),
+        ({"ordering": {"name": "co", "defer_ns": 0}}, r"ordering\.defer_ns: must be at least 1"),
         ({"ordering": {"name": "co", "buffer": 3}}, r"ordering\.buffer"),
         ({"ordering": {"name": "abcast", "ask_ns_max": 5}}, r"ordering\.ask_ns_max: 5 ns"),
         ({"stability": {"name": "train", "timeout_ns_max": 7, "timeout_ns": 3}}, r"stability: timeout_ns_max: 7 ns"),
