@@ -131,7 +131,6 @@ _LAN: Final = GroupOptions()
 _PAUSE_NS_MAX_MIN: Final = MILLISECOND  # the least that the longest pause between repetitions may be
 _PAUSES_NS_MIN: Final = {  # pauses that do not grow, or that part those who would answer at once
     "silence_ns": MILLISECOND // 10,
-    "repair_delay_ns": MILLISECOND // 10,
 }
 
 PROFILES: Final[Mapping[str, GroupOptions]] = {
