@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from antiphon.sim.cluster import Run, simulate
+from antiphon.sim.cluster import SimulatedRun, simulate
 from antiphon.sim.network import NetworkOptions
 from antiphon.sim.scenario import Scenario, Workload
 
 OWN_RECOVERY = ["causal-blocks", "co"]
 
 
-def run(ordering: str, members: int, messages: int, network: NetworkOptions, **workload: Any) -> Run:
+def run(ordering: str, members: int, messages: int, network: NetworkOptions, **workload: Any) -> SimulatedRun:
     options = (
         {"window": 2} if ordering == "causal-blocks" else {"window": 2, "headroom": 32} if ordering == "co" else {}
     )
@@ -32,7 +32,7 @@ def run(ordering: str, members: int, messages: int, network: NetworkOptions, **w
     return simulate(scenario, 1)
 
 
-def ended_ns(done: Run) -> int:
+def ended_ns(done: SimulatedRun) -> int:
     return max(event.time_ns or 0 for event in done.events)
 
 

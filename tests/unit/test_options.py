@@ -133,7 +133,10 @@ def test_there_is_one_list_of_defaults() -> None:
 @pytest.mark.parametrize(
     ("table", "key"),
     [
-        ({"ordering": {"name": "causal-blocks", "repair_delay_ns": 0}}, r"ordering\.repair_delay_ns: must be at least 1"),
+        (
+            {"ordering": {"name": "causal-blocks", "repair_delay_ns": 0}},
+            r"ordering\.repair_delay_ns: must be at least 1",
+        ),
         ({"ordering": {"name": "causal-blocks", "silence_ns": 1}}, r"ordering\.silence_ns: 1 ns"),
         ({"ordering": {"name": "co", "defer_ns": 0}}, r"ordering\.defer_ns: must be at least 1"),
         ({"ordering": {"name": "co", "buffer": 3}}, r"ordering\.buffer"),
