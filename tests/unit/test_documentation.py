@@ -148,9 +148,9 @@ def test_the_readme_program_makes_a_group(tmp_path: Path) -> None:
     with ended(processes):
         for process in processes:
             assert process.stdout is not None
-            seen = [line for _, line in zip(range(3), process.stdout, strict=False)]
-            assert seen[0].startswith("ViewChange(")
-            assert sorted(line.split("sender='")[1].split("'")[0] for line in seen[1:]) == sorted([one, other])
+            assert process.stdout.readline().startswith("ViewChange(")
+            said = (line for line in process.stdout if line.startswith("Message("))  # a busy machine may change views
+            assert sorted(next(said).split("sender='")[1].split("'")[0] for _ in range(2)) == sorted([one, other])
 
 
 class Terminals:
