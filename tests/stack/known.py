@@ -54,7 +54,7 @@ KNOWN: Final = [
 
 # Seeds of the random schedules that show flaws whose cause is not found yet, with what the judge says of each
 UNEXPLAINED: Final = {
-    1_000_026: "broken",  # a member could not use a burst: a part of a large message, around an exclusion
+    1_000_026: "broken",  # a member could not use a burst that it was given
     1_006_009: "alive",  # a member says joining for ever
     1_020_021: "broken",
     1_023_000: "alive",
