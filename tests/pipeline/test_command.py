@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import _thread
+import contextlib
 import json
 import os
 import re
@@ -12,6 +12,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -256,6 +259,27 @@ def test_full_disk(tmp_path: Path) -> None:
     assert 0 < int(cells) < 40
 
 
+@contextmanager
+def interrupted_when(begun: Callable[[], object]) -> Iterator[None]:
+    """Ctrl-C as soon as `begun()` is true, and never after the block, where it would end the whole run of tests."""
+    over = threading.Event()
+
+    def interrupt() -> None:
+        while not over.wait(0.01):
+            if begun():
+                os.kill(os.getpid(), signal.SIGINT)
+                return
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        with contextlib.suppress(KeyboardInterrupt):  # it came when the work was over: the test's own assertions say so
+            thread.join()
+
+
 @pytest.mark.parametrize("name", ["measure", "sweep", "watch"])
 def test_interrupted_commands(
     spark_session: Session, tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str
@@ -272,16 +296,8 @@ def test_interrupted_commands(
             arguments, begun = ["watch", tmp_path / "trace", "--once", "--files", "1"], "out/commits/*.json"
     arguments += ["--checkpoint" if name == "watch" else "--out", tmp_path / "out"]
 
-    def interrupt() -> None:
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and not list(tmp_path.glob(begun)):
-            time.sleep(0.01)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    code = main([str(argument) for argument in arguments])
-    thread.join()
+    with interrupted_when(lambda: list(tmp_path.glob(begun))):
+        code = main([str(argument) for argument in arguments])
     captured = capfd.readouterr()
     assert (code, captured.out) == (130, "")  # no result, not half of one
     assert captured.err.splitlines()[-1] == f"antiphon {name}: interrupted"
@@ -303,22 +319,22 @@ def test_why_rows_were_put_aside_is_said(check, tmp_path: Path) -> None:
     assert list(reasons.values()) == [2, 1]
 
 
-def test_an_interrupt_cancels_our_own_jobs_alone(spark_session: Session) -> None:
+def test_an_interrupt_cancels_our_own_jobs_alone(spark_session: Session, tmp_path: Path) -> None:
     """In a session that was joined others may be at work: what they started goes on."""
-    found: list[Any] = []
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
 
     def slowly(batches: Any) -> Any:
+        theirs.touch()
         time.sleep(8)
         yield from batches
 
-    def others() -> None:
-        found.extend(spark_session.spark.range(0, 1, 1, 1).mapInArrow(slowly, "id long").collect())
+    def for_ever(_: int) -> bytes:
+        ours.touch()
+        time.sleep(60)
+        return b""
 
-    thread = threading.Thread(target=others)
-    thread.start()
-    interrupt = threading.Timer(3, _thread.interrupt_main)
-    interrupt.start()
-    with pytest.raises(KeyboardInterrupt):
-        spark_session.each(1, lambda _: time.sleep(60) or b"", "slow")  # type: ignore[func-returns-value]
-    thread.join(60)
-    assert [row.id for row in found] == [0]
+    with ThreadPoolExecutor(1) as pool:
+        others = pool.submit(lambda: spark_session.spark.range(0, 1, 1, 1).mapInArrow(slowly, "id long").collect())
+        with interrupted_when(lambda: theirs.exists() and ours.exists()), pytest.raises(KeyboardInterrupt):
+            spark_session.each(1, for_ever, "slow")
+        assert [row.id for row in others.result(60)] == [0]
