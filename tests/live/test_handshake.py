@@ -180,7 +180,8 @@ def test_replays_of_a_dead_member_delay_nobody(tmp_path: Path) -> None:
         receipt = await again[0].send(b"alive")
         assert [message.payload for message in await collect(again[1], 1)] == [b"alive"]
         await receipt.stable()
-        assert again[0].status().counts["packets-unproven"] > 0
+        while not again[0].status().counts["packets-unproven"]:  # the replays do come: they were refused
+            await asyncio.sleep(0.01)
         replaying.cancel()
         await asyncio.gather(*(group.stop() for group in again))
 

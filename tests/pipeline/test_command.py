@@ -193,8 +193,8 @@ def test_interrupted(tmp_path: Path) -> None:
         text=True,
         start_new_session=True,
     )
-    while process.poll() is None and not list(tmp_path.glob(".antiphon-*/layout/index")):
-        time.sleep(0.05)
+    while process.poll() is None and not list(tmp_path.glob(".antiphon-*/layout")):
+        time.sleep(0.01)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     printed, err = process.communicate(timeout=120)
     assert process.returncode == 130

@@ -76,9 +76,9 @@ def _book(args: argparse.Namespace) -> int:
 
     args.out.mkdir(parents=True, exist_ok=True)
     chapters = []
-    for place, name in enumerate(PAPERS, 1):
+    for index, name in enumerate(PAPERS, 1):
         begun = monotonic()
-        title = f"{name} ({place} of {len(PAPERS)})"
+        title = f"{name} ({index} of {len(PAPERS)})"
         reproduction = _reproduce(name, args.out / name, quick=args.quick, title=title)
         chapters.append(book.Chapter(book.papers()[name], reproduction, monotonic() - begun))
     path = book.write(chapters, args.out, quick=args.quick)

@@ -38,12 +38,12 @@ class _Line:
     """How far one member's line is filled."""
 
     def __init__(self) -> None:
-        self.last: dict[bool, float] = {}  # small marks or not -> the last one's place
+        self.last: dict[bool, float] = {}  # small marks or not -> the last one's position
         self.time: int | None = None  # of the last mark
         self.reached = START
 
     def next(self, mark: Mark) -> float:
-        """The leftmost place for the next mark."""
+        """The leftmost position for the next mark."""
         small = mark.kind in SMALL
         if small not in self.last:
             return self.reached
@@ -52,7 +52,7 @@ class _Line:
         return max(self.reached, self.last[small] + _gap(mark, self.time))
 
     def put(self, mark: Mark, x: float) -> None:
-        """Put the next mark in its place."""
+        """Put the next mark at its position."""
         mark.x = x
         self.last[mark.kind in SMALL] = x
         self.time = mark.event.time_ns
@@ -62,9 +62,9 @@ class _Line:
 def place_by_happened_before(marks: Sequence[Mark], order: Sequence[int], sources: Sources) -> list[Tick]:
     """As far left as causes allow; then what nothing holds there moves right, towards its effects."""
     lines: dict[int, _Line] = defaultdict(_Line)
-    for place in order:
-        mark, line = marks[place], lines[marks[place].lane]
-        earliest = [marks[source].x + _reach(marks[source], mark) for source in sources.get(place, ())]
+    for index in order:
+        mark, line = marks[index], lines[marks[index].lane]
+        earliest = [marks[source].x + _reach(marks[source], mark) for source in sources.get(index, ())]
         line.put(mark, max([line.next(mark), *earliest]))
     _move_right(marks, order, sources)
     return []
@@ -79,12 +79,12 @@ def _move_right(marks: Sequence[Mark], order: Sequence[int], sources: Sources) -
     """Move each mark, with those drawn over it, as far towards its effects as what follows on its line allows."""
     limits = [float("inf")] * len(marks)
     following: dict[tuple[int, bool], Mark] = {}
-    for place in reversed(order):
-        mark = marks[place]
+    for index in reversed(order):
+        mark = marks[index]
         if mark.joined:  # goes with the one below it, and is neither sent nor received from elsewhere
             continue
         small = mark.kind in SMALL
-        limit = limits[place]
+        limit = limits[index]
         if (after := following.get((mark.lane, small))) is not None:
             limit = min(limit, after.x - _gap(after, mark.event.time_ns))
         if (after := following.get((mark.lane, not small))) is not None:
@@ -92,9 +92,9 @@ def _move_right(marks: Sequence[Mark], order: Sequence[int], sources: Sources) -
         if limit < float("inf"):
             mark.x = max(mark.x, limit)
         following[mark.lane, small] = mark
-        for joined in itertools.takewhile(lambda one: one.joined, itertools.islice(marks, place + 1, None)):
+        for joined in itertools.takewhile(lambda one: one.joined, itertools.islice(marks, index + 1, None)):
             joined.x = mark.x
-        for source in sources.get(place, ()):
+        for source in sources.get(index, ()):
             limits[source] = min(limits[source], mark.x - _reach(marks[source], mark))
 
 
@@ -103,34 +103,34 @@ def place_along_the_clock(
 ) -> list[Tick]:
     """In order of time; crowded moments are stretched, long silences cut short."""
     instants: Sources = defaultdict(list)
-    for place in order:
-        instants[marks[place].event.time_ns or 0].append(place)
+    for index in order:
+        instants[marks[index].event.time_ns or 0].append(index)
     scale = _pixels_per_ns(marks, sources)
     lines: dict[int, _Line] = defaultdict(_Line)
     times = sorted(instants)
-    places: list[float] = []
+    positions: list[float] = []
     cut: list[tuple[float, int]] = []
     for number, time in enumerate(times):
         here = START
         if number:
             wanted = (time - times[number - 1]) * scale
-            here = places[-1] + min(wanted, SILENCE_MAX)
+            here = positions[-1] + min(wanted, SILENCE_MAX)
             if wanted > SILENCE_MAX:
-                cut.append((places[-1], number))
+                cut.append((positions[-1], number))
         inside: dict[int, _Line] = defaultdict(_Line)
-        for place in instants[time]:  # what this moment needs to the left of it
-            mark = marks[place]
+        for index in instants[time]:  # what this moment needs to the left of it
+            mark = marks[index]
             inside[mark.lane].put(mark, inside[mark.lane].next(mark))
             offset = mark.x - START
             line = lines[mark.lane]
-            earlier = [marks[source].x for source in sources.get(place, ()) if marks[source].event.time_ns != time]
+            earlier = [marks[source].x for source in sources.get(index, ()) if marks[source].event.time_ns != time]
             here = max([here, line.next(mark) - offset, *(x + ARROW_MIN - offset for x in earlier)])
-        places.append(here)
-        for place in instants[time]:
-            mark, line = marks[place], lines[marks[place].lane]
+        positions.append(here)
+        for index in instants[time]:
+            mark, line = marks[index], lines[marks[index].lane]
             line.reached = max(line.reached, here)
-            line.put(mark, max([line.next(mark), *(marks[source].x + ARROW_MIN for source in sources.get(place, ()))]))
-    return _ticks(marks, times, places, cut, focus)
+            line.put(mark, max([line.next(mark), *(marks[source].x + ARROW_MIN for source in sources.get(index, ()))]))
+    return _ticks(marks, times, positions, cut, focus)
 
 
 def _pixels_per_ns(marks: Sequence[Mark], sources: Sources) -> float:
@@ -149,7 +149,7 @@ def _pixels_per_ns(marks: Sequence[Mark], sources: Sources) -> float:
 def _ticks(
     marks: Sequence[Mark],
     times: Sequence[int],
-    places: Sequence[float],
+    positions: Sequence[float],
     cut: Sequence[tuple[float, int]],
     focus: Message | None,
 ) -> list[Tick]:
@@ -158,11 +158,11 @@ def _ticks(
         return []
     sent = [m.event.time_ns for m in marks if m.kind == "send" and m.message == focus]
     zero = sent[0] if sent and sent[0] is not None else times[0]
-    step = _round_step(times[-1] - times[0], (places[-1] - places[0]) / 90)
-    ticks = [Tick((x + places[number]) / 2, "") for x, number in cut]
+    step = _round_step(times[-1] - times[0], (positions[-1] - positions[0]) / 90)
+    ticks = [Tick((x + positions[number]) / 2, "") for x, number in cut]
     last = 0.0
     for time in range(times[0] + (zero - times[0]) % step, times[-1] + 1, step):
-        x = _interpolated(time, times, places)
+        x = _interpolated(time, times, positions)
         text = tell_time(time - zero)
         half = len(text) * CHARACTER / 2
         if x - half > last:
@@ -171,13 +171,13 @@ def _ticks(
     return ticks
 
 
-def _interpolated(time: int, times: Sequence[int], places: Sequence[float]) -> float:
+def _interpolated(time: int, times: Sequence[int], positions: Sequence[float]) -> float:
     after = bisect_right(times, time)
     if after >= len(times):
-        return places[-1]
+        return positions[-1]
     before = after - 1
     share = (time - times[before]) / (times[after] - times[before])
-    return places[before] + share * (places[after] - places[before])
+    return positions[before] + share * (positions[after] - positions[before])
 
 
 def _round_step(span: int, wanted: float) -> int:

@@ -62,7 +62,7 @@ def draw(layout: DiagramLayout, title: str, *, style: str = "") -> str:
         *_labels(layout),
         "</g>",
         '<g class="marks">',
-        *(_mark(layout, place, alone) for place in range(len(layout.marks))),
+        *(_mark(layout, index, alone) for index in range(len(layout.marks))),
         "</g>",
         *_names(layout),
         *(_legend(layout) if alone else ()),
@@ -205,7 +205,7 @@ def _line(start: tuple[float, float], stop: tuple[float, float], whole: bool, fa
 
 
 def _frontier(layout: DiagramLayout) -> Iterator[str]:
-    """A line through the places where each member learns that the focus is stable, and one for each view."""
+    """A line through the positions where each member learns that the focus is stable, and one for each view."""
     if layout.focus is not None:
         sender, seq = layout.focus
         first: dict[int, Mark] = {}
@@ -229,11 +229,11 @@ def _through(marks: dict[int, Mark], kind: str, title: str) -> str:
     return f'<path class="{kind}" d="M{points}"><title>{title}</title></path>'
 
 
-def _mark(layout: DiagramLayout, place: int, alone: bool) -> str:
-    mark = layout.marks[place]
-    below = layout.marks[place - 1] if mark.joined else None
+def _mark(layout: DiagramLayout, index: int, alone: bool) -> str:
+    mark = layout.marks[index]
+    below = layout.marks[index - 1] if mark.joined else None
     glyph = GLYPHS.get(mark.kind, GLYPHS["control"])[0] if below is None else _JOINED[mark.kind, below.kind]
-    if mark.kind == "receive" and place + 1 < len(layout.marks) and layout.marks[place + 1].joined and below is None:
+    if mark.kind == "receive" and index + 1 < len(layout.marks) and layout.marks[index + 1].joined and below is None:
         glyph = '<circle class="hollow" r="6.5"/>'
     halo = '<circle class="halo" r="9.5"/>' if mark.marked else ""
     message = mark.message
@@ -263,7 +263,7 @@ def _labels(layout: DiagramLayout) -> Iterator[str]:
 def legend_entries(layout: DiagramLayout) -> list[tuple[str, str]]:
     """What occurs in a diagram: (drawing around (0, 0), meaning)."""
     kinds = {mark.kind for mark in layout.marks}
-    joined = {(mark.kind, layout.marks[place - 1].kind) for place, mark in enumerate(layout.marks) if mark.joined}
+    joined = {(mark.kind, layout.marks[index - 1].kind) for index, mark in enumerate(layout.marks) if mark.joined}
     entries = [
         (f'<g class="event {kind} key">{drawing}</g>', meaning)
         for kind, (drawing, meaning) in GLYPHS.items()

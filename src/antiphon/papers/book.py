@@ -257,9 +257,9 @@ def _claims(claims: Sequence[PaperClaim]) -> Markup:
 
 def _table(published: Table) -> Markup:
     right = {
-        place
-        for place in range(len(published.columns))
-        if published.rows and not any(isinstance(row[place], str) for row in published.rows)
+        index
+        for index in range(len(published.columns))
+        if published.rows and not any(isinstance(row[index], str) for row in published.rows)
     }
     rows = [[cell(value) for value in row] for row in published.rows]
     whole = table(published.columns, rows, numbers=right, caption=published.title)

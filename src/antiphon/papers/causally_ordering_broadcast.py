@@ -424,7 +424,7 @@ def one_loss(kind: type[Co], size: int, latency: str) -> LossCost:
 
 
 def reproduce(out: Path | None, *, quick: bool, progress: Progress) -> Reproduction:
-    """Play the examples and measure; draw the figures if there is a place for them."""
+    """Play the examples and measure; draw the figures if there is a folder for them."""
     sizes = (2, 4, 8, 16, 32) if quick else (2, 4, 8, 16, 32, 64)
     parts = len(sizes) + 4
     example_claims, table1 = _example_claims()

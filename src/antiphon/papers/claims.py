@@ -75,7 +75,7 @@ def render(reproduction: Reproduction) -> str:
 
 def render_table(table: Table) -> str:
     """A table with aligned columns: text to the left, numbers to the right."""
-    text_columns = {place for row in table.rows for place, value in enumerate(row) if isinstance(value, str)}
+    text_columns = {index for row in table.rows for index, value in enumerate(row) if isinstance(value, str)}
     numbers = set(range(len(table.columns))) - text_columns
     return f"{table.title}\n{table_text(table.columns, [list(map(cell, row)) for row in table.rows], numbers=numbers)}"
 

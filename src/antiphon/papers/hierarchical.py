@@ -227,8 +227,8 @@ def _points(trees: Sequence[tuple[str, Tree, Sequence[str]]], progress: Progress
     """Run the named protocols on each tree; progress counts the work of FullDist, which grows with n squared."""
     work = [len(tree) ** 2 if "full-distribution" in names else len(tree) for _, tree, names in trees]
     points = []
-    for place, (kind, tree, names) in enumerate(trees):
-        progress(sum(work[:place]), sum(work))
+    for index, (kind, tree, names) in enumerate(trees):
+        progress(sum(work[:index]), sum(work))
         points += [Point(kind, len(tree), name, run_round(tree, name, "kernel")) for name in names]
     progress(sum(work), sum(work))
     return points

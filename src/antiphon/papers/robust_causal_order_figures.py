@@ -11,8 +11,8 @@ from antiphon.report.figures import drawing, look, save
 def draw_figure_7(series: Mapping[str, Sequence[tuple[int, int]]], out: Path) -> list[Path]:
     """Draw which block was recovered at which block counter."""
     shifted = {
-        name: [(float(at), block + 0.12 * (place - 1)) for block, at in recovered]  # so that none hides another
-        for place, (name, recovered) in enumerate(series.items())
+        name: [(float(at), block + 0.12 * (index - 1)) for block, at in recovered]  # so that none hides another
+        for index, (name, recovered) in enumerate(series.items())
     }
     words = ("block counter of the receiver", "block recovered", "Figure 7: recovery of blocks 10 to 15")
     return _lines(shifted, words, out / "figure-7", linestyle=":")
@@ -40,8 +40,8 @@ def _lines(
 ) -> list[Path]:
     """Draw points (x, y) as lines, told apart by marker as well as by colour; `words`: both axes and the title."""
     with drawing(width_in=7, height_in=4) as (figure, [axes]):
-        for place, (name, points) in enumerate(lines.items()):
-            seen = look(place)
+        for index, (name, points) in enumerate(lines.items()):
+            seen = look(index)
             x, y = ([point[at] for point in points] for at in (0, 1))
             axes.plot(x, y, linestyle=linestyle, color=seen.colour, marker=seen.marker, label=name)
         axes.set(xlabel=words[0], ylabel=words[1], title=words[2])

@@ -529,13 +529,13 @@ def _draw(rows: Sequence[Sequence[Value]], sizes: Sequence[int], out: Path) -> l
     """Draw the reductions of t2 and of the whole latency over the group size, a panel for each load."""
     with drawing(2, len(LOADS), width_in=12, height_in=7, sharex=True, sharey=True) as (figure, panels):
         for column, load in enumerate(LOADS):
-            for row, (what, place) in enumerate((("t2", _LESS_T2), ("t1 + t2", _LESS_TOTAL))):
+            for row, (what, index) in enumerate((("t2", _LESS_T2), ("t1 + t2", _LESS_TOTAL))):
                 panel = panels[row * len(LOADS) + column]
                 panel.axhspan(30, 40, color=COLOURS["panel"])
                 for index, delay in enumerate(DELAYS):
                     seen = look(index)
                     chosen = [cells for cells in rows if cells[0] == load and cells[1] == delay]
-                    reduced, best = ([cells[at] for cells in chosen] for at in (place, len(COLUMNS) - 2 + row))
+                    reduced, best = ([cells[at] for cells in chosen] for at in (index, len(COLUMNS) - 2 + row))
                     panel.plot(sizes, reduced, color=seen.colour, marker=seen.marker, label=delay)
                     panel.plot(sizes, best, color=seen.colour, linestyle=":")
                 panel.set_xscale("log", base=2)

@@ -2,13 +2,13 @@
 
 The pipeline works with plain integers, so that compiled code can; these are their names:
 
-- *run*: the place of a run among the names of all runs of a trace, in order (`TraceLayout.runs`);
+- *run*: the position of a run among the names of all runs of a trace, in order (`TraceLayout.runs`);
 - *unit*: one member of one run, numbered over the whole trace in order of (run, member);
 - *segment*: a stretch of one unit's rows in one row group of one file; a unit has one or more, in order of step;
-- *message*: the place of a (sender, number) among all messages of a run, in order (`Universe`);
-- *slot*: the place of a sender among all senders of a run (`Universe.senders`);
-- *view*: the place of a view among the views of a run, 0 the initial one, not the number that its members give it;
-- *stay*: the place of a view among those that one member installs, one after the other; it may install one twice.
+- *message*: the position of a (sender, number) among all messages of a run, in order (`Universe`);
+- *slot*: the position of a sender among all senders of a run (`Universe.senders`);
+- *view*: the position of a view among the views of a run, 0 the initial one, not the number that its members give it;
+- *stay*: the position of a view among those that one member installs, one after the other; it may install one twice.
 """
 
 from __future__ import annotations

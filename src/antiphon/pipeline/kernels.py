@@ -106,7 +106,7 @@ REPEATED, UNSENT, LATE, UNSENT_BY_CUT, UNSENT_HANDLED_BY_CUT, ORDER, SEEN, PAST,
 
 
 class Walk(NamedTuple):
-    """What one member's log says by itself; rows are places in the log."""
+    """What one member's log says by itself; rows are positions in the log."""
 
     tally: Array
     state: Array  # by message: DELIVERED, DISCARDED, RECEIVED, SENT
@@ -239,14 +239,14 @@ def walk(
     )
 
 
-BLOCK: Final = 16  # members checked side by side: their places of one message fill one cache line
+BLOCK: Final = 16  # members checked side by side: their positions of one message fill one cache line
 
 
 @compiled
-def causal_count(past: Array, place: Array, examined: Array, violations: Array) -> None:
-    """Check one sender's messages at a block of members: place[m, j] is where member j handles m, or NEVER.
+def causal_count(past: Array, position: Array, examined: Array, violations: Array) -> None:
+    """Check one sender's messages at a block of members: position[m, j] is where member j handles m, or NEVER.
 
-    A message is handled too early at j if a predecessor's place is later.
+    A message is handled too early at j if a predecessor's position is later.
     """
     latest = np.full(BLOCK, -1, np.int32)  # made here, so that the compiler knows it overlaps with nothing
     one = np.int32(-1)  # a predecessor, and whether there is another one: m itself is none
@@ -256,29 +256,29 @@ def causal_count(past: Array, place: Array, examined: Array, violations: Array) 
         if entry >= 0:
             row = np.uint32(entry)
             for j in range(BLOCK):
-                latest[j] = max(latest[j], place[row, j])
+                latest[j] = max(latest[j], position[row, j])
             several = several or bool(one >= 0 and one != entry)
             one = entry
         else:
             row = np.uint32(~entry)
             if several or (one >= 0 and one != ~entry):
                 for j in range(BLOCK):
-                    here = place[row, j]
+                    here = position[row, j]
                     handled = np.int64(here != NEVER)
                     examined[j] += handled
                     violations[j] += handled & np.int64(latest[j] > here)
             for j in range(BLOCK):
-                latest[j] = place[row, j]
+                latest[j] = position[row, j]
             one = ~entry
             several = False
 
 
 @compiled
 def causal_count_in_views(
-    past: Array, place: Array, examined: Array, violations: Array, sent_view: Array, belongs: Array
+    past: Array, position: Array, examined: Array, violations: Array, sent_view: Array, belongs: Array
 ) -> None:
     """As `causal_count`, where a predecessor counts at a member only if it belongs to the view it was sent in."""
-    width = place.shape[1]
+    width = position.shape[1]
     latest = np.full(width, -1, np.int32)
     counted = np.zeros(width, np.int64)
     own = np.zeros(width, np.int64)  # a message delivered before its own send is no predecessor of itself
@@ -288,7 +288,7 @@ def causal_count_in_views(
         if entry >= 0:
             for j in range(width):
                 if belongs[sent_view[entry], j]:
-                    latest[j] = max(latest[j], place[entry, j])
+                    latest[j] = max(latest[j], position[entry, j])
                     counted[j] += 1
         else:
             m = ~entry
@@ -298,20 +298,20 @@ def causal_count_in_views(
                     for j in range(width):
                         own[j] += belongs[sent_view[m], j]
             for j in range(width):
-                if place[m, j] != NEVER and counted[j] > own[j]:
+                if position[m, j] != NEVER and counted[j] > own[j]:
                     examined[j] += 1
-                    if latest[j] > place[m, j]:
+                    if latest[j] > position[m, j]:
                         violations[j] += 1
                 latest[j] = -1
                 counted[j] = 0
                 if belongs[sent_view[m], j]:
-                    latest[j] = place[m, j]
+                    latest[j] = position[m, j]
                     counted[j] = 1
             start = i + 1
 
 
 @compiled
-def causal_find(past: Array, place: Array, counts: Array, found: Array, cause: Array) -> int:
+def causal_find(past: Array, position: Array, counts: Array, found: Array, cause: Array) -> int:
     """One sender's messages that one member handles too early, each with the smallest predecessor that it lacks.
 
     `counts[m]` says whether a message counts as a predecessor at this member. Returns how many; fills found and cause.
@@ -323,14 +323,14 @@ def causal_find(past: Array, place: Array, counts: Array, found: Array, cause: A
         if past[i] >= 0:
             continue
         m = ~past[i]
-        here = place[m]
+        here = position[m]
         if here != NEVER:
             smallest = -1
-            if previous >= 0 and counts[previous] and place[previous] > here:
+            if previous >= 0 and counts[previous] and position[previous] > here:
                 smallest = previous
             for k in range(start, i):
                 p = past[k]
-                if p != m and counts[p] and place[p] > here and (smallest < 0 or p < smallest):
+                if p != m and counts[p] and position[p] > here and (smallest < 0 or p < smallest):
                     smallest = p
             if smallest >= 0:
                 found[n] = m
@@ -371,8 +371,8 @@ def begins_alike(one: Array, other: Array) -> bool:
 
 
 @compiled
-def first_inversion(one: Array, place: Array) -> tuple[int, int, int]:
-    """Walk one member's order of the messages that another has at place (-1 if not).
+def first_inversion(one: Array, position: Array) -> tuple[int, int, int]:
+    """Walk one member's order of the messages that another has at position (-1 if not).
 
     Returns (how many are common, the neighbours that the other has the other way round or -1, -1); the count may stop
     at the inversion, and is at least 2 there.
@@ -380,11 +380,11 @@ def first_inversion(one: Array, place: Array) -> tuple[int, int, int]:
     common = 0
     previous = -1
     for m in one:
-        here = place[m]
+        here = position[m]
         if here < 0:
             continue
         common += 1
-        if previous >= 0 and here < place[previous]:
+        if previous >= 0 and here < position[previous]:
             return common, previous, m
         previous = m
     return common, -1, -1

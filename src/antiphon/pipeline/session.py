@@ -1,4 +1,4 @@
-"""One place that starts or joins Spark, runs tasks on it, shows their progress and turns their errors into one line."""
+"""Start or join Spark, run tasks on it, show their progress and turn their errors into one line."""
 
 from __future__ import annotations
 

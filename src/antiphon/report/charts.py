@@ -218,10 +218,10 @@ def heat_map(names: Sequence[str], edges_ns: Sequence[int], values: Sequence[Seq
     usual = seen[int(USUAL_SHARE * (len(seen) - 1))] if seen else 0.0  # a few extremes must not make all the rest pale
     step = _round_step(usual / len(LEVELS))
     with drawing(height_in=1.35 + 0.24 * len(names)) as (figure, [axes]):
-        for place, row in enumerate(values):
+        for index, row in enumerate(values):
             for level, opacity in enumerate(LEVELS):
                 bars = _stretches(row, edges, level, step)
-                axes.broken_barh(bars, (place - 0.44, 0.88), facecolor=COLOURS["series-2"], alpha=opacity, linewidth=0)
+                axes.broken_barh(bars, (index - 0.44, 0.88), facecolor=COLOURS["series-2"], alpha=opacity, linewidth=0)
         axes.set_ylim(len(names) - 0.4, -0.6)
         axes.set_yticks(range(len(names)), names)
         axes.tick_params(axis="y", length=0)
@@ -367,11 +367,11 @@ _FONT_PT: Final = 9.5
 
 
 def _name_points(figure: Figure, axes: Axes, choices: Sequence[Choice], radii: Sequence[float]) -> None:
-    """Write each point's name beside it, where it covers no other name and no point if there is such a place."""
+    """Write each point's name beside it, where it covers no other name and no point if it can."""
     figure.draw_without_rendering()  # only then it is known where the points are
-    places = axes.transData.transform([(choice.time_ns, choice.size_bytes) for choice in choices]) * 72 / figure.dpi
-    taken = [(x - r, y - r, x + r, y + r) for (x, y), r in zip(places, radii, strict=True)]
-    for (x, y), radius, choice in zip(places, radii, choices, strict=True):
+    points = axes.transData.transform([(choice.time_ns, choice.size_bytes) for choice in choices]) * 72 / figure.dpi
+    taken = [(x - r, y - r, x + r, y + r) for (x, y), r in zip(points, radii, strict=True)]
+    for (x, y), radius, choice in zip(points, radii, choices, strict=True):
         width, near = 0.58 * _FONT_PT * len(choice.name), 0.75 * radius + 2
         offsets = [
             (dx, dy)

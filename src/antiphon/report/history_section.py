@@ -147,7 +147,7 @@ def _timeline(facts: Facts, start: int) -> str:
     names = sorted({_lane(facts, row.member) for row in rows})[:LANES_MAX]
     if run is None or run.last_ns is None or not names:
         return ""
-    lanes = {name: place for place, name in enumerate(names)}
+    lanes = {name: index for index, name in enumerate(names)}
     lives = [
         charts.IncarnationBar(
             lanes[_lane(facts, row.member)], row.first_ns - start, row.last_ns - start, row.ending or "stopped"

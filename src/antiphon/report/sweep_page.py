@@ -220,7 +220,7 @@ def _comparisons(sweep: SweepTable) -> list[Markup]:
         parts.append(paragraph(text, kind="muted"))
         step = (len(by_facet) - 1) / (FACETS_MAX - 1)
         keys = list(by_facet)
-        by_facet = {keys[round(place * step)]: by_facet[keys[round(place * step)]] for place in range(FACETS_MAX)}
+        by_facet = {keys[round(index * step)]: by_facet[keys[round(index * step)]] for index in range(FACETS_MAX)}
     for facet, cells in by_facet.items():
         parts.append(_comparison(sweep, names, facet, cells))
     seeds = count(sweep.count().seeds, "seed")

@@ -232,10 +232,10 @@ def _violations(facts: Facts) -> Markup | None:
         shown = f", {len(found.witnesses):,} of them here" if len(found.witnesses) < found.violations else ""
         parts.append(element("h3", f"{words.name}: {count(found.violations, 'violation')}{shown}"))
         parts.append(paragraph(f"{words.name} means that {words.meaning}.", kind="muted"))
-        for place, witness in enumerate(found.witnesses):
+        for index, witness in enumerate(found.witnesses):
             named = NamedWitness(name, witness)
             around = next((one.rows for one in facts.drawn if one.named == named), None)
-            parts.append(_witness(facts, named, around, folded=place >= OPEN_MAX))
+            parts.append(_witness(facts, named, around, folded=index >= OPEN_MAX))
     return section("violations", "Where it went wrong", *parts) if parts else None
 
 

@@ -110,9 +110,9 @@ class TraceRows:
         """Mean, of each member, the first mark here that covers the message."""
         mask = self.nothing()
         covers = (self.event == STABLE) & (self.sender == message[0]) & (self.seq >= message[1])
-        places = np.flatnonzero(covers)
-        if len(places):
-            order = places[np.lexsort((self.step[places], self.member[places]))]
+        rows = np.flatnonzero(covers)
+        if len(rows):
+            order = rows[np.lexsort((self.step[rows], self.member[rows]))]
             mask[order[np.concatenate(([True], np.diff(self.member[order]) != 0))]] = True
         return mask
 

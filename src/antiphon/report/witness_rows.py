@@ -158,12 +158,12 @@ def _ranked(subject: WitnessSubject, member: int, column: dict[str, Array]) -> d
             add(np.flatnonzero(of_sender & (abs(seq - number) == 1) & steps), _BESIDE)
     near = np.flatnonzero(steps)
     for row in own:
-        place = int(np.searchsorted(near, row))
-        add(near[max(0, place - NEIGHBOURS) : place + NEIGHBOURS + 1], _BESIDE)
+        index = int(np.searchsorted(near, row))
+        add(near[max(0, index - NEIGHBOURS) : index + NEIGHBOURS + 1], _BESIDE)
     if subject.guarantee in _ABOUT_VIEWS and ranks:
         changes = np.flatnonzero(np.isin(event, (VIEW, LEAVE, CRASH)))
-        place = int(np.searchsorted(changes, min(ranks)))
-        add(changes[max(0, place - 1) : place + 1], _BESIDE)
+        index = int(np.searchsorted(changes, min(ranks)))
+        add(changes[max(0, index - 1) : index + 1], _BESIDE)
     return ranks
 
 

@@ -96,8 +96,8 @@ class Tree:
     def circle_next(self) -> list[int]:
         """Whom each node passes the Train on to."""
         following = [0] * len(self)
-        for place, node in enumerate(self.circle):
-            following[self.circle[place - 1]] = node
+        for index, node in enumerate(self.circle):
+            following[self.circle[index - 1]] = node
         return following
 
     def path(self, source: int, target: int) -> list[int]:
@@ -173,10 +173,10 @@ def random_tree(n: int, b: int, p: int, seed: int) -> Tree:
     rng = random.Random(seed)
     sizes = [1] + [0] * p
     for _ in range(n - 1):
-        place = rng.randrange(n - 1)
+        index = rng.randrange(n - 1)
         level = 1
-        while level < p and place >= b**level:
-            place -= b**level
+        while level < p and index >= b**level:
+            index -= b**level
             level += 1
         sizes[level] += 1
     while 0 in sizes[: max(level for level in range(p + 1) if sizes[level])]:

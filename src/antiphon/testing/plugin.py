@@ -134,12 +134,12 @@ def _account(item: pytest.Item, made: World, error: BaseException) -> str:
     try:
         lines += write(made, story, _folder(item, made.seed))
     except OSError as failure:
-        lines.append(f"its traces could not be written: {failure}; choose another place with --antiphon-out")
+        lines.append(f"its traces could not be written: {failure}; choose another folder with --antiphon-out")
     return "\n".join(lines if story is None else [*lines, "", story.title, "", story.text()])
 
 
 def _folder(item: pytest.Item, seed: int) -> Path:
-    """Find a place that lasts: where the flag says, else in pytest's cache."""
+    """Find a folder that lasts: where the flag says, else in pytest's cache."""
     out = item.config.getoption("--antiphon-out")
     cache: Any = getattr(item.config, "cache", None)
     if out is not None:

@@ -410,13 +410,13 @@ def check_total(run: RunLogs, options: NaiveOptions) -> NaiveFindings:
                 if options.uniform or go_on_together(one, other, history.view_at[position])
             ]
 
-        place = {message: index for index, message in enumerate(counted(other))}
-        common = [message for message in counted(one) if message in place]
+        position = {message: index for index, message in enumerate(counted(other))}
+        common = [message for message in counted(one) if message in position]
         if len(common) < 2:
             continue
         found.examined += 1
         for first, second in pairwise(common):
-            if place[first] > place[second]:
+            if position[first] > position[second]:
                 events = [
                     one.show(one.deliveries[first]),
                     one.show(one.deliveries[second]),

@@ -93,7 +93,7 @@ def _files(root: Path) -> list[Path]:
 
 
 def _rows(file: Path) -> Iterator[Mapping[str, Any] | ValueError]:
-    """The rows of one file by the contract's names; in the place of a row that is none, what is wrong with it."""
+    """The rows of one file by the contract's names; instead of a row that is none, what is wrong with it."""
     format_of = _FORMATS.get(file.suffix)
     if format_of is None:
         with file.open("rb") as opened:

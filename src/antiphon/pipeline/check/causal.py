@@ -1,6 +1,6 @@
 """Causal order: nobody handles a message before what its sending depends on.
 
-Every sender's past is laid beside the places at which a block of members handled each message; checking direct
+Every sender's past is laid beside the positions at which a block of members handled each message; checking direct
 predecessors at every member checks the transitive ones by induction, so no vector clock is needed.
 """
 
@@ -18,18 +18,18 @@ def check_causal(run: CheckedRun, receivers: range, senders: range) -> Finding:
     """Check the messages of some units at some units."""
     size = run.universe.size
     assert len(receivers) <= k.BLOCK
-    place = np.full((size, k.BLOCK), k.NEVER, np.int32)
+    position = np.full((size, k.BLOCK), k.NEVER, np.int32)
     for column, unit in enumerate(receivers):
-        place[_seen(run, unit), column] = np.arange(len(_seen(run, unit)), dtype=np.int32)
+        position[_seen(run, unit), column] = np.arange(len(_seen(run, unit)), dtype=np.int32)
     examined = np.zeros(k.BLOCK, np.int64)
     by_sender = np.zeros((len(senders), k.BLOCK), np.int64)
     belongs = _belongs(run, receivers)
     for row, sender in enumerate(senders):
         past = run.array(sender, "past")
         if belongs is None:
-            k.causal_count(past, place, examined, by_sender[row])
+            k.causal_count(past, position, examined, by_sender[row])
         else:
-            k.causal_count_in_views(past, place, examined, by_sender[row], run.sent_view, belongs)
+            k.causal_count_in_views(past, position, examined, by_sender[row], run.sent_view, belongs)
 
     stubs: list[Stub] = []
     for column in np.flatnonzero(by_sender.any(axis=0)).tolist():
@@ -37,7 +37,7 @@ def check_causal(run: CheckedRun, receivers: range, senders: range) -> Finding:
         if wanted <= 0:
             break
         counts = np.ones(size, np.uint8) if belongs is None else belongs[:, column][run.sent_view]
-        stubs += _first(run, receivers[column], senders, by_sender[:, column], place[:, column], counts)[:wanted]
+        stubs += _first(run, receivers[column], senders, by_sender[:, column], position[:, column], counts)[:wanted]
     return Finding(int(examined.sum()), int(by_sender.sum()), False, 0, stubs)
 
 
@@ -55,17 +55,19 @@ def _seen(run: CheckedRun, unit: Unit) -> Array:
     return run.array(unit, "seen" if len(run.array(unit, "discards")) else "order")
 
 
-def _first(run: CheckedRun, unit: Unit, senders: range, violations: Array, place: Array, counts: Array) -> list[Stub]:
+def _first(
+    run: CheckedRun, unit: Unit, senders: range, violations: Array, position: Array, counts: Array
+) -> list[Stub]:
     """The first messages that one member handles too early, each with the smallest predecessor that it lacks."""
-    place = np.ascontiguousarray(place)
+    position = np.ascontiguousarray(position)
     member = int(run.layout.unit_member[unit])
     candidates: list[tuple[int, int, int]] = []
     for row in np.flatnonzero(violations).tolist():
         found, cause = (np.empty(violations[row], np.int32) for _ in range(2))
-        n = k.causal_find(run.array(senders[row], "past"), place, counts, found, cause)
+        n = k.causal_find(run.array(senders[row], "past"), position, counts, found, cause)
         assert n == violations[row], "both passes see the same violations"
-        first = np.argsort(place[found], kind="stable")[: run.job.witnesses]
-        candidates += zip(place[found[first]].tolist(), found[first].tolist(), cause[first].tolist(), strict=True)
+        first = np.argsort(position[found], kind="stable")[: run.job.witnesses]
+        candidates += zip(position[found[first]].tolist(), found[first].tolist(), cause[first].tolist(), strict=True)
     return [
         Stub(run.name, (member, at), (member, *run.universe.message(message), *run.universe.message(cause)))
         for at, message, cause in sorted(candidates)[: run.job.witnesses]

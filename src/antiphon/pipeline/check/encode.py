@@ -26,7 +26,7 @@ class Log(NamedTuple):
     column: dict[str, Array]
     inserted_after: Array  # the rows after which a delivery was supposed
 
-    def place(self, row: int) -> int:
+    def position(self, row: int) -> int:
         """Where a row of the trace is in this log."""
         return row + int(np.searchsorted(self.inserted_after, row))
 
@@ -103,12 +103,12 @@ def _encode_unit(
 
 def _leave_arrays(run: CheckedRun, unit: Unit, log: Log, message: Array, walk: k.Walk, arena: ArenaWriter) -> None:
     """Leave what the second stage compares members by."""
-    stay_places = np.array([log.place(stay.place) for stay in run.stays[unit]], np.int64)
+    stay_positions = np.array([log.position(stay.position) for stay in run.stays[unit]], np.int64)
     arena.put(unit, "order", walk.order)
     if len(walk.discards):
         arena.put(unit, "seen", walk.seen)
         arena.put(unit, "discards", walk.discards)
-    order_stays = np.searchsorted(walk.order_row, stay_places)
+    order_stays = np.searchsorted(walk.order_row, stay_positions)
     if "total" in run.job.guarantees:
         slices = run.slices(unit, order_stays, len(walk.order))
         arena.put(unit, "fingerprint", fingerprint(run, unit, walk.order, slices))
@@ -118,12 +118,12 @@ def _leave_arrays(run: CheckedRun, unit: Unit, log: Log, message: Array, walk: k
         arena.put(unit, "has", np.packbits(walk.state & (k.DELIVERED | k.DISCARDED), bitorder="little"))
     if run.has_views:
         arena.put(unit, "order_stays", order_stays)
-        arena.put(unit, "discards_stays", np.searchsorted(walk.discard_row, stay_places))
+        arena.put(unit, "discards_stays", np.searchsorted(walk.discard_row, stay_positions))
         arena.put(unit, "sends", walk.sends)
         stay_views = np.array([stay.view for stay in run.stays[unit]], np.int32)
-        arena.put(unit, "sends_view", stay_views[np.searchsorted(stay_places, walk.send_row, side="right") - 1])
+        arena.put(unit, "sends_view", stay_views[np.searchsorted(stay_positions, walk.send_row, side="right") - 1])
     if run.has_stable and "stability" in run.job.guarantees:
-        _leave_marks(run, unit, log, message, walk, stay_places, arena)
+        _leave_marks(run, unit, log, message, walk, stay_positions, arena)
 
 
 def _judge_alone(run: CheckedRun, unit: Unit, walk: k.Walk, found: TaskFindings) -> None:
@@ -171,7 +171,7 @@ def _judge_alone(run: CheckedRun, unit: Unit, walk: k.Walk, found: TaskFindings)
 
 
 def _leave_marks(
-    run: CheckedRun, unit: Unit, log: Log, message: Array, walk: k.Walk, stay_places: Array, arena: ArenaWriter
+    run: CheckedRun, unit: Unit, log: Log, message: Array, walk: k.Walk, stay_positions: Array, arena: ArenaWriter
 ) -> None:
     """Leave the member's marks, and which messages it holds (with one global clock: since when)."""
     event = log.column["event"]
@@ -180,7 +180,7 @@ def _leave_marks(
         arena.put(unit, "mark_sender", log.column["sender"][marks].astype(np.int64))
         arena.put(unit, "mark_seq", log.column["seq"][marks].astype(np.int64))
         arena.put(unit, "mark_row", marks)
-        arena.put(unit, "mark_stay", np.searchsorted(stay_places, marks, side="right") - 1)
+        arena.put(unit, "mark_stay", np.searchsorted(stay_positions, marks, side="right") - 1)
     if not run.global_clock:
         arena.put(unit, "held", np.packbits(walk.state & (k.DELIVERED | k.RECEIVED), bitorder="little"))
         return

@@ -8,7 +8,7 @@ from antiphon.trace.schema import GUARANTEES
 
 
 class Stub(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """A violation in numbers: its place in the canonical order, and what its witness must show."""
+    """A violation in numbers: its position in the canonical order, and what its witness must show."""
 
     run: str
     key: tuple[int, ...]

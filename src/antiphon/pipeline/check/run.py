@@ -50,9 +50,9 @@ class RunView(NamedTuple):
 
 
 class ViewStay(NamedTuple):
-    """From this place in its log on, the member is in this view."""
+    """From this position in its log on, the member is in this view."""
 
-    place: int
+    position: int
     view: ViewIndex
 
 
@@ -140,7 +140,7 @@ class CheckedRun:
         table = self.layout.skeleton(self.run)
         columns = [table[name].to_pylist() for name in ("member", "step", "event", "view", "members")]
         unit_of = self.unit_of
-        for (member, step, event, number, members), place in zip(
+        for (member, step, event, number, members), position in zip(
             zip(*columns, strict=True), self._places(table), strict=True
         ):
             unit = unit_of[member]
@@ -155,7 +155,7 @@ class CheckedRun:
                     if follows[current] == NOTHING:
                         follows[current] = installed
                     follows[installed] = NOTHING
-                    self.stays[unit].append(ViewStay(place, installed))
+                    self.stays[unit].append(ViewStay(position, installed))
                     self.installed_at[unit][installed] = step
             elif event in (CRASH, LEAVE):
                 self.gone.add(unit)
@@ -171,12 +171,12 @@ class CheckedRun:
             self.cut_members |= named - initial.members
 
     def _places(self, table: object) -> list[int]:
-        """The place of each skeleton row in its member's whole log."""
+        """The position of each skeleton row in its member's whole log."""
         layout = self.layout
-        member, step, place = (table[name].to_numpy() for name in ("member", "step", "place"))  # type: ignore[index]
+        member, step, position = (table[name].to_numpy() for name in ("member", "step", "position"))  # type: ignore[index]
         unit = self.units.start + np.searchsorted(self.members, member)
         found = []
-        for u, s, p in zip(unit.tolist(), step.tolist(), place.tolist(), strict=True):
+        for u, s, p in zip(unit.tolist(), step.tolist(), position.tolist(), strict=True):
             segments = slice(int(layout.bounds[u]), int(layout.bounds[u + 1]))
             earlier = layout.column["last_step"][segments] < s
             found.append(int(layout.column["rows"][segments][earlier].sum()) + p)

@@ -24,20 +24,20 @@ def check_total(run: CheckedRun, part: int, parts: int) -> Finding:
     classes = list(alike.values())
     examined = violations = 0
     differing: set[tuple[int, int]] = set()
-    places = Places(run.universe.size)
+    positions = Positions(run.universe.size)
     for i, some in enumerate(classes):
         if i % parts != part:
             continue
         if len(some) > 1 and len(_together(run, some[0], some[1])[0]) > 1:
             examined += len(some) * (len(some) - 1) // 2
         for j in range(i):
-            common, first, _ = _compare(run, classes[j][0], some[0], places)
+            common, first, _ = _compare(run, classes[j][0], some[0], positions)
             if common > 1:
                 examined += len(some) * len(classes[j])
             if first >= 0:
                 violations += len(some) * len(classes[j])
                 differing.add((j, i))
-    return Finding(examined, violations, False, 0, _first(run, classes, differing, places))
+    return Finding(examined, violations, False, 0, _first(run, classes, differing, positions))
 
 
 def fingerprint(run: CheckedRun, unit: Unit, order: Array, slices: list[tuple[int, int, int]]) -> Array:
@@ -54,11 +54,11 @@ def fingerprint(run: CheckedRun, unit: Unit, order: Array, slices: list[tuple[in
     return np.frombuffer(digest.digest(), np.uint8)
 
 
-class Places:
+class Positions:
     """Where one unit has each message; kept while it is compared with one unit after the other."""
 
     def __init__(self, size: int) -> None:
-        self.place = np.full(size, -1, np.int32)
+        self.position = np.full(size, -1, np.int32)
         self.marked = np.zeros(0, np.int32)
         self.key: tuple[int, tuple[int, ...]] | None = None
         self.orders: dict[int, Array] = {}  # of units whose order is one stretch, as it lies in the file
@@ -73,12 +73,12 @@ class Places:
         return self.orders[unit]
 
     def of(self, unit: Unit, views: tuple[int, ...], order: Array) -> Array:
-        """The place of each message in a unit's order in some views, -1 if it is not there."""
+        """The position of each message in a unit's order in some views, -1 if it is not there."""
         if self.key != (unit, views):
-            self.place[self.marked] = -1
-            self.place[order] = np.arange(len(order), dtype=np.int32)
+            self.position[self.marked] = -1
+            self.position[order] = np.arange(len(order), dtype=np.int32)
             self.marked, self.key = order, (unit, views)
-        return self.place
+        return self.position
 
 
 def _together(run: CheckedRun, one: int, other: int) -> tuple[Array, Array, tuple[int, ...]]:
@@ -96,19 +96,21 @@ def _together(run: CheckedRun, one: int, other: int) -> tuple[Array, Array, tupl
     return orders[0], orders[1], views
 
 
-def _compare(run: CheckedRun, one: int, other: int, places: Places) -> tuple[int, int, int]:
+def _compare(run: CheckedRun, one: int, other: int, positions: Positions) -> tuple[int, int, int]:
     """(number of common messages or at least 2, the first neighbours of one that the other has the other way round)."""
-    mine, its = places.order(run, one), places.order(run, other)
+    mine, its = positions.order(run, one), positions.order(run, other)
     views: tuple[int, ...] = ()
     if mine is None or its is None or run.follows[one] != run.follows[other] or GONE in run.follows[one].values():
         mine, its, views = _together(run, one, other)
     shorter = min(len(mine), len(its))
     if k.begins_alike(mine, its):  # one stopped earlier
         return shorter, -1, -1
-    return k.first_inversion(mine, places.of(other, views, its))
+    return k.first_inversion(mine, positions.of(other, views, its))
 
 
-def _first(run: CheckedRun, classes: list[list[int]], differing: set[tuple[int, int]], places: Places) -> list[Stub]:
+def _first(
+    run: CheckedRun, classes: list[list[int]], differing: set[tuple[int, int]], positions: Positions
+) -> list[Stub]:
     if not differing:
         return []
     class_of = {unit: number for number, units in enumerate(classes) for unit in units}
@@ -117,7 +119,7 @@ def _first(run: CheckedRun, classes: list[list[int]], differing: set[tuple[int, 
         for other in range(one + 1, run.units.stop):
             pair = sorted((class_of[one], class_of[other]))
             if (pair[0], pair[1]) in differing:
-                _, first, second = _compare(run, one, other, places)
+                _, first, second = _compare(run, one, other, positions)
                 p, q = (int(run.layout.unit_member[unit]) for unit in (one, other))
                 messages = (*run.universe.message(first), *run.universe.message(second))
                 stubs.append(Stub(run.name, (p, q), (p, q, *messages)))

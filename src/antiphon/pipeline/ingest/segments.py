@@ -81,8 +81,8 @@ class Segments:
         return True
 
     def _add_skeleton(self, step: pa.ChunkedArray, rare: pa.Table, code: Array, run: str, member: int) -> None:
-        place = pa.array(np.flatnonzero(np.isin(code, SKELETON_EVENTS)), pa.int64())
-        chosen, size = rare.take(place), len(place)
+        index = pa.array(np.flatnonzero(np.isin(code, SKELETON_EVENTS)), pa.int64())
+        chosen, size = rare.take(index), len(index)
         lists = pa.list_(pa.int32())
         present = rare.column_names
         self.skeleton.append(
@@ -90,9 +90,9 @@ class Segments:
                 [
                     pa.array([run] * size, pa.string()),
                     pa.array([member] * size, pa.int32()),
-                    step.take(place).cast(pa.int64()),
-                    place,
-                    pa.array(code[place.to_numpy()], pa.uint8()),
+                    step.take(index).cast(pa.int64()),
+                    index,
+                    pa.array(code[index.to_numpy()], pa.uint8()),
                     pc.fill_null(chosen["view"].cast(pa.int64()), 0) if "view" in present else pa.array([0] * size),
                     chosen["members"].cast(lists) if "members" in present else pa.nulls(size, lists),
                 ],

@@ -29,7 +29,7 @@ TASK_ROWS = 4_000_000
 
 MEASURES: Final[dict[str, str]] = {  # what each is, and so what a trace lacks that has none
     "delivery": "time from send to deliver",
-    "t1": "time from receive to a control row 'final': its place in the total order is known here",
+    "t1": "time from receive to a control row 'final': its position in the total order is known here",
     "t2": "time from 'final' to deliver",
     "everywhere": "time from send until every member holds it (needs one global clock)",
     "stable": "time from send to the first mark that covers it, at each member",

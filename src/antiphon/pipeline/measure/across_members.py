@@ -70,24 +70,24 @@ def _occupancy(rows: list[dict[str, Any]]) -> pa.Table:
 def _latencies(here: MeasureTask, unit: Unit, tables: Tables, sketches: dict[str, Sketch]) -> None:
     sends = here.sends(int(here.layout.unit_run[unit]))
     sender, seq = here.array(unit, "sender"), here.array(unit, "seq")
-    place = np.empty(len(sender), np.int64)
-    find_sends(sender, seq, sends.sender, sends.seq, 0, place)
-    sent = place >= 0
-    sent_at = sends.at[place[sent]]
+    index = np.empty(len(sender), np.int64)
+    find_sends(sender, seq, sends.sender, sends.seq, 0, index)
+    sent = index >= 0
+    sent_at = sends.at[index[sent]]
     for measure, name in (("delivery", "deliver"), ("stable", "stable")):
         values = between(sent_at, here.array(unit, name)[sent])
         tables.add_latency(here.who(unit), measure, values, sketches[measure])
 
 
 @compiled
-def find_sends(sender: Array, seq: Array, sent_by: Array, sent_seq: Array, start: int, place: Array) -> None:
+def find_sends(sender: Array, seq: Array, sent_by: Array, sent_seq: Array, start: int, index: Array) -> None:
     """Where each of a ledger's messages is among the sends, -1 if nowhere; both are in order of (sender, seq)."""
     j = start
     for i in range(sender.size):
         while j < sent_by.size and (sent_by[j] < sender[i] or (sent_by[j] == sender[i] and sent_seq[j] < seq[i])):
             j += 1
         found = j < sent_by.size and sent_by[j] == sender[i] and sent_seq[j] == seq[i]
-        place[i] = j if found else -1
+        index[i] = j if found else -1
 
 
 def _buffer(here: MeasureTask, unit: Unit, tables: Tables) -> None:
@@ -155,8 +155,8 @@ def _waits(here: MeasureTask, piece: WaitPiece, arena: ArenaWriter, everywhere: 
     views = SentViews(here, piece.run)
     sent_in = views.of_send[start:stop]
     held = Holders(stop - start)
-    for place, unit in enumerate(units):
-        held.add(here, unit, place, sends, start, stop, views.member_of[sent_in, place] if views.recorded else None)
+    for index, unit in enumerate(units):
+        held.add(here, unit, index, sends, start, stop, views.member_of[sent_in, index] if views.recorded else None)
     clocked = here.has_global_clock(piece.run)
     waited, last = np.zeros(len(units), np.int64), np.zeros(len(units), np.int64)
     longest, lacked = np.zeros(len(units), np.int64), np.zeros(len(units), np.int64)
@@ -177,14 +177,14 @@ def _waits(here: MeasureTask, piece: WaitPiece, arena: ArenaWriter, everywhere: 
         missing = ~complete & ~held.marked & (held.count > 0)
         until = views.closed_at[sent_in]
         since = np.where(missing & (held.timed > 0), np.minimum(held.latest, until), until)
-        for place, unit in enumerate(units if missing.any() else ()):
-            lacks = missing & views.member_of[sent_in, place] & ~held.holds(here, unit, sends, start, stop)
-            lacked[place] = int(lacks.sum())
-            if clocked and lacked[place]:
-                spread(np.full(lacked[place], place), since[lacks], until[lacks], edges, waiting)
+        for index, unit in enumerate(units if missing.any() else ()):
+            lacks = missing & views.member_of[sent_in, index] & ~held.holds(here, unit, sends, start, stop)
+            lacked[index] = int(lacks.sum())
+            if clocked and lacked[index]:
+                spread(np.full(lacked[index], index), since[lacks], until[lacks], edges, waiting)
                 alone = until[lacks] - since[lacks]
-                waited[place] += int(alone.sum())
-                longest[place] = max(int(longest[place]), int(alone.max()))
+                waited[index] += int(alone.sum())
+                longest[index] = max(int(longest[index]), int(alone.max()))
     if waiting.any():
         arena.put(piece.run, str(piece.part), waiting.ravel())
     chosen = np.flatnonzero((last > 0) | (lacked > 0))
@@ -218,7 +218,7 @@ class Holders:
         self.marked = np.zeros(size, bool)
 
     def add(
-        self, here: MeasureTask, unit: Unit, place: int, sends: Sends, start: int, stop: int, wanted: Array | None
+        self, here: MeasureTask, unit: Unit, index: int, sends: Sends, start: int, stop: int, wanted: Array | None
     ) -> None:
         """Lay one member's ledger beside the messages; `wanted` says which it had to hold, None: all."""
         found, chosen = self._match(here, unit, sends, start, stop)
@@ -226,7 +226,7 @@ class Holders:
             found = np.where((found >= 0) & wanted[found], found, -1)
         hold, held, marked = (here.array(unit, name)[chosen] for name in ("hold", "held", "marked"))
         take_holder(
-            found, hold, held, marked, place, self.count, self.timed, self.latest, self.second, self.who, self.marked
+            found, hold, held, marked, index, self.count, self.timed, self.latest, self.second, self.who, self.marked
         )
 
     def holds(self, here: MeasureTask, unit: Unit, sends: Sends, start: int, stop: int) -> Array:
@@ -249,7 +249,7 @@ class Holders:
 
 
 def _bound(sender: Array, seq: Array, who: int, number: int) -> int:
-    """The first place at or after (who, number) in order of (sender, seq)."""
+    """The first index at or after (who, number) in order of (sender, seq)."""
     low, high = int(np.searchsorted(sender, who, "left")), int(np.searchsorted(sender, who, "right"))
     return low + int(np.searchsorted(seq[low:high], number, "left"))
 
@@ -260,7 +260,7 @@ def take_holder(
     hold: Array,
     held: Array,
     marked: Array,
-    place: int,
+    index: int,
     count: Array,
     timed: Array,
     latest: Array,
@@ -283,6 +283,6 @@ def take_holder(
         if timed[m] == 1 or hold[i] > latest[m]:
             second[m] = latest[m]
             latest[m] = hold[i]
-            who[m] = place
+            who[m] = index
         elif timed[m] == 2 or hold[i] > second[m]:
             second[m] = hold[i]

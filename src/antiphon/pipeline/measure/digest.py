@@ -114,7 +114,7 @@ def _waiting(here: MeasureTask, spans: list[tuple[int, int] | None]) -> pa.Table
         by_member = total.reshape(len(members), -1) / np.diff(edges)
         most = np.argsort(-by_member.sum(axis=1), kind="stable")
         shown, others = np.sort(most[:WAITED_FOR_MAX]), most[WAITED_FOR_MAX:]
-        rows: list[tuple[int | None, Array]] = [(int(members[place]), by_member[place]) for place in shown]
+        rows: list[tuple[int | None, Array]] = [(int(members[index]), by_member[index]) for index in shown]
         rows += [(None, by_member[others].sum(axis=0))] if len(others) else []
         for member, level in rows:
             size = len(level)
@@ -145,7 +145,7 @@ def _among_the_largest(run: pa.ChunkedArray, who: pa.ChunkedArray, count: pa.Chu
     grouped = pa.table({"run": run, "who": who, "count": count}).group_by(["run", "who"], use_threads=False)
     sums = grouped.aggregate([("count", "sum")]).sort_by([("run", "ascending"), ("count_sum", "descending")])
     name = sums["run"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
-    place = np.arange(len(name)) - np.searchsorted(name, name)  # runs are in order, so their codes are
-    largest = sums.filter(pa.array(place < REPAIRING_MAX))
+    index = np.arange(len(name)) - np.searchsorted(name, name)  # runs are in order, so their codes are
+    largest = sums.filter(pa.array(index < REPAIRING_MAX))
     key = pc.binary_join_element_wise(largest["run"], largest["who"], "\0")
     return pc.is_in(pc.binary_join_element_wise(run, who, "\0"), value_set=key)

@@ -16,7 +16,7 @@ VIEWS_MAX: Final = 1_000
 
 
 def ending(rows: LogRows) -> Array:
-    """Return how a log ends (a place in ENDINGS), and when."""
+    """Return how a log ends (an index into ENDINGS), and when."""
     last = np.flatnonzero(np.isin(rows.event, (LEAVE, CRASH, END)))
     if not len(last):
         return np.array([0, rows.time[-1] if len(rows.time) else NULL_TIME], np.int64)

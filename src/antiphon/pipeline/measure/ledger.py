@@ -32,7 +32,7 @@ from antiphon.pipeline.kernels import compiled
 from antiphon.pipeline.measure.job import added
 from antiphon.pipeline.store.layout import TraceLayout
 
-FINAL: Final = 100  # the code given to control rows that say: its place in the total order is known here
+FINAL: Final = 100  # the code given to control rows that say: its position in the total order is known here
 NO_KIND: Final = -1
 _COLUMNS: Final = ("event", "sender", "seq", "time_ns", "bytes", "detail")
 _INTEGERS: Final = ("sender", "seq", "time_ns", "bytes")

@@ -18,7 +18,7 @@ RELATIVE_ERROR = 2.0**-BITS
 
 
 def rank(share: float, count: int) -> int:
-    """The place, from 0, of a quantile among so many sorted values."""
+    """The index of a quantile among so many sorted values."""
     return max(0, int(np.ceil(share * count - 1e-9)) - 1)
 
 
@@ -61,10 +61,10 @@ class Sketch:
 
     def quantile(self, share: float) -> int:
         """A quantile, off by at most 1/256 of itself."""
-        place, seen = rank(share, self.count), 0
+        wanted, seen = rank(share, self.count), 0
         for number in sorted(self.buckets):
             seen += self.buckets[number]
-            if seen > place:
+            if seen > wanted:
                 return _middle(number)
         raise ValueError("an empty sketch has no quantiles")
 

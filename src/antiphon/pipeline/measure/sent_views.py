@@ -18,20 +18,20 @@ class SentViews:
 
     def __init__(self, here: MeasureTask, run: RunIndex) -> None:
         units = here.layout.units_of(run)
-        place = {int(here.layout.unit_member[unit]): number for number, unit in enumerate(units)}
+        index = {int(here.layout.unit_member[unit]): number for number, unit in enumerate(units)}
         numbers: dict[tuple[int, tuple[int, ...]], int] = {}
         installed: list[list[int]] = [[] for _ in units]
         skeleton = here.layout.skeleton(run).select(["member", "event", "view", "members"])
         for row in skeleton.to_pylist():
             if row["event"] == VIEW:
                 view = (row["view"], tuple(row["members"] or ()))
-                installed[place[row["member"]]].append(numbers.setdefault(view, len(numbers) + 1))
+                installed[index[row["member"]]].append(numbers.setdefault(view, len(numbers) + 1))
         self.recorded = bool(numbers)
         self.member_of = np.ones((len(numbers) + 1, len(units)), bool)  # view by unit
         for (_, members), number in numbers.items():
             if members:  # a foreign log may not say who is in a view
                 self.member_of[number] = False
-                self.member_of[number, [place[member] for member in members if member in place]] = True
+                self.member_of[number, [index[member] for member in members if member in index]] = True
         self.size: Array = self.member_of.sum(axis=1)
         sent_in = [
             np.array([NO_VIEW, *mine], np.int64)[here.array(unit, "sent_in")]

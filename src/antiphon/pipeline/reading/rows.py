@@ -44,7 +44,7 @@ class UnreadableRow(msgspec.Struct, frozen=True):
     """A row that cannot be read."""
 
     file: str
-    row: int | None  # its place in the file, from 1
+    row: int | None  # its position in the file, from 1
     reason: str
     event: str | None  # its event, where that can be read
     content: str
@@ -135,7 +135,7 @@ def _dictionary_schema(columns: dict[str, pa.Array]) -> pa.Schema:
 
 
 def _with_numbers(column: pa.Array, numbers: dict[str, int]) -> pa.Array:
-    """Put numbers in the place of members' names, as text; what is no name stays as it is."""
+    """Replace members' names by numbers, as text; what is no name stays as it is."""
     if pa.types.is_list(column.type) or pa.types.is_integer(column.type) or pa.types.is_null(column.type):
         return column
     if pa.types.is_dictionary(column.type):

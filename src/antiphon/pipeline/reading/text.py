@@ -24,7 +24,7 @@ BLOCK_BYTES: Final = 32 << 20
 
 
 class TextSpan(msgspec.Struct, frozen=True):
-    """Part of a text file: the rows that begin between two places. Before each place some rows and quotes lie."""
+    """Part of a text file: the rows that begin between two positions, with how many rows and quotes lie before each."""
 
     start: int
     stop: int

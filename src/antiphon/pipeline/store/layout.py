@@ -43,7 +43,7 @@ SKELETON_SCHEMA: Final = pa.schema(
         ("run", pa.string()),
         ("member", pa.int32()),
         ("step", pa.int64()),
-        ("place", pa.int64()),  # within its segment
+        ("position", pa.int64()),  # within its segment
         ("event", pa.uint8()),
         ("view", pa.int64()),
         ("members", pa.list_(pa.int32())),

@@ -37,7 +37,7 @@ _FOLDERS: Final = ("state", "alarms", "commits", "quarantine", "conclusion")
 
 
 def take(commit: WatchCommit, before: RunReport | None, after: RunReport) -> None:
-    """Put what is known of a run now in the place of what was known before."""
+    """Replace what was known of a run by what is known now."""
     for sign, known in ((-1, before), (1, after)):
         if known is not None:
             commit.runs += sign

@@ -106,16 +106,16 @@ def _number(run: WatchedRun, queue: Queue, about: Array) -> Array:
     seq = np.concatenate([live["seq"], queue.seq[waiting]])
     _, rank = np.unique(seq, return_inverse=True)
     keys, first, number = np.unique(sender * (len(seq) + 1) + rank, return_index=True, return_inverse=True)
-    place = number[: len(live)]
+    renumbered = number[: len(live)]
     fresh = np.full(len(keys), NEW_MESSAGE)
-    fresh[place] = live
+    fresh[renumbered] = live
     fresh["sender"], fresh["seq"] = sender[first], seq[first]
     fresh["retired"] = _is_retired(run.retired, fresh["sender"], fresh["seq"])
     cells = np.zeros((len(run.ids), len(keys)), np.int64)
     for actor in np.flatnonzero(run.actors["off_line"]).tolist():
-        cells[actor, place] = run.cells[actor]
+        cells[actor, renumbered] = run.cells[actor]
     run.messages, run.cells = fresh, cells
-    renumber(run, place)
+    renumber(run, renumbered)
     message = np.full(len(queue.code), -1, np.int64)
     message[waiting] = number[len(live) :]
     return message
@@ -241,7 +241,7 @@ def follows_to(q: int, m: int, messages: Array, seats: Array) -> bool:
 
 
 @compiled
-def place_of(q: int, m: int, cells: Array, messages: Array, seats: Array) -> int:
+def position_of(q: int, m: int, cells: Array, messages: Array, seats: Array) -> int:
     """When a member handled a message, in its own order; -1 if it has not."""
     cell = cells[q, m]
     if cell:
@@ -256,11 +256,11 @@ def note(q: int, m: int, did: int, known: Known) -> bool:
     """Note what a member off the line did with a message; True if it is the first thing that it did."""
     actor = known.actors[q]
     actor.off_line = 1
-    first = place_of(q, m, known.cells, known.messages, known.seats) < 0
+    first = position_of(q, m, known.cells, known.messages, known.seats) < 0
     if first:
         known.messages[m].handled += 1
-        known.cells[q, m] = (actor.next_place + 1) << DID
-        actor.next_place += 1
+        known.cells[q, m] = (actor.next_position + 1) << DID
+        actor.next_position += 1
     known.cells[q, m] |= did
     return first
 
@@ -276,8 +276,8 @@ def leave_line(q: int, v: int, known: Known) -> None:
         return
     for m in range(messages.size):
         if messages[m].seen_in == v and follows_to(q, m, messages, seats):
-            place = place_of(q, m, known.cells, messages, seats)
-            known.cells[q, m] = ((place + 1) << DID) | DELIVERED
+            position = position_of(q, m, known.cells, messages, seats)
+            known.cells[q, m] = ((position + 1) << DID) | DELIVERED
     row = 0
     for line in range(known.lines.size):
         row += known.lines[line].left
@@ -306,9 +306,9 @@ def install(q: int, fresh: int, time: int, known: Known) -> None:
         known.lines[actor.current].ended_ns = time
     actor.current = fresh
     if known.seats[fresh, q].come > 0:
-        leave_line(q, fresh, known)  # it was there before: its places do not go on where they were
+        leave_line(q, fresh, known)  # it was there before: its positions do not go on where they were
     known.seats[fresh, q].follows = NOTHING
-    known.seats[fresh, q].come_from = actor.next_place
+    known.seats[fresh, q].come_from = actor.next_position
 
 
 @compiled
@@ -331,7 +331,7 @@ def send(q: int, step: int, time: int, m: int, known: Known) -> None:
     add_to_past(q, m, known)
     if message.handled:  # by some before its send was known
         for p in range(known.actors.size):
-            if place_of(p, m, known.cells, known.messages, known.seats) >= 0:
+            if position_of(p, m, known.cells, known.messages, known.seats) >= 0:
                 check_causes(p, step, m, known)
 
 
@@ -431,12 +431,12 @@ def place_delivery(q: int, m: int, known: Known) -> tuple[bool, bool]:
             line.length += 1
         if message.rank == seat.come:
             seat.come += 1
-            actor.next_place += 1
+            actor.next_position += 1
             message.handled += 1
             return True, True
     leave_line(q, v, known)
     first = note(q, m, DELIVERED, known)
-    if not here or not first:  # seen in another view by another, or discarded first: its place says nothing
+    if not here or not first:  # seen in another view by another, or discarded first: its position says nothing
         known.inexact[TOTAL] = 1
         known.cells[q, m] |= ELSEWHERE
     return first, False
@@ -448,7 +448,7 @@ def compare_orders(q: int, step: int, m: int, known: Known) -> None:
     seats, messages, pairs, cells = known.seats, known.messages, known.pairs, known.cells
     v = known.actors[q].current
     mine = seats[v, q].row
-    here = place_of(q, m, cells, messages, seats) + 1
+    here = position_of(q, m, cells, messages, seats) + 1
     for p in range(known.actors.size):
         its = seats[v, p].row
         if p == q or (mine < 0 and its < 0) or (mine >= 0 and pairs[mine, p].differs):
@@ -456,7 +456,7 @@ def compare_orders(q: int, step: int, m: int, known: Known) -> None:
         did = cells[p, m]
         if did & ELSEWHERE or not (did & DELIVERED or follows_to(p, m, messages, seats)):
             continue
-        there = place_of(p, m, cells, messages, seats) + 1
+        there = position_of(p, m, cells, messages, seats) + 1
         if mine >= 0 and (its < 0 or mine < its):
             pair = pairs[mine, p]
             in_order = pair.there <= there
@@ -487,7 +487,7 @@ def check_causes(q: int, step: int, m: int, known: Known) -> None:
     """Whether a member had handled all direct predecessors of a message when it handled the message."""
     messages, nodes, seats, cells = known.messages, known.nodes, known.seats, known.cells
     message = messages[m]
-    here = place_of(q, m, cells, messages, seats)
+    here = position_of(q, m, cells, messages, seats)
     counted = False
     cause = -1
     at = message.past
@@ -498,7 +498,7 @@ def check_causes(q: int, step: int, m: int, known: Known) -> None:
             counted = counted or seats[~x, q].belongs > 0
         elif x != m and seats[messages[x].send_view, q].belongs:
             counted = True
-            there = place_of(q, x, cells, messages, seats)
+            there = position_of(q, x, cells, messages, seats)
             if there < 0 or there > here:
                 cause = x
     low, high = message.stretch_low, message.stretch_high
@@ -509,7 +509,7 @@ def check_causes(q: int, step: int, m: int, known: Known) -> None:
         if seat.row < 0 and seat.come >= high and seat.come_from + high <= here:
             x = -1  # it came past all of them before
         while x >= 0 and messages[x].rank >= low:
-            there = place_of(q, x, cells, messages, seats)
+            there = position_of(q, x, cells, messages, seats)
             if there < 0 or there > here:
                 cause = x
             x = messages[x].before

@@ -6,7 +6,7 @@ import numpy as np
 
 from antiphon.pipeline.columns import NULL_TIME, Array
 from antiphon.pipeline.kernels import compiled
-from antiphon.pipeline.watch.judge import place_of, pointers, renumber
+from antiphon.pipeline.watch.judge import pointers, position_of, renumber
 from antiphon.pipeline.watch.state import HAS_MARKS, NEW_NODE, NEWEST_NS, NODES, NOTHING, WatchedRun
 
 
@@ -90,7 +90,7 @@ def keep_unhandled(over: Array, expected: Array, cells: Array, messages: Array, 
         for q in range(expected.shape[1]):
             if not over[m]:
                 break
-            if expected[messages[m].send_view, q] and place_of(q, m, cells, messages, seats) < 0:
+            if expected[messages[m].send_view, q] and position_of(q, m, cells, messages, seats) < 0:
                 over[m] = False
 
 
@@ -116,7 +116,7 @@ def kept_lists(nodes: Array, of_actors: Array, of_messages: Array, over: Array, 
 
 @compiled
 def copy_lists(first: Array, nodes: Array, fresh: Array, over: Array, send_view: Array) -> int:
-    """Copy lists into fresh nodes, a view in place of a message that is over, once in a row; returns how many."""
+    """Copy lists into fresh nodes, a view instead of a message that is over, once in a row; returns how many."""
     used = 0
     for owner in range(first.size):
         at = first[owner]

@@ -47,12 +47,12 @@ NEW_ACTOR: Final = _record(  # a member, or a sender that no log is known of
     ended=0,
     gone=0,
     last_step=int(np.iinfo(np.int64).min),
-    next_place=0,  # how many messages it has delivered or discarded
+    next_position=0,  # how many messages it has delivered or discarded
     current=0,  # the view that it is in
     # what it delivered since its last send: a list of nodes, and a stretch of a line, all sent in one view
     past=-1,
     stretch_line=0,
-    stretch_low=0,  # the first place on the line, and the one after the last
+    stretch_low=0,  # the first position on the line, and the one after the last
     stretch_high=0,
     stretch_last=-1,  # the last message of it that is kept, or one before it
     stretch_view=0,
@@ -69,7 +69,7 @@ NEW_SEAT: Final = _record(  # view by actor
     belongs=0,
     follows=NOT_IN,  # the view that follows this one at the actor, or GONE, NOTHING, NOT_IN
     come=0,  # how far along the line it has come
-    come_from=0,  # its own place of the first message of the line
+    come_from=0,  # its own position of the first message of the line
     row=-1,  # its row of `WatchedRun.pairs` if it has left the line
 )
 NEW_HEARD: Final = _record(  # actor by sender
@@ -92,14 +92,14 @@ NEW_MESSAGE: Final = _record(  # that is not retired
     stretch_last=-1,
     stretch_view=0,
     seen_in=-1,  # the view of its first delivery
-    rank=-1,  # its place on that view's line, if it is there
+    rank=-1,  # its position on that view's line, if it is there
     before=-1,  # the message before it on the line that is kept
     delivered=0,  # by how many members
     handled=0,  # by how many members
 )
 NEW_PAIR: Final = _record(  # one who left the line, by actor; the cell of a pair is that of the first who left
-    here=0,  # the furthest place at the first, plus 1, of what both delivered
-    there=0,  # the furthest place at the other
+    here=0,  # the furthest position at the first, plus 1, of what both delivered
+    there=0,  # the furthest position at the other
     common=0,  # how many both delivered; 2 stands for more
     differs=0,  # whether their orders do; in both rows if there are two
 )
@@ -152,7 +152,9 @@ class WatchedRun(msgspec.Struct):
     messages: Array
     nodes: Array
     pairs: Array
-    cells: Array  # actor by message, of those off the line: own place plus 1, times 8, plus what it did; 0 if nothing
+    cells: (
+        Array  # actor by message, of those off the line: own position plus 1, times 8, plus what it did; 0 if nothing
+    )
     queue: Queue
     retired: Array  # rows (actor, low, high), in order
     retired_initially: bool = False  # something sent before any view was recorded
