@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from antiphon.cli import main
+from antiphon.pipeline.interrupts import Interrupts
 from antiphon.pipeline.session import Session
 from antiphon.trace import naive
 from antiphon.trace.event import Event
@@ -197,9 +199,7 @@ def test_interrupted(tmp_path: Path) -> None:
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     printed, err = process.communicate(timeout=120)
-    assert process.returncode == 130
-    assert printed == ""
-    assert err == "antiphon check: interrupted\n"
+    assert (process.returncode, printed, err) == (130, "", "antiphon check: interrupted\n")
     assert [entry.name for entry in tmp_path.iterdir()] == ["t.parquet"]
 
 
@@ -278,6 +278,28 @@ def interrupted_when(begun: Callable[[], object]) -> Iterator[None]:
         over.set()
         with contextlib.suppress(KeyboardInterrupt):  # it came when the work was over: the test's own assertions say so
             thread.join()
+
+
+def test_an_interrupt_that_python_drops_is_remembered() -> None:
+    """An exception in a weak reference's callback is printed and forgotten: Py4J talks to the JVM in such callbacks."""
+
+    class Thing:
+        pass
+
+    def callback(_: object) -> None:
+        with contextlib.suppress(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(5)
+
+    def work() -> None:
+        with Interrupts():
+            thing = Thing()
+            weakref.finalize(thing, callback, None)
+            del thing
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.mark.parametrize("name", ["measure", "sweep", "watch"])

@@ -13,11 +13,12 @@ import uuid
 import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from antiphon.errors import AntiphonError, UsageError
+from antiphon.pipeline.interrupts import Interrupts
 from antiphon.pipeline.java import find_java_home
 from antiphon.progress import Progress
 
@@ -50,6 +51,7 @@ class Session:
     def __init__(self, spark: SparkSession, *, owned: bool = False) -> None:
         self.spark = spark
         self.owned = owned
+        self.interrupts = Interrupts()
         self.jobs = 0  # what a check costs in Spark jobs is part of its contract with its tests
 
     @property
@@ -70,8 +72,7 @@ class Session:
             results: list[bytes] = numbered.mapInArrow(_task(work), "result binary").toArrow()["result"].to_pylist()
             return results
 
-        with _progress(self.spark, label), one_line_errors(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what PySpark thinks of the installed pandas is not the user's matter
+        with _progress(self.spark, label), one_line_errors():
             return self._interruptible(collect, label)
 
     def _interruptible(self, action: Callable[[], list[bytes]], label: str) -> list[bytes]:
@@ -97,6 +98,7 @@ class Session:
         try:
             while thread.is_alive():
                 thread.join(0.5)
+                self.interrupts.check()
         except KeyboardInterrupt:
             self._cancel(tag)
             thread.join(10)
@@ -130,19 +132,32 @@ def running_session(
     master: str | None = None, conf: Sequence[str] = (), *, name: str = "antiphon", quiet: bool = True
 ) -> Iterator[Session]:
     """Open a session for a while; stopped at the end if it was started here."""
-    opened = open_session(master, conf, name=name, quiet=quiet)
-    log = logging.getLogger()
-    if quiet:
-        log.addFilter(_is_ours)
+    with Interrupts() as interrupts, _without_logs_of_py4j() if quiet else nullcontext():
+        opened = open_session(master, conf, name=name, quiet=quiet)
+        opened.interrupts = interrupts
+        try:
+            yield opened
+        finally:
+            opened.stop()
+
+
+@contextmanager
+def _without_logs_of_py4j() -> Iterator[None]:
+    """Py4J logs tracebacks, under its own name and as the root, when Ctrl-C comes in the middle of a call."""
+    root, own = logging.getLogger(), logging.getLogger("py4j")
+    propagated = own.propagate
+    root.addFilter(_is_not_of_py4j)
+    own.addHandler(nowhere := logging.NullHandler())
+    own.propagate = False
     try:
-        yield opened
+        yield
     finally:
-        opened.stop()
-        log.removeFilter(_is_ours)
+        root.removeFilter(_is_not_of_py4j)
+        own.removeHandler(nowhere)
+        own.propagate = propagated
 
 
-def _is_ours(record: logging.LogRecord) -> bool:
-    """Py4J logs a traceback of its own, as the root, when Ctrl-C comes in the middle of a call."""
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
     return f"{os.sep}py4j{os.sep}" not in record.pathname
 
 
@@ -155,6 +170,8 @@ def open_session(
         from pyspark.sql import SparkSession
     except ImportError:
         raise UsageError("this command needs Spark: pip install 'antiphon[spark]'") from None
+    # Not the user's matter. For good, not for a while: the filters of a process belong to all its threads.
+    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
     active = SparkSession.getActiveSession()
     if active is not None:
         return Session(active)
