@@ -52,7 +52,7 @@ def address() -> Iterator[str]:
     assert server.stdout is not None
     yield json.loads(server.stdout.readline())["listening"]
     server.send_signal(signal.SIGINT)
-    assert server.wait(10) == 0
+    assert server.wait(60) == 0
     server.stdout.close()
 
 
