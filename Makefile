@@ -7,9 +7,12 @@ SEEDS ?= 2000
 FROM ?= 0
 MINUTES ?= 10
 VIEWS ?=
+MODULE ?=
+SAMPLE ?= 400
+SEED ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick lint types unit faults torture torture-stack bench docs wheel pythons pins clean
+.PHONY: help setup demo test quick lint types unit faults torture torture-stack bench mutants docs wheel pythons pins clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -53,6 +56,9 @@ torture-stack: setup ## random schedules of applications on whole simulated grou
 
 torture: setup ## random schedules of every protocol: SEEDS=n FROM=first MINUTES=m VIEWS=1; shrinks what fails
 	@$(BIN)/python -m antiphon.sim.torture --seeds $(SEEDS) --from $(FROM) --minutes $(MINUTES) $(if $(VIEWS),--views)
+
+mutants: setup ## change protocol/ in small ways and see which changes no test notices: MODULE=file SAMPLE=n SEED=n MINUTES=m
+	@$(BIN)/python -m bench.mutants --sample $(SAMPLE) --seed $(SEED) --minutes $(MINUTES) $(if $(MODULE),--module $(MODULE))
 
 bench: setup ## the figures that we publish, measured here
 	@$(BIN)/python -m bench

@@ -6,9 +6,10 @@ import random
 
 import pytest
 
-from antiphon.protocol.machine import Deliver, Effect, Receive, ReceiveMany, Send, Submit
+from antiphon.protocol.machine import Deliver, Effect, Receive, ReceiveMany, Send, Submit, Wake
 from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.view.member import Member, View
+from antiphon.protocol.wire import DATAGRAM_BYTES_MAX, FRAME_OVERHEAD_BYTES
 
 IDS = (0, 1, 2)
 
@@ -43,3 +44,22 @@ def test_garbage_among_others_is_dropped_alone() -> None:
     effects = receiver.handle(ReceiveMany([b"garbage", *datagrams, datagrams[0][:-1]]), 0)
     assert [effect.payload for effect in effects if isinstance(effect, Deliver)] == [b"a"]
     assert receiver.counts["dropped-truncated"] == receiver.counts["dropped-checksum"] == 1
+
+
+@pytest.mark.parametrize("payload", [1, 4_000, 20_000, 33_000])
+def test_what_is_said_in_one_turn_leaves_in_as_few_datagrams_as_hold_it(payload: int) -> None:
+    """A request for much is answered by repairs that do not fit into one datagram."""
+    sender, receiver = member(1, "fifo"), member(0, "fifo")
+    number = 30
+    datagrams = [sent(sender.handle(Submit(b"%06d" % one + bytes(payload)), one))[0] for one in range(number)]
+    receiver.handle(Receive(datagrams[-1]), 0)  # all before it are missing
+    now = receiver.deadline
+    assert now is not None
+    (request,) = sent(receiver.handle(Wake(), now))
+    repairs = sent(sender.handle(Receive(request), now))
+    assert all(len(one) <= DATAGRAM_BYTES_MAX for one in repairs)
+    one_each = len(datagrams[0]) - FRAME_OVERHEAD_BYTES
+    together = (DATAGRAM_BYTES_MAX - FRAME_OVERHEAD_BYTES) // one_each
+    assert len(repairs) == -(-(number - 1) // together)
+    effects = [effect for one in repairs for effect in receiver.handle(Receive(one), now)]
+    assert [int(effect.payload[:6]) for effect in effects if isinstance(effect, Deliver)] == [*range(number)]

@@ -209,3 +209,57 @@ def test_requests_that_were_held_up_and_come_together_are_answered_once() -> Non
     assert len(sender.receive(1, nack, 90_000_000).down) == 2
     sender.release([2, 0, 0])
     assert len(sender.receive(1, nack, 190_000_000).down) == 0
+
+
+# Limits, and the pace of what is repeated
+
+
+def test_one_request_is_answered_with_so_many_repairs_at_most() -> None:
+    options = RecoveryOptions(adaptive=False, repairs_per_nack_max=3)
+    sender = Recovery(PartContext(0, 3, random.Random(0)), 8, options)
+    for seq in range(1, 8):
+        sender.broadcast(Data(seq=seq), 0)
+
+    def repaired(*ranges: tuple[int, int]) -> list[int]:
+        return [out.pdu.number for out in sender.receive(1, Nack([*ranges]), 0).down]  # type: ignore[union-attr]
+
+    assert repaired((1, 7)) == [1, 2, 3]
+    assert repaired((1, 2), (4, 6)) == [1, 2, 4], "the limit is of the request, not of each range"
+    assert repaired((5, 7)) == [5, 6, 7]
+
+
+@pytest.mark.parametrize("options", [OPTIONS, RecoveryOptions()])
+def test_no_more_is_asked_for_than_may_be_kept(options: RecoveryOptions) -> None:
+    """What lies beyond the window's reach would be thrown away if it came."""
+    window = 2
+    receiver = Recovery(PartContext(1, 3, random.Random(0)), window, options)
+    receiver.noticed(0, 10**6, 0)
+    receiver.receive(0, data(4 * window), 0)
+    for _ in range(20):
+        now = receiver.deadline
+        assert now is not None
+        (ask,) = receiver.wake(now).down
+        assert all(last < 4 * window for _, last in ask.pdu.ranges)  # type: ignore[union-attr]
+    for number in range(1, 4 * window):
+        receiver.receive(0, data(number), now)
+    assert receiver.received[0] == 4 * window
+    now = receiver.deadline
+    assert now is not None
+    assert receiver.wake(now).down == [], "there is no room for more, so nothing is asked for"
+    receiver.release([3, 0, 0])
+    for _ in range(20):
+        now = receiver.deadline
+        assert now is not None
+        for ask in receiver.wake(now).down:
+            assert all(4 * window < first <= last <= 4 * window + 3 for first, last in ask.pdu.ranges)  # type: ignore[union-attr]
+
+
+def test_pauses_between_requests_double_up_to_their_limit() -> None:
+    options = RecoveryOptions(adaptive=False, nack_retry_ns_max=300 * MILLISECOND)
+    receiver = Recovery(PartContext(1, 3, random.Random(0)), 8, options)
+    receiver.noticed(0, 1, 0)
+    at = asked(receiver, 9)
+    for pause, least in zip(
+        [b - a for a, b in itertools.pairwise(at)], [40, 80, 160, 300, 300, 300, 300, 300], strict=True
+    ):
+        assert least * MILLISECOND <= pause <= 1.5 * least * MILLISECOND

@@ -22,6 +22,7 @@ from antiphon.protocol.stability.coordinator import (
     CoordinatorInfo,
     CoordinatorStart,
 )
+from antiphon.protocol.stability.full_distribution import Found, FullDistribution, Poke, Row
 from antiphon.protocol.stability.rounds import MEMBERS_MAX, VectorPart
 from antiphon.protocol.stability.train import Probe, Seen, Train, TrainAck, TrainInfo
 from antiphon.protocol.stability.tree_coordinator import TreeCoordinator
@@ -481,3 +482,22 @@ def test_the_buffer_starts_rounds_when_it_is_full_enough() -> None:
         return int(run.stats["members"]["coordinator-info"])
 
     assert rounds(trigger=True, interval_ns=100 * MILLISECOND) <= 12 < rounds()
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_after_a_round_that_lost_rows_the_coordinator_tells_all_the_frontier(asked: bool) -> None:
+    """Others lack the same rows, and would all ask; a round that lost nothing is over with its rows."""
+    root = made(FullDistribution, 0, 3)
+    hold(root, 2, 1, 0)
+    now = root.deadline
+    assert root.wake(now).down == [Out(Row(1, False, vector(2, 1, 0)))]
+    assert root.receive(1, Row(1, False, vector(1, 1, 0)), now) == Step()
+    if asked:
+        now = root.deadline
+        assert root.wake(now).down == [Out(Poke(1), (2,))]
+    end = root.receive(2, Row(1, False, vector(2, 1, 0)), now)
+    assert end.up == [Frontier((1, 1, 0))]
+    assert end.down == ([Out(Found(vector(1, 1, 0)))] if asked else [])
+    root.wake(root.deadline)
+    root.receive(1, Row(2, False, vector(1, 1, 0)), now)
+    assert root.receive(2, Row(2, False, vector(1, 1, 0)), now).down == [], "only after that round"

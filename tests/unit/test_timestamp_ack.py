@@ -252,3 +252,15 @@ def test_piggybacked_acknowledgments_need_fewer_datagrams() -> None:
 def test_a_period_of_nothing_is_refused(key: str) -> None:
     with pytest.raises(Exception, match=key):
         GroupOptions(stability="timestamp-ack", stability_options={key: 0}).check(3)
+
+
+def test_an_acknowledgment_that_was_overtaken_lowers_nothing() -> None:
+    """A later one says all that an earlier one said, so of two the higher counts, in whatever order they come."""
+    one = part(0, 3)
+    stamps = [send(one, 0, number, number * MS).stamp for number in (1, 2, 3)]
+    for other in (1, 2):
+        one.receive(other, NullMessage(stamps[2], 0), 3 * MS)
+    one.receive(1, Ack(stamps[2]), 4 * MS)
+    one.receive(1, Ack(stamps[0]), 5 * MS)
+    assert one.acks[1] == stamps[2]
+    assert frontier(one.receive(2, Ack(stamps[2]), 6 * MS)) == (3, 0, 0)

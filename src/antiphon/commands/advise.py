@@ -13,11 +13,11 @@ from antiphon.console import show_table
 from antiphon.errors import UsageError, require
 
 if TYPE_CHECKING:
-    from antiphon.sim.advise import Advice, Estimate, Question
+    from antiphon.sim.advise import Advice, Estimate, Goal, Question
 
 _EXAMPLES = """examples:
   antiphon advise --members 8 --ordering total --rate 50 --loss 0.01 --latency "uniform 1ms 10ms"
-  antiphon advise --members 200 --rate 5 --goal bandwidth --latency-max 500ms --out out/advice
+  antiphon advise --members 200 --rate 5 --goal bytes --latency-max 500ms --out out/advice
   antiphon advise --tree 4,5,4 --rate 1 --json
   antiphon advise --matrix latencies.csv --rate 20 --buffer 2000
 """
@@ -40,8 +40,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--loss", type=float, default=0.0, help="share of datagrams lost")
     parser.add_argument("--skew", default="0", help="largest offset of a member's clock")
     parser.add_argument("--buffer", type=int, default=0, help="messages that a member can keep (default: no limit)")
-    parser.add_argument("--goal", choices=["latency", "bandwidth"], default="latency", help="what to make least")
-    parser.add_argument("--latency-max", help="mean time to stable that may not be exceeded, such as 100ms")
+    parser.add_argument(
+        "--goal",
+        choices=["deliver", "stable", "bytes", "cpu"],
+        default="deliver",
+        help="what to make least: time to deliver, time to stable, bytes or processor time (default deliver)",
+    )
+    parser.add_argument("--latency-max", help="median time to stable that may not be exceeded, such as 100ms")
     parser.add_argument(
         "--bandwidth-max", type=float, metavar="KB/S", help="kilobytes a second that may leave a member"
     )
@@ -75,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _question(args: argparse.Namespace) -> Question:
     from antiphon.protocol.machine import MILLISECOND
-    from antiphon.sim.advise import Question
+    from antiphon.sim.advise import DEFAULT_INTERVALS_MS, Question, measure_datagram_us
     from antiphon.sim.distributions import duration
     from antiphon.sim.trees import parse_tree
 
@@ -106,7 +111,8 @@ def _question(args: argparse.Namespace) -> Question:
         goal=args.goal,
         latency_max_ms=None if args.latency_max is None else ms(args.latency_max, "latency-max"),
         bandwidth_max_kb_per_s=args.bandwidth_max,
-        **({} if args.intervals is None else {"intervals_ms": intervals}),
+        datagram_us=measure_datagram_us() if args.goal == "cpu" else None,
+        intervals_ms=intervals if args.intervals is not None else DEFAULT_INTERVALS_MS,
         size_max=args.size_max,
         seed=args.seed,
     )
@@ -159,6 +165,7 @@ def _row(one: Estimate) -> dict[str, Any]:
         "stable_ms": round(one.stable_ms, 3),
         "deliver_ms": None if one.deliver_ms is None else round(one.deliver_ms, 3),
         "kb_per_s": round(one.kb_per_s, 3),
+        "datagrams_per_s": round(one.datagrams_per_s, 1),
         "held": round(one.held),
         "basis": one.basis,
         "objection": one.objection,
@@ -172,6 +179,7 @@ def _summary(advice: Advice) -> dict[str, Any]:
         "need": question.need,
         "goal": question.goal,
         "rate_per_s": question.rate_per_s,
+        "sentence": _sentence(advice),
         "recommendation": {**_row(advice.best), "window": advice.window(), "why": advice.why()},
         "runners_up": [_row(one) for one in advice.ranked[1:]],
         "rejected": [_row(one) for one in advice.rejected],
@@ -179,12 +187,16 @@ def _summary(advice: Advice) -> dict[str, Any]:
     }
 
 
+def _sentence(advice: Advice) -> str:
+    best = advice.best.candidate
+    settings = f" with {best.settings}" if best.settings else ""
+    return f"Use {best.name}{settings} and a window of {advice.window()}: {advice.why()}."
+
+
 def _tell(advice: Advice, summary: dict[str, Any]) -> None:
     best, question = advice.best, advice.question
-    print(f"use {best.candidate.name}" + (f" with {best.candidate.settings}" if best.candidate.settings else ""))
-    print(f"  why      {advice.why()}")
-    print(f"  window   {advice.window()}")
-    print(f"  basis    {best.basis}; a datagram leaves a member once for each receiver")
+    print(_sentence(advice))
+    print(f"Basis: {best.basis}; a datagram leaves a member once for each receiver; times are medians.")
     print("\nevery protocol with the best settings that were tried:")
     _show(advice.best_of_each())
     for name, why in advice.refused:
@@ -195,21 +207,22 @@ def _tell(advice: Advice, summary: dict[str, Any]) -> None:
 
 def _show(estimates: Sequence[Estimate]) -> None:
     show_table(
-        ("", "protocol", "settings", "stable ms", "deliver ms", "kB/s", "held", "basis or objection"),
+        ("", "protocol", "settings", "deliver ms", "stable ms", "kB/s", "datagrams/s", "held", "basis or objection"),
         [
             (
                 str(place) if one.acceptable else "-",
                 one.candidate.name,
                 one.candidate.settings,
-                f"{one.stable_ms:.4g}",
                 "" if one.deliver_ms is None else f"{one.deliver_ms:.4g}",
+                f"{one.stable_ms:.4g}",
                 f"{one.kb_per_s:.4g}",
+                f"{one.datagrams_per_s:.4g}",
                 f"{one.held:.0f}",
                 one.objection or one.basis,
             )
             for place, one in enumerate(estimates, 1)
         ],
-        numbers=(0, 3, 4, 5, 6),
+        numbers=(0, 3, 4, 5, 6, 7),
     )
 
 
@@ -226,35 +239,34 @@ def _write(advice: Advice, summary: dict[str, Any], out: Path) -> None:
 
 
 def _draw(advice: Advice, stem: Path) -> None:
-    """Draw every candidate by what it costs and how long it takes; the best one stands out."""
-    from antiphon.report.figures import COLOURS, drawing, look, save
+    """Draw every protocol with its best settings as a row of dots, one panel for each goal; the best one is first."""
+    from antiphon.report.figures import COLOURS, drawing, save
+    from antiphon.sim.advise import GOALS
 
-    everyone = [*advice.ranked, *advice.rejected]
-    names = list(dict.fromkeys(one.candidate.name for one in everyone))
-    best, question = advice.best, advice.question
-    with drawing(width_in=9, height_in=6) as (figure, [panel]):
-        from matplotlib import ticker
-
-        for index, name in enumerate(names):
-            for accepted, marker in ((True, look(index).marker), (False, "x")):  # shapes for the colour-blind
-                chosen = [one for one in everyone if one.candidate.name == name and one.acceptable == accepted]
-                if chosen:
-                    label = name if accepted else f"{name}, misses a limit"
-                    points = ([one.stable_ms for one in chosen], [one.kb_per_s for one in chosen])
-                    panel.scatter(*points, color=look(index).colour, marker=marker, label=label)
-        at = (best.stable_ms, best.kb_per_s)
-        panel.scatter(*at, s=220, facecolors="none", edgecolors=COLOURS["ink"], linewidths=2)
-        text = f"{best.candidate.name}\n{best.candidate.settings}"
-        panel.annotate(text, at, xytext=(14, -16), textcoords="offset points", va="top")
-        if question.latency_max_ms is not None:
-            panel.axvline(question.latency_max_ms, color=COLOURS["muted"], linestyle=":")
-        if question.bandwidth_max_kb_per_s is not None:
-            panel.axhline(question.bandwidth_max_kb_per_s, color=COLOURS["muted"], linestyle=":")
-        panel.set(xscale="log", yscale="log", xlabel="mean ms to stable", ylabel="kB/s that leave each member")
-        for axis in (panel.xaxis, panel.yaxis):
-            axis.set_major_formatter(ticker.StrMethodFormatter("{x:g}"))
-            axis.set_minor_formatter(ticker.LogFormatter(labelOnlyBase=False, minor_thresholds=(1.5, 0.5)))
-        panel.grid(visible=True, which="both")
-        panel.set_title(f"{question.members} members, {question.need}, {question.rate_per_s:g} messages a second each")
-        panel.legend(fontsize="x-small")
+    shown, question = advice.best_of_each(), advice.question
+    columns: list[tuple[str, Goal, list[float | None], float | None]] = [
+        ("ms to deliver", "deliver", [one.deliver_ms for one in shown], None),
+        ("ms to stable", "stable", [one.stable_ms for one in shown], question.latency_max_ms),
+        ("kB/s from each", "bytes", [one.kb_per_s for one in shown], question.bandwidth_max_kb_per_s),
+        ("datagrams/s at each", "cpu", [one.datagrams_per_s for one in shown], None),
+    ]
+    names = [f"{one.candidate.name}" + ("" if one.acceptable else " (misses a limit)") for one in shown]
+    height = 1.3 + 0.28 * len(shown)
+    with drawing(columns=len(columns), width_in=11, height_in=height, sharey=True) as (figure, panels):
+        for panel, (label, goal, values, limit) in zip(panels, columns, strict=True):
+            for row, (value, one) in enumerate(zip(values, shown, strict=True)):
+                if value is not None:
+                    colour = COLOURS["ink"] if row == 0 else COLOURS["muted"]
+                    panel.plot(
+                        value, row, "o" if one.acceptable else "x", color=colour, markersize=8 if row == 0 else 6
+                    )
+            if limit is not None:
+                panel.axvline(limit, color=COLOURS["muted"], linestyle=":")
+            panel.set_xlabel(label)
+            panel.set_xlim(left=0)
+            if goal == question.goal:
+                panel.set_title(f"least {GOALS[question.goal]}")
+        panels[0].set_yticks(range(len(shown)), names)
+        panels[0].invert_yaxis()
+        figure.suptitle(f"{question.members} members, {question.need}, {question.rate_per_s:g} messages a second each")
         save(figure, stem)

@@ -3,15 +3,18 @@
 Every candidate is a composition that a member can have. Groups of up to `size_max` run as they are, with whole members
 on the asked-for network. Larger ones run at three smaller sizes and what was measured there is extended by a power of
 n; on a tree, one round is run at full size with the compiled kernels of the LAN model instead. Each estimate says which
-of these it is. All protocols are tried with one interval first, then the best with others and with their options.
+of these it is. All orderings that give what is needed are tried with a live group's own stability protocol, the best of
+them with every stability protocol, and the best of those with other intervals and with their options.
 """
 
 from __future__ import annotations
 
 import math
+import socket
+import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 import numpy as np
@@ -42,7 +45,17 @@ from antiphon.sim.trees import Tree
 NEEDS: Final = ("fifo", "causal", "total")
 _SPAN_S: Final = 2.0  # how long the simulated members send, as far as the number of messages allows
 _DELIVERIES_MAX: Final = 12_000  # per simulated run: keeps each below about a second
+_ORDERINGS_BEST: Final = 2  # how many orderings are tried with every stability protocol
 _BEST: Final = 4  # how many protocols are tried with all intervals and options
+DEFAULT_INTERVALS_MS: Final = (10.0, 5.0, 40.0)  # the first one, a live group's, is tried with every protocol
+_ALIKE: Final = 1.05  # what is within 5% of the best is as good: chance alone makes such a difference
+Goal: TypeAlias = Literal["deliver", "stable", "bytes", "cpu"]
+GOALS: Final[dict[Goal, str]] = {
+    "deliver": "time to deliver",
+    "stable": "time to stable",
+    "bytes": "bytes",
+    "cpu": "processor time",
+}
 _TIMESTAMP_LAN_BYTES: Final = HEADER_BYTES + 8
 
 
@@ -61,10 +74,11 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     loss: float = 0.0
     skew: str = "0"
     buffer: int = 0  # messages that a member can keep; 0: no limit
-    goal: Literal["latency", "bandwidth"] = "latency"
+    goal: Goal = "deliver"
+    datagram_us: float | None = None  # processor time of sending or receiving a datagram, where it was measured
     latency_max_ms: float | None = None
     bandwidth_max_kb_per_s: float | None = None
-    intervals_ms: tuple[float, ...] = (10.0, 5.0, 40.0)  # the first one, a live group's, is tried with every protocol
+    intervals_ms: tuple[float, ...] = DEFAULT_INTERVALS_MS
     size_max: int = 16
     seed: int = 1
 
@@ -187,9 +201,10 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     """What a candidate would do."""
 
     candidate: Candidate
-    stable_ms: float  # mean time from sending to the sender's knowing that all have it
-    deliver_ms: float | None  # mean time from sending to delivery
+    stable_ms: float  # median time from sending to the sender's knowing that all have it
+    deliver_ms: float | None  # median time from sending to delivery at another; None: the model has no deliveries
     kb_per_s: float  # that leave each member, data and control, once for each receiver
+    datagrams_per_s: float  # that a member sends, once for each receiver, and receives
     held: float  # the most messages that a member keeps
     keeps_up: bool  # the wanted rate is reached
     basis: str  # what was simulated, and what was not
@@ -225,17 +240,19 @@ class Advice(msgspec.Struct, frozen=True):
     def why(self) -> str:
         """Say in a sentence why it is the best."""
         best, question = self.best, self.question
-        by_latency = question.goal == "latency"
-        what = (
-            f"the least time to stable ({best.stable_ms:.4g} ms)"
-            if by_latency
-            else f"the least ({best.kb_per_s:.4g} kB/s)"
-        )
-        others = next((one for one in self.ranked if one.candidate.name != best.candidate.name), None)
-        sentence = f"{what} of {len(self.ranked)} that will do"
-        if others is not None:
-            mine, theirs = _merit(question, best), _merit(question, others)
-            sentence += f"; {others.candidate.name} comes next, {100 * (theirs / mine - 1):.0f}% above it"
+        least = min(self.ranked, key=lambda one: _merit(question, one))
+        alike = [one for one in self.ranked if _merit(question, one) <= _ALIKE * _merit(question, least)]
+        sentence = f"it has the least {GOALS[question.goal]} ({amount(question.goal, best)}) of the "
+        sentence += f"{len(self.ranked)} that will do"
+        if len(alike) > 1:
+            sentence += f", as {len(alike) - 1} more have within 5%, and of these the least time to stable"
+        following = next((one for one in self.ranked if one not in alike), None)
+        if following is not None:
+            more = 100 * (_merit(question, following) / _merit(question, best) - 1)
+            sentence += f"; {following.candidate.name} comes next, {more:.0f}% above it"
+        if question.datagram_us is not None:
+            percent = best.datagrams_per_s * question.datagram_us / 10_000
+            sentence += f"; at {question.datagram_us:.3g} us a datagram on this machine, {percent:.2g}% of a processor"
         if self.rejected:
             sentence += f"; {len(self.rejected)} more were tried and miss a limit"
         return sentence
@@ -247,6 +264,14 @@ class Advice(msgspec.Struct, frozen=True):
         return min(wanted, self.question.window) if self.question.buffer else wanted
 
 
+def amount(goal: Goal, one: Estimate) -> str:
+    """Say what an estimate says about a goal, with its unit."""
+    value = _figure(goal, one)
+    if goal == "bytes":
+        return f"{value:.4g} kB/s from each member"
+    return f"{value:.4g} datagrams/s at each member" if goal == "cpu" else f"a median of {value:.4g} ms"
+
+
 Tell = Callable[[int, int], None]
 
 
@@ -255,8 +280,10 @@ def advise(question: Question, tell: Tell | None = None) -> Advice:
     question.check()
     refused: list[tuple[str, str]] = []
     estimates: list[Estimate] = []
-    first = [_with_interval(question, one, question.intervals_ms[0]) for one in protocols(question)]
-    planned = len(first) + _BEST * (len(question.intervals_ms) + 1)
+    usual = GroupOptions().stability
+    everything = [_with_interval(question, one, question.intervals_ms[0]) for one in protocols(question)]
+    first = [one for one in everything if one.stability in (None, usual)]
+    planned = len(first) + _ORDERINGS_BEST * (len(STABILITIES) - 1) + _BEST * (len(question.intervals_ms) + 1)
 
     def try_all(candidates: Iterable[Candidate]) -> None:
         for candidate in candidates:
@@ -268,29 +295,35 @@ def advise(question: Question, tell: Tell | None = None) -> Advice:
                 tell(min(len(estimates) + len(refused), planned), planned)
 
     try_all(first)
+    best = [one.candidate.ordering for one in ranked(question, estimates) if one.candidate.stability is not None][
+        :_ORDERINGS_BEST
+    ]
+    tried = best or [one.ordering for one in everything]  # where no default can be tried, another may be
+    others = [one for one in everything if one not in first]
+    try_all(one for one in others if one.ordering in tried)
+    if not any(one.acceptable for one in estimates):
+        try_all(one for one in others if one.ordering not in tried)
     if not estimates:
         raise UsageError(f"no candidate can be tried: {refused[0][0]}: {refused[0][1]}")
-    ranking = sorted(estimates, key=lambda one: (not one.acceptable, _merit(question, one)))
-    variants = [list(_variants(question, one.candidate)) for one in ranking]
+    variants = [list(_variants(question, one.candidate)) for one in ranked(question, estimates)]
     try_all(variant for several in variants[:_BEST] for variant in several)
     if not any(one.acceptable for one in estimates):  # before giving up: all of all
         try_all(variant for several in variants[_BEST:] for variant in several)
-    ranked = sorted((one for one in estimates if one.acceptable), key=lambda one: _merit(question, one))
-    if not ranked:
+    acceptable = ranked(question, [one for one in estimates if one.acceptable])
+    if not acceptable:
         nearest = min(estimates, key=lambda one: _merit(question, one))
         raise UsageError(
             f"no candidate meets the limits; the nearest, {nearest.candidate.name} {nearest.candidate.settings}, "
             f"fails: {nearest.objection}"
         )
-    return Advice(question, ranked, [one for one in estimates if not one.acceptable], refused)
+    return Advice(question, acceptable, [one for one in estimates if not one.acceptable], refused)
 
 
 def protocols(question: Question) -> list[Candidate]:
-    """List the compositions that give the needed order and no more."""
-    beyond = set(NEEDS[NEEDS.index(question.need) + 1 :])
+    """List the compositions that give the needed order: a stronger one may be the cheaper."""
     found = []
     for ordering, part in ORDERINGS.items():
-        if question.need in part.PROMISES and not beyond & set(part.PROMISES):
+        if question.need in part.PROMISES:
             if part.NEEDS_RECOVERY:
                 found += [Candidate(ordering, stability, _shape(question, stability)) for stability in STABILITIES]
             else:
@@ -339,7 +372,24 @@ def _variants(question: Question, candidate: Candidate) -> Iterable[Candidate]:
 
 
 def _merit(question: Question, one: Estimate) -> float:
-    return one.stable_ms if question.goal == "latency" else one.kb_per_s
+    return _figure(question.goal, one)
+
+
+def ranked(question: Question, estimates: Iterable[Estimate]) -> list[Estimate]:
+    """Put estimates in order: what keeps the limits first; what is as good as the best, by time to stable and bytes."""
+    several = list(estimates)
+    least = min((_merit(question, one) for one in several if one.acceptable), default=0.0)
+
+    def key(one: Estimate) -> tuple[bool, float, float, float]:
+        return not one.acceptable, max(_merit(question, one), _ALIKE * least), one.stable_ms, one.kb_per_s
+
+    return sorted(several, key=key)
+
+
+def _figure(goal: Goal, one: Estimate) -> float:
+    if goal == "deliver" and one.deliver_ms is not None:
+        return one.deliver_ms
+    return {"bytes": one.kb_per_s, "cpu": one.datagrams_per_s}.get(goal, one.stable_ms)
 
 
 def judge(question: Question, one: Estimate) -> Estimate:
@@ -385,6 +435,7 @@ def extended(question: Question, measured: Sequence[Estimate], sizes: Sequence[i
         stable_ms=stable_ms,
         deliver_ms=power(delivered) if len(delivered) == len(sizes) else None,
         kb_per_s=power([one.kb_per_s for one in measured]),
+        datagrams_per_s=power([one.datagrams_per_s for one in measured]),
         held=max(measured[-1].held, 2 * senders * question.rate_per_s * stable_ms / 1000),
         keeps_up=all(one.keeps_up for one in measured) and question.rate_per_s * stable_ms / 1000 < question.window,
         basis=f"members simulated at n = {', '.join(map(str, sizes))}; extended by a power of n",
@@ -397,6 +448,7 @@ def measure(question: Question, candidate: Candidate, size: int) -> Estimate:
     period_s = 1 / question.rate_per_s
     wanted = max(8, math.ceil(_SPAN_S * question.rate_per_s))
     messages = max(8, min(wanted, _DELIVERIES_MAX // (size * len(senders))))
+    planned_s = messages * period_s
     scenario = Scenario(
         members=size,
         messages=messages,
@@ -413,24 +465,26 @@ def measure(question: Question, candidate: Candidate, size: int) -> Estimate:
         clocks=Clocks(skew=question.skew),
         limit="5min",
     )
-    bytes_sent = 0
+    bytes_sent = datagrams = 0
 
     def weigh(source: int, target: int, datagram: bytes, now: Instant) -> bool:
-        nonlocal bytes_sent
-        bytes_sent += len(datagram)
+        nonlocal bytes_sent, datagrams
+        if now <= planned_s * SECOND:
+            bytes_sent += len(datagram)
+            datagrams += 1
         return False
 
     cluster = Cluster(scenario, question.seed, drop=weigh)
     run = cluster.run()
     sent_at, stable, delivered, last_sent = _times(cluster)
     held = max(_held_most(log.events, log.senders, log.seqs) for log in run.logs)
-    planned_s = messages * period_s
-    span_s = max(last_sent / SECOND, planned_s)
+    per_second = 1 / size / planned_s
     return Estimate(
         candidate=candidate,
-        stable_ms=float(np.mean(stable)) / MILLISECOND if stable else math.inf,
-        deliver_ms=float(np.mean(delivered)) / MILLISECOND if delivered else None,
-        kb_per_s=bytes_sent / 1000 / size / span_s,
+        stable_ms=float(np.median(stable)) / MILLISECOND if stable else math.inf,
+        deliver_ms=float(np.median(delivered)) / MILLISECOND if delivered else None,
+        kb_per_s=bytes_sent / 1000 * per_second,
+        datagrams_per_s=2 * datagrams * per_second,
         held=held,
         keeps_up=run.finished and len(sent_at) == run.sent and last_sent / SECOND <= 1.1 * planned_s + 0.1,
         basis=f"members simulated at n = {size}",
@@ -438,7 +492,7 @@ def measure(question: Question, candidate: Candidate, size: int) -> Estimate:
 
 
 def _times(cluster: Cluster) -> tuple[dict[tuple[int, int], Instant], list[Instant], list[Instant], Instant]:
-    """Give when messages were sent, how long they took to be stable at the sender and to be delivered, and the last.
+    """Give when messages were sent, how long until stable at the sender, until delivered at others, and the last.
 
     All in true time, whatever the members' clocks show.
     """
@@ -455,13 +509,37 @@ def _times(cluster: Cluster) -> tuple[dict[tuple[int, int], Instant], list[Insta
         for time_ns, event, sender, seq in zip(log.times, log.events, log.senders, log.seqs, strict=True):
             if sender is None or seq is None:
                 continue
-            if event == "deliver" and (sender, seq) in sent:
+            if event == "deliver" and sender != log.member and (sender, seq) in sent:
                 delivered.append(node.clock.true(time_ns) - sent[sender, seq])
             elif event == "stable" and sender == log.member:
                 now = node.clock.true(time_ns)
                 stable += [now - sent[sender, number] for number in range(done + 1, seq + 1)]
                 done = max(done, seq)
     return sent, stable, delivered, max(sent.values(), default=0)
+
+
+def measure_datagram_us(seconds: float = 0.3) -> float:
+    """Measure the processor time of one datagram here: a member's work on it, and sending or receiving it by UDP."""
+    carried = 0
+
+    def count(source: int, target: int, datagram: bytes, now: Instant) -> bool:
+        nonlocal carried
+        carried += 2  # it is sent and received
+        return False
+
+    began, seed = time.process_time(), 0
+    while time.process_time() - began < seconds:
+        seed += 1
+        Cluster(Scenario(members=4, messages=50), seed, drop=count).run()
+    handled_us = (time.process_time() - began) * 1e6 / carried
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        one.bind(("127.0.0.1", 0))
+        to, packet, times = one.getsockname(), bytes(100), 2_000
+        began = time.process_time()
+        for _ in range(times):
+            one.sendto(packet, to)
+            one.recv(200)
+        return handled_us + (time.process_time() - began) * 1e6 / (2 * times)
 
 
 def _held_most(events: Sequence[str], senders: Sequence[int | None], seqs: Sequence[int | None]) -> int:
@@ -522,12 +600,14 @@ def _on_lan(question: Question, candidate: Candidate, tree: Tree) -> Estimate:
     data_bytes = question.rate_per_s * (question.payload + HEADER_BYTES) * (n - 1)
     data_bytes *= len(question.senders or range(n)) / n
     stable_ms = stable_ns / MILLISECOND
+    datagrams = 2 * (hops / n / (period_ns / SECOND) + data_bytes / (question.payload + HEADER_BYTES))
     senders = len(question.senders) if question.senders is not None else n
     return Estimate(
         candidate=candidate,
         stable_ms=stable_ms,
         deliver_ms=None,
         kb_per_s=(hops * size / n / (period_ns / SECOND) + data_bytes) / 1000,
+        datagrams_per_s=datagrams,
         held=2 * senders * question.rate_per_s * stable_ms / 1000,
         keeps_up=question.rate_per_s * stable_ms / 1000 < question.window,
         basis=basis,
