@@ -37,6 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--tree", help="a local network: B,P,Z or a file with the parent of each node")
     parser.add_argument("--degree", type=int, help="children of each member in the trees that protocols build")
+    parser.add_argument("--encrypted", action="store_true", help="the group has a key: its packets are longer")
     parser.add_argument("--loss", type=float, default=0.0, help="share of datagrams lost")
     parser.add_argument("--skew", default="0", help="largest offset of a member's clock")
     parser.add_argument("--buffer", type=int, default=0, help="messages that a member can keep (default: no limit)")
@@ -79,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _question(args: argparse.Namespace) -> Question:
+    from antiphon.live.session import PlainSession, SealedSession
     from antiphon.protocol.machine import MILLISECOND
     from antiphon.sim.advise import DEFAULT_INTERVALS_MS, Question, measure_datagram_us
     from antiphon.sim.distributions import duration
@@ -109,6 +111,7 @@ def _question(args: argparse.Namespace) -> Question:
         skew=args.skew,
         buffer=args.buffer,
         goal=args.goal,
+        envelope_bytes=(SealedSession if args.encrypted else PlainSession).overhead + 1,  # and the packet's kind
         latency_max_ms=None if args.latency_max is None else ms(args.latency_max, "latency-max"),
         bandwidth_max_kb_per_s=args.bandwidth_max,
         datagram_us=measure_datagram_us() if args.goal == "cpu" else None,

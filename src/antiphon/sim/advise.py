@@ -41,6 +41,7 @@ from antiphon.sim.lan import wire_ns as lan_wire_ns
 from antiphon.sim.network import NetworkOptions
 from antiphon.sim.scenario import Clocks, Scenario, Workload
 from antiphon.sim.trees import Tree
+from antiphon.sim.view_cluster import ViewCluster
 
 NEEDS: Final = ("fifo", "causal", "total")
 _SPAN_S: Final = 2.0  # how long the simulated members send, as far as the number of messages allows
@@ -74,6 +75,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     loss: float = 0.0
     skew: str = "0"
     buffer: int = 0  # messages that a member can keep; 0: no limit
+    envelope_bytes: int = 0  # of a packet around a datagram: who sends it, and its proof
     goal: Goal = "deliver"
     datagram_us: float | None = None  # processor time of sending or receiving a datagram, where it was measured
     latency_max_ms: float | None = None
@@ -464,17 +466,18 @@ def measure(question: Question, candidate: Candidate, size: int) -> Estimate:
         ),
         clocks=Clocks(skew=question.skew),
         limit="5min",
+        views=True,
     )
     bytes_sent = datagrams = 0
 
     def weigh(source: int, target: int, datagram: bytes, now: Instant) -> bool:
         nonlocal bytes_sent, datagrams
         if now <= planned_s * SECOND:
-            bytes_sent += len(datagram)
+            bytes_sent += len(datagram) + question.envelope_bytes
             datagrams += 1
         return False
 
-    cluster = Cluster(scenario, question.seed, drop=weigh)
+    cluster = ViewCluster(scenario, question.seed, drop=weigh)
     run = cluster.run()
     sent_at, stable, delivered, last_sent = _times(cluster)
     held = max(_held_most(log.events, log.senders, log.seqs) for log in run.logs)
