@@ -97,11 +97,24 @@ def test_fragments_that_do_not_fit_together_are_never_joined() -> None:
     assert reader.messages(1, second[2]) == []  # its beginning is missing, and it displaces the first
     assert reader.messages(1, first[1]) == []
     assert reader.messages(1, first[2]) == []
-    assert reader.broken == 2
+    assert reader.broken == 3
     assert reader.messages(1, whole([b"c"])) == [b"c"]
     assert reader.messages(2, whole([b"d", b"e"])) == [b"d", b"e"]
     reader.keep_only([2])
     assert reader.unfinished() == []
+
+
+def test_what_a_sender_gives_up_is_not_broken() -> None:
+    reader, cutter = BurstReader(10_000), MessageCutter()
+    given_up, anew = cutter.cut(b"a" * 300, 100, 1), cutter.cut(b"b" * 300, 100, 2)
+    reader.messages(1, encode(given_up[0]))
+    assert [done for part in anew for done in reader.messages(10_001, encode(part))] == [b"b" * 300]
+    assert [done for part in given_up for done in reader.messages(1, encode(part))] == [b"a" * 300]  # from its start
+    for part in given_up[1:]:  # the rest of a message that its sender's first incarnation had begun
+        assert reader.messages(10_001, encode(part)) == []
+    assert reader.broken == 0
+    reader.messages(10_001, encode(anew[2]))
+    assert reader.broken == 1
 
 
 def test_a_sender_cannot_make_a_member_keep_more_than_the_limit() -> None:

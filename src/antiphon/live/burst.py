@@ -12,8 +12,9 @@ from typing import Final
 
 import msgspec
 
-from antiphon.protocol.fragment import FRAGMENTS_MAX, Fragment, Fragmenter, Reassembler
-from antiphon.protocol.wire import PAYLOAD_BYTES_MAX, Malformed
+from antiphon.protocol.fragment import FRAGMENTS_MAX, Fragment, Fragmenter
+from antiphon.protocol.membership.views import incarnation_of
+from antiphon.protocol.wire import PAYLOAD_BYTES_MAX
 
 BURST_BYTES_MAX: Final = 55_000
 BURST_BYTES_MIN: Final = 1_100  # one packet: the best that a lossy network gets
@@ -28,6 +29,7 @@ class Burst(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=Fals
     index: int
     count: int  # of its fragments; 1: these are whole messages
     messages: list[bytes]
+    incarnation: int = 0  # of its sender when the message that was cut began
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -50,67 +52,91 @@ class MessageCutter:
     def __init__(self) -> None:
         self._fragmenter = Fragmenter()
 
-    def cut(self, message: bytes, size: int) -> list[Burst]:
-        """Return bursts of at most `size` bytes of the message."""
+    def cut(self, message: bytes, size: int, incarnation: int = 1) -> list[Burst]:
+        """Return bursts of at most `size` bytes of the message, which its sender begins in this incarnation."""
         return [
-            Burst(fragment.number, fragment.index, fragment.count, [fragment.data])
+            Burst(fragment.number, fragment.index, fragment.count, [fragment.data], incarnation)
             for fragment in self._fragmenter.cut(message, size)
         ]
 
 
+class _Begun(msgspec.Struct):
+    """The first parts of a message that is not complete yet."""
+
+    number: int
+    count: int
+    parts: list[bytes] = []
+    bytes: int = 0
+
+    def is_continued_by(self, burst: Burst) -> bool:
+        """Return whether a burst brings the next part."""
+        return (self.number, self.count, len(self.parts)) == (burst.number, burst.count, burst.index)
+
+
 class BurstReader:
-    """Takes bursts apart, and puts each sender's large messages together again."""
+    """Takes bursts apart, and puts each sender's large messages together again.
+
+    A sender's bursts come in order and without gaps, and nothing of its own lies between the parts of a message. So a
+    message whose successor begins before its end was given up by its sender: the send was cancelled, or the group went
+    on without the sender, which then sends it anew.
+    """
 
     def __init__(self, message_bytes_max: int) -> None:
         self._bytes_max = message_bytes_max
-        self._reassembler = Reassembler(unfinished_max=1, bytes_max=message_bytes_max)
-        self._broken = 0
-
-    @property
-    def broken(self) -> int:
-        """How many bursts or messages could not be used."""
-        return self._broken + self._reassembler.abandoned
+        self._begun: dict[int, _Begun] = {}  # by sender
+        self.broken = 0  # how many bursts could not be used
 
     def messages(self, sender: int, payload: bytes) -> list[bytes]:
         """Return the messages that are complete with this burst."""
         try:
             burst = _decode(payload)
-            if burst.count == 1:
-                return burst.messages
-            (data,) = burst.messages
-            whole = self._reassembler.add(sender, Fragment(burst.number, burst.index, burst.count, data))
-        except (msgspec.MsgspecError, Malformed, ValueError):
-            self._broken += 1
+        except msgspec.MsgspecError:
+            self.broken += 1
             return []
-        if whole is None:
+        if burst.count == 1:
+            return burst.messages
+        if not 0 <= burst.index < burst.count or len(burst.messages) != 1:
+            self.broken += 1
             return []
-        if len(whole) > self._bytes_max:
-            self._broken += 1
+        return self._add(sender, burst)
+
+    def _add(self, sender: int, burst: Burst) -> list[bytes]:
+        if burst.index == 0:
+            self._begun[sender] = _Begun(burst.number, burst.count)
+        begun, data = self._begun.get(sender), burst.messages[0]
+        if begun is None or not begun.is_continued_by(burst):
+            self._begun.pop(sender, None)
+            if burst.incarnation == incarnation_of(sender):
+                self.broken += 1  # else its sender's earlier incarnation has begun it, and nobody has all of it
             return []
-        return [whole]
+        if begun.bytes + len(data) > self._bytes_max:
+            del self._begun[sender]
+            self.broken += 1
+            return []
+        begun.parts.append(data)
+        begun.bytes += len(data)
+        if len(begun.parts) < begun.count:
+            return []
+        del self._begun[sender]
+        return [b"".join(begun.parts)]
 
     def keep_only(self, senders: Iterable[int]) -> None:
         """Forget what members that are gone left unfinished."""
-        here = set(senders)
-        for sender in self._reassembler.sources():
-            if sender not in here:
-                self._reassembler.forget(sender)
+        self._begun = {sender: self._begun[sender] for sender in senders if sender in self._begun}
 
     def unfinished(self) -> list[tuple[int, Fragment]]:
         """Return what has begun, for one who joins now: fragments, each with its sender."""
         return [
-            (sender, Fragment(number, index, count, data))
-            for sender in self._reassembler.sources()
-            for (number, count), fragments in self._reassembler.unfinished(sender).items()
-            for index, data in fragments.items()
+            (sender, Fragment(begun.number, index, begun.count, data))
+            for sender, begun in self._begun.items()
+            for index, data in enumerate(begun.parts)
         ]
 
     def adopt(self, unfinished: Iterable[tuple[int, Fragment]]) -> None:
         """Go on from what another member had."""
-        for sender in self._reassembler.sources():
-            self._reassembler.forget(sender)
-        for sender, fragment in unfinished:
-            self._reassembler.add(sender, fragment)
+        self._begun = {}
+        for sender, part in unfinished:
+            self._add(sender, Burst(part.number, part.index, part.count, [part.data], incarnation_of(sender)))
 
 
 class BurstSize:

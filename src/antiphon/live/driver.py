@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from antiphon.protocol.machine import Chunk, Input, Instant, ReceiveMany, Send, Snapshot, Submit, TraceRow, Wake
 from antiphon.protocol.membership.process import Process
+from antiphon.protocol.membership.views import incarnation_of
 from antiphon.protocol.view.member import Member
 from antiphon.protocol.wire import group_of
 from antiphon.trace.log import IncarnationLogs
@@ -132,6 +133,11 @@ class Driver:
         """How often a copy was needed in the present view."""
         member = self.member
         return 0 if member is None else member.counts["retransmissions"]
+
+    @property
+    def incarnation(self) -> int:
+        """The incarnation of this member; it has only one where membership is fixed."""
+        return incarnation_of(self.machine.id) if isinstance(self.machine, Process) else 1
 
     @property
     def member(self) -> Member | None:

@@ -59,4 +59,5 @@ def make(origin: Origin, *, traced: bool = False) -> Member | Process:
         origin.started_at,
         origin.saved,
         traced=traced,
+        first_round=random.Random(f"{origin.seed}/ballots").getrandbits(24),
     )

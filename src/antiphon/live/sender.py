@@ -73,7 +73,7 @@ class Sender:
     async def _send_parts(self, payload: bytes, kind: Kind) -> Receipt | None:
         """Send all parts of a message in one incarnation; return None if one ended meanwhile: nobody has it then."""
         whole, incarnations = Receipt(), self._receipts.incarnations
-        for part in self._cutter.cut(payload, self._sizes.bytes):
+        for part in self._cutter.cut(payload, self._sizes.bytes, self._driver.incarnation):
             while self._pending or not self._has_room():
                 await self._wait_for_room()
             self._check_open()

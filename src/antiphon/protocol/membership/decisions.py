@@ -133,11 +133,11 @@ class Decisions:
 
     @rule("docs/membership.md, lost state")
     def is_listed(self, view: GroupView) -> bool:
-        """Decide whether a view lists this very process: it has offered itself, so it is not one that was here before.
+        """Decide whether a view lists this very process: it has offered itself with the ballot that made the view.
 
         A name that has lost its state does not know how often it has started. It is a newcomer, whatever its number.
         """
-        return view.lists(self.life.own.id) and self.life.own.offered
+        return view.lists(self.life.own.id) and view.ballot in self.life.own.ballots
 
     @rule("docs/membership.md, agreement, commit")
     def may_begin(self, view: GroupView) -> bool:

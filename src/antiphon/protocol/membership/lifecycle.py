@@ -35,7 +35,7 @@ from antiphon.protocol.membership.outbox import Outbox, OwnProcess
 from antiphon.protocol.membership.session import ViewSession
 from antiphon.protocol.membership.slow_receiver import SlowReceiverPolicy
 from antiphon.protocol.membership.state_transfer import StateTransfer
-from antiphon.protocol.membership.views import Ballot, Change, GroupView, incarnation_of, name_of, process
+from antiphon.protocol.membership.views import Ballot, Ballots, Change, GroupView, incarnation_of, name_of, process
 from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.rules import rule
 from antiphon.protocol.timers import jittered
@@ -50,6 +50,7 @@ class Saved(msgspec.Struct, frozen=True, array_like=True):
     accepted: Acceptance | None
     decision: Change | None  # which made that view
     remembers: bool = True  # whether what is promised and accepted here is all that the name ever was, in that view
+    offered: Ballots = ()  # the ballots in that view by which this name has offered itself to join
 
 
 class Past(msgspec.Struct, frozen=True):
@@ -131,6 +132,8 @@ class Lifecycle:
 
     def adopt(self, view: GroupView, now: Instant) -> None:
         """Take a view for the newest."""
+        if view.id != self.view.id:
+            self.own.remembers, self.own.ballots = self.will_remember(view), ()
         self.agreement.follow(view, now)
         self.session = None
         if not self.own.leaving:
@@ -139,11 +142,21 @@ class Lifecycle:
         self.learnt_at = now
         self.slow.begin(now)
 
+    @rule("docs/membership.md, lost state")
+    def will_remember(self, view: GroupView) -> bool:
+        """Decide whether this name knows all that it has promised in the next view, if it is a voter there.
+
+        It does if the process that the view lists is one that it knows: it was in the view before, or has offered
+        itself with the ballot that made this one. Any other belongs to a memory that was lost.
+        """
+        listed = next((member for member in view.members if name_of(member) == self.own.name), None)
+        known = view.ballot in self.own.ballots or (self.own.remembers and self.view.lists(listed or 0))
+        return listed is None or known
+
     def install(self, view: GroupView, now: Instant) -> None:
         """Begin a view as its member."""
         before = self.session
         self.adopt(view, now)
-        self.own.remembers = True  # from the beginning of this view on
         self.persist()
         if before is not None and before.stalled:
             self._outbox.effects.append(StandingChanged("resumed"))
@@ -204,6 +217,7 @@ class Lifecycle:
             agreement.accepted,
             self.past.decision,
             self.own.remembers,
+            self.own.ballots,
         )
         self._outbox.effects.append(Persist(msgspec.msgpack.encode(saved)))
 

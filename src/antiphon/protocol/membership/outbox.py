@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
 from antiphon.protocol.machine import Effect, Send, TraceRow
 from antiphon.protocol.membership.messages import MembershipCodec, MembershipMessage, Standing
-from antiphon.protocol.membership.views import GroupView, name_of
+from antiphon.protocol.membership.views import Ballot, Ballots, GroupView, name_of
+
+_OFFERS_MAX: Final = 16  # ballots that are remembered; what an earlier one decided has been told long since
 
 
 class OwnProcess(msgspec.Struct):
@@ -20,7 +23,14 @@ class OwnProcess(msgspec.Struct):
     standing: Standing = "joiner"  # what it is in the newest view, or wants to be
     offered: bool = False  # to join: some view may list this incarnation already
     remembers: bool = True  # what this name has promised and accepted in the newest view, if it is one of its voters
+    ballots: Ballots = ()  # by which this name has offered itself to join the newest view
     left: bool = False
+
+    def offer(self, ballot: Ballot) -> None:
+        """Offer to join the view that a ballot may make."""
+        self.offered = True
+        if ballot not in self.ballots:
+            self.ballots = (*self.ballots[-_OFFERS_MAX:], ballot)
 
     @property
     def leaving(self) -> bool:

@@ -102,20 +102,21 @@ class Process:
         saved: bytes | None = None,
         *,
         traced: bool = False,
-        first_incarnation: int = 1,
+        first_round: int = 0,
     ) -> None:
         """Start a name's next incarnation; `names` are the founders, `saved` is what the last one persisted.
 
-        Where nothing is saved, it is the given one, and later than any that others know of.
+        Where nothing is saved, its ballots come after `first_round`: a number that no earlier start without anything
+        saved was given, so that none of its ballots is taken for one of an incarnation whose state was lost.
         Where it is `traced`, what belongs in the trace is among the effects.
         """
         founders = tuple(names)
         options = _checked(name, founders, options, membership)
-        last = Saved(first_incarnation - 1, before_the_first(founders), NO_BALLOT, None, None, remembers=False)
+        last = Saved(0, before_the_first(founders), NO_BALLOT, None, None, remembers=False)
         if saved is not None:
             last = self.remembered(msgspec.msgpack.decode(saved, type=Saved), founders)
         incarnation = self.lifecycle_type.next_incarnation(last.incarnation)
-        self._own = own = OwnProcess(name, process(name, incarnation), remembers=last.remembers)
+        self._own = own = OwnProcess(name, process(name, incarnation), remembers=last.remembers, ballots=last.offered)
         self._codec = MembershipCodec(options.group, membership.piece_bytes)
         self._outbox = outbox = Outbox(own, self._codec, traced=traced)
         majority = membership.partition == "majority"
@@ -124,6 +125,7 @@ class Process:
         )
         agreement_type = self.agreement_type if majority else PartitionableAgreement
         agreement = agreement_type(last.view, last.promised, last.accepted, now)
+        agreement.heard_of((first_round if saved is None else 0, 0))
         self.lifecycle = life = self.lifecycle_type(
             own, options, membership, agreement, self.detector, outbox, randomness, last.decision, now
         )

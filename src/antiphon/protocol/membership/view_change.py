@@ -88,8 +88,9 @@ class ViewChangeProtocol:
             return  # a member of both views has to finish the one before; it asks by its signs of life
         if self._lost_its_session() or not self.may_answer():
             return
+        if life.session is None and agreement.may_follow(prepare.ballot):
+            self._own.offer(prepare.ballot)  # which is written down together with the promise
         if self._promise(sender, prepare.ballot, now):
-            self._own.offered |= life.session is None
             flush = None if life.session is None else life.session.flush
             self._outbox.say(sender, agreement.state(prepare.ballot, self._own.standing, flush))
 

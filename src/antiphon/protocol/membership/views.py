@@ -22,6 +22,7 @@ MEMBERS_MAX: Final = 4_096
 
 ProcessId: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=NAMES_MAX * INCARNATIONS_MAX)]
 Ballot: TypeAlias = tuple[Counter, ProcessId]  # (round, who proposes)
+Ballots: TypeAlias = tuple[Ballot, ...]
 Processes: TypeAlias = Annotated[tuple[ProcessId, ...], msgspec.Meta(max_length=MEMBERS_MAX)]
 Counters: TypeAlias = Annotated[tuple[Timestamp, ...], msgspec.Meta(max_length=MEMBERS_MAX)]
 

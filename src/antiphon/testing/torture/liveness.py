@@ -93,10 +93,22 @@ def _whole_group(case: Case, near: dict[int, set[int]]) -> set[int]:
     there = {member for member in near if not _is_odd(outcome, member)}
     decide = 2 * len(there) > outcome.schedule.members
     if case.one_side and case.segments:
-        newest = max((segment.view for segment in case.segments), key=lambda view: view.view).members
-        present = [address for address in newest if outcome.addresses.index(address) in there]
+        view = max((segment.view for segment in case.segments), key=lambda view: view.view)
+        newest, voters = view.members, there - _forgetful(outcome, view)
+        present = [address for address in newest if outcome.addresses.index(address) in voters]
         decide = 2 * len(present) > len(newest) or (2 * len(present) == len(newest) and present[0] == newest[0])
     return there if decide and all(there <= near[member] for member in there) else set()
+
+
+def _forgetful(outcome: Outcome, newest: Viewed) -> set[int]:
+    """Give those who are in the newest view with a start whose state is gone: the others have to decide without it."""
+    lost = {member for fault in outcome.schedule.faults if fault.forgets for member in fault.members}
+    began = {
+        start.member
+        for start in running(outcome).values()
+        if any(isinstance(entry, Viewed) and entry.key == newest.key for entry in start.stream)
+    }
+    return lost - began
 
 
 def _one_view(case: Case, whole: set[int]) -> Iterator[str]:
@@ -118,8 +130,9 @@ def _has_quorum(case: Case, near: dict[int, set[int]]) -> list[str]:
         return []
     newest = max(views, key=lambda view: view.view)
     numbers = {case.outcome.addresses.index(address) for address in newest.members}
+    voters = numbers - _forgetful(case.outcome, newest)
     for member in near:
-        group = {other for other in near[member] & numbers if all(third in near[other] for third in near[member])}
+        group = {other for other in near[member] & voters if all(third in near[other] for third in near[member])}
         if 2 * len(group) > len(numbers):
             return [case.outcome.addresses[other] for other in sorted(group)]
     return []

@@ -276,7 +276,8 @@ def _faults(rng: random.Random, setup: Setup, members: int) -> Iterator[PlannedF
             case "crash":
                 everyone = rng.random() < 0.1
                 some = tuple(range(members)) if everyone else (one, *(two for two in rest if rng.random() < 0.15))
-                forgets = len(some) <= (members - 1) // 2 and rng.random() < 0.2
+                forgets = len(some) <= spare and rng.random() < 0.2  # a name that forgets is a voter less
+                gone.update(some if forgets else ())
                 if for_good and len(some) == 1 and not forgets:
                     gone.add(one)
                     yield PlannedFault(kind=kind, at=at, members=some)
