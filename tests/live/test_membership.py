@@ -46,7 +46,11 @@ def test_the_majority_goes_on_and_the_minority_says_that_it_is_cut_off(tmp_path:
             cut_off = await groups[0].send(b"cut off")
             await asyncio.sleep(0.3)
             assert not cut_off.is_delivered
-            assert all(antiphon.Notice("stalled") in one for one in seen[:2])
+            names = [group.status().me for group in groups]
+            for me, one in enumerate(seen[:2]):
+                (stalled,) = [event for event in one if isinstance(event, antiphon.Notice) and event.what == "stalled"]
+                assert {(silent, names[me]) for silent in names[2:]} <= set(stalled.links)
+                assert {silent for silent, _ in groups[me].status().links} == set(names[2:])
             for group in groups:
                 group.transport.lose = None
             await until(lambda: all(len(group.status().members) == 5 for group in groups))

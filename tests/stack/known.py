@@ -25,10 +25,6 @@ class Known(msgspec.Struct, frozen=True):
     rule: str | None = None  # or they are run, and this rule is not judged
 
 
-def _cuts_links(schedule: Schedule) -> bool:
-    return any(fault.kind in ("cut", "partition") and fault.until is None for fault in schedule.faults)
-
-
 KNOWN: Final = [
     Known(
         "split-brain-by-discovery",
@@ -40,16 +36,15 @@ KNOWN: Final = [
         "a joiner that has not been given the state yet is an elder of the next view, and others take its state",
         lambda schedule: (schedule.setup.snapshot_bytes or 0) > 4_000_000,
     ),
-    Known("inbox-bound", "what the protocol holds already is delivered into a full inbox", rule="bounds"),
 ]
+
 
 def is_drawn(schedule: Schedule) -> bool:
     """Say whether no known flaw touches a schedule."""
-    # cuts that never heal were mended last; they are left out until they have been run in number
-    return not _cuts_links(schedule) and not any(known.touches(schedule) for known in KNOWN)
+    return not any(known.touches(schedule) for known in KNOWN)
 
 
 def new_flaws(schedule: Schedule) -> list[Flaw]:
     """Run a schedule, and give what is wrong beside what is known."""
-    ignored = {known.rule for known in KNOWN} | {"left-behind"}  # likewise
+    ignored = {known.rule for known in KNOWN}
     return [flaw for flaw in judge(run(schedule))[0] if flaw.rule not in ignored]

@@ -15,6 +15,7 @@ from antiphon.live.inbox import Inbox
 from antiphon.live.receipts import Receipt, Receipts
 from antiphon.live.session import SealedSession
 from antiphon.protocol.machine import Capture, Restore
+from antiphon.protocol.membership.confirmation import ViewConfirmation
 from antiphon.testing.host import SimulatedHost
 from antiphon.testing.torture.judge import judge
 from antiphon.testing.torture.run import run
@@ -82,6 +83,28 @@ def parted(seed: int) -> Schedule:
 def leaving(seed: int) -> Schedule:
     """One leaves while it sends."""
     return msgspec.structs.replace(busy(seed), faults=(PlannedFault(kind="leave", at=500, members=(1,)),))
+
+
+def deaf(seed: int) -> Schedule:
+    """One does not read for a while, with a small inbox."""
+    work = Work(messages=400, pause_ms=0, size=1_000, many=5)
+    reader = Work(messages=0, size=1_000, deaf_ms=(300 + seed, 4_000))
+    return Schedule(
+        seed=seed,
+        setup=Setup(ordering="fifo", window_bytes=4_000, inbox_bytes_max=2_000),
+        work=(work, work, reader),
+    )
+
+
+def paused(seed: int) -> Schedule:
+    """The sequencer stands still for longer than suspicion, in the middle of much work."""
+    work = Work(messages=300, pause_ms=5)
+    return Schedule(
+        seed=seed,
+        setup=Setup(snapshot_bytes=0),
+        work=(work, work, work),
+        faults=(PlannedFault(kind="pause", at=700 + 10 * seed, until=2_000, members=(0,)),),
+    )
 
 
 # What is planted. Each is a function that replaces one method.
@@ -305,6 +328,28 @@ def failures_of_the_application(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(antiphon.Group, "send", send)
 
 
+def links_are_not_named(patch: pytest.MonkeyPatch) -> None:
+    real = antiphon.Group.status
+    patch.setattr(antiphon.Group, "status", lambda self: msgspec.structs.replace(real(self), links=()))
+
+
+def the_wrong_link_is_named(patch: pytest.MonkeyPatch) -> None:
+    real = antiphon.Group.status
+    wrong = (("10.0.0.1:7000", "10.0.0.2:7000"),)
+    patch.setattr(antiphon.Group, "status", lambda self: msgspec.structs.replace(real(self), links=wrong))
+
+
+def the_inbox_is_never_full(patch: pytest.MonkeyPatch) -> None:
+    def count(self: Inbox, size: int) -> None:
+        self.bytes += size
+
+    patch.setattr(Inbox, "_count", count)
+
+
+def after_a_pause_nobody_is_asked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ViewConfirmation, "must_be_confirmed", lambda self: False)
+
+
 BUGS: Final[list[tuple[Plant, Callable[[int], Schedule], set[str]]]] = [
     (stable_at_once, busy, {"stable", "final-states"}),
     (stable_too_far, busy, {"stable", "final-states", "receipts-end"}),
@@ -333,6 +378,10 @@ BUGS: Final[list[tuple[Plant, Callable[[int], Schedule], set[str]]]] = [
     (nobody_tells_newcomers, found, {"views", "alive"}),
     (nothing_is_written, busy, {"alive", "views", "view-synchrony", "receipts-end", "causal", "integrity", "broken"}),
     (always_active, parted, {"alive"}),
+    (links_are_not_named, parted, {"culprit"}),
+    (the_wrong_link_is_named, parted, {"culprit"}),
+    (the_inbox_is_never_full, deaf, {"bounds"}),
+    (after_a_pause_nobody_is_asked, paused, {"left-behind"}),
     (sends_vanish, busy, {"receipts-end"}),
     (failures_of_the_application, busy, {"errors"}),
 ]
@@ -351,7 +400,7 @@ def test_a_bug_is_noticed(
     pytest.fail(f"not noticed in {SEEDS_MAX} schedules; instead: {sorted(noticed)}")
 
 
-@pytest.mark.parametrize("schedule", [busy, heavy, cancelled, rotated, found, parted, leaving])
+@pytest.mark.parametrize("schedule", [busy, heavy, cancelled, rotated, found, parted, leaving, deaf, paused])
 def test_without_a_bug_nothing_is_noticed(schedule: Callable[[int], Schedule]) -> None:
     for seed in range(SEEDS_MAX):
         flaws, _ = judge(run(schedule(seed)))

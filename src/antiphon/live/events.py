@@ -42,6 +42,7 @@ class Notice(msgspec.Struct, frozen=True):
     """
 
     what: Literal["stalled", "resumed", "excluded", "yielded"]
+    links: tuple[tuple[str, str], ...] = ()  # stalled: over which nothing is heard, each from one member to another
 
 
 Event: TypeAlias = Message | ViewChange | Notice
@@ -64,6 +65,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     inbox_bytes: int  # delivered, not yet taken by the application
     burst_bytes: int  # how large bursts may be now
     counts: dict[str, int]
+    links: tuple[tuple[str, str], ...] = ()  # over which nothing is heard, as far as it knows: (from, to)
 
 
 class GroupClosed(AntiphonError):

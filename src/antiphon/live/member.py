@@ -24,7 +24,7 @@ from antiphon.live.recording import Origin, Recording, make
 from antiphon.live.sender import Sender
 from antiphon.live.session import PacketSession, SealedSession, open_session
 from antiphon.live.settings import PEERS, Settings
-from antiphon.live.status import lags_of, standing_of
+from antiphon.live.status import lags_of, links_of, standing_of
 from antiphon.live.storage import MemberFile, StateFolder, digest
 from antiphon.live.tracing import FLUSH_S, LiveTrace
 from antiphon.live.transport import Endpoint, Transport
@@ -339,6 +339,7 @@ class LiveMember:
             inbox_bytes=upcalls.inbox.bytes,
             burst_bytes=self.sender.burst_bytes,
             counts=counts,
+            links=links_of(self.driver.machine, self._names, self.driver.clock()),
         )
 
     def _stands(self) -> Literal["joining", "active", "changing", "stalled", "leaving", "left", "failed"]:

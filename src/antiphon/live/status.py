@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
+from antiphon.protocol.machine import Instant
 from antiphon.protocol.membership.process import Process
 from antiphon.protocol.membership.views import name_of
 from antiphon.protocol.view.member import Member
@@ -19,6 +20,16 @@ def standing_of(machine: Member | Process) -> Literal["joining", "active", "chan
             return "stalled"
         return "joining" if machine.member is None else "changing"
     return "active"
+
+
+def links_of(machine: Member | Process, names: Mapping[int, str], now: Instant) -> tuple[tuple[str, str], ...]:
+    """Return the links over which nothing is heard, as far as a machine knows, by address: (from, to)."""
+    return shown_links(machine.broken_links(now), names) if isinstance(machine, Process) else ()
+
+
+def shown_links(links: Iterable[tuple[int, int]], names: Mapping[int, str]) -> tuple[tuple[str, str], ...]:
+    """Return links by their ends' addresses."""
+    return tuple((names.get(source, str(source)), names.get(target, str(target))) for source, target in links)
 
 
 def lags_of(member: Member | None, names: Mapping[int, str]) -> tuple[dict[str, int | None], str | None]:

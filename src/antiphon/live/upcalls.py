@@ -13,6 +13,7 @@ from antiphon.live.inbox import Inbox
 from antiphon.live.receipts import Receipts
 from antiphon.live.settings import Settings
 from antiphon.live.state import StateKeeper
+from antiphon.live.status import shown_links
 from antiphon.protocol import machine as protocol
 from antiphon.protocol.machine import (
     Capture,
@@ -113,10 +114,12 @@ class Upcalls:
         self.joined()
 
     def _notice(self, notice: protocol.StandingChanged) -> None:
-        self._logger.log(logging.INFO if notice.what == "resumed" else logging.WARNING, "%s", notice.what)
+        links = shown_links(notice.links, self._names)
+        silent = f"; nothing is heard from {', '.join(f'{one} at {other}' for one, other in links)}" if links else ""
+        self._logger.log(logging.INFO if notice.what == "resumed" else logging.WARNING, "%s%s", notice.what, silent)
         if notice.what in ("excluded", "yielded"):
             self.receipts.incarnation_ended()
-        self.inbox.put(Notice(notice.what))
+        self.inbox.put(Notice(notice.what, links))
 
     # The application's state
 

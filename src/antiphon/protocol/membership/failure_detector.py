@@ -92,8 +92,12 @@ class FailureDetector:
         return connected([name for name in names if name in living], self._reports())
 
     def broken_links(self, names: Collection[int], now: Instant) -> tuple[tuple[int, int], ...]:
-        """Name the links among some names that are reported as broken, as (from, to), and this process' own."""
-        reports = {**self._reports(), self._own.name: self.unheard(now)}
+        """Name the links among some names that are reported as broken, as (from, to), and this process' own.
+
+        What one reported who is not heard any more may have changed since.
+        """
+        reports = {name: links for name, links in self._reports().items() if not self.suspected(name, now)}
+        reports[self._own.name] = frozenset(self.unheard(now))
         return tuple(sorted(broken_links(names, reports)))
 
     def _reports(self) -> dict[int, frozenset[int]]:

@@ -214,6 +214,10 @@ class Process:
         session = self.lifecycle.session
         return session is not None and session.stalled
 
+    def broken_links(self, now: Instant) -> tuple[tuple[int, int], ...]:
+        """Name the links of the newest view's names, and to this one, over which nothing is heard: (from, to)."""
+        return self.detector.broken_links({*self.view.names, self._own.name}, now)
+
     @property
     def deadline(self) -> Instant | None:
         """When this process wants to be woken."""

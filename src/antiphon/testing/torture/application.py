@@ -275,5 +275,6 @@ class Application:
                     status.inbox_bytes,
                     status.waiting_bytes,
                     status.counts,
+                    status.links,
                 )
             )

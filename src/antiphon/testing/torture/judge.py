@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TypeAlias
 
 import msgspec
@@ -29,6 +29,10 @@ class Flaw(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.rule}: {self.text}"
+
+
+_BURST_BYTES = 55_000
+_EACH_BYTES = 64  # what a message counts in the inbox beside its payload
 
 
 class Case:
@@ -147,31 +151,50 @@ def causal(case: Case) -> Iterator[str]:
 
 
 def total(case: Case) -> Iterator[str]:
-    """Those who go on from a view have one order; with `safe`, nobody ever had another."""
+    """Those who go on from a view have one order; with `safe`, nobody ever had another.
+
+    Without it, who was left behind may have seen another one, which is counted.
+    """
     if not case.totals:
         return
+    safe = case.schedule.setup.safe and case.one_side
     for key, segments in case.views.items():
-        standing = [segment for segment in segments if segment.next is not None or _stays(segment)]
-        longest = max(standing, key=lambda segment: len(segment.messages), default=None)
-        for segment in segments if case.schedule.setup.safe and case.one_side else standing:
-            if longest is None or segment is longest:
-                continue
-            case.counts["orders"] += 1
-            mine, theirs = segment.identities, longest.identities
-            for place, (one, other) in enumerate(zip(mine, theirs, strict=False)):
-                if one != other:
-                    yield (
-                        f"in view {key[0]} {segment.who} delivers {one} as number {place + 1}, {longest.who} {other}"
-                    )
-                    break
-            else:
-                if len(mine) > len(theirs) and case.schedule.setup.safe and segment not in standing:
-                    yield f"in view {key[0]} {segment.who} delivers {mine[len(theirs)]}, which nobody who goes on does"
+        for together in _standing(segments):
+            longest = max(together, key=lambda segment: len(segment.messages))
+            for segment in segments if safe else together:
+                case.counts["orders"] += segment is not longest
+                mine, theirs = segment.identities, longest.identities
+                for place, (one, other) in enumerate(zip(mine, theirs, strict=False), 1):
+                    if one != other:
+                        yield f"in view {key[0]} {segment.who} delivers {one} as number {place}, {longest.who} {other}"
+                        break
+                else:
+                    if len(mine) > len(theirs) and safe and segment not in together:
+                        what = mine[len(theirs)]
+                        yield f"in view {key[0]} {segment.who} delivers {what}, which nobody who goes on does"
+            case.counts["other orders"] += sum(
+                _differs(segment, longest) for segment in segments if segment not in together
+            )
+
+
+def _standing(segments: Sequence[Segment]) -> list[list[Segment]]:
+    """Give those who go on from a view together; where nobody has, those who are still in it."""
+    going: dict[ViewKey, list[Segment]] = {}
+    for segment in segments:
+        if segment.next is not None:
+            going.setdefault(segment.next.key, []).append(segment)
+    staying = [segment for segment in segments if _stays(segment)]
+    return list(going.values()) or ([staying] if staying else [])
 
 
 def _stays(segment: Segment) -> bool:
     """Whether a view is an application's last, and it is still there."""
     return segment.end == "open" and not segment.start.ended
+
+
+def _differs(segment: Segment, standing: Segment) -> bool:
+    """Whether one has seen another order of a view than another one, as far as both have seen it."""
+    return any(one != other for one, other in zip(segment.identities, standing.identities, strict=False))
 
 
 def view_synchrony(case: Case) -> Iterator[str]:
@@ -355,8 +378,8 @@ def lost_is_lost(case: Case) -> Iterator[str]:
         for sent in start.sent.values()
         if sent.lost is not None and sent.lost[0] == "Lost"
     }
-    for segment in case.segments:
-        if segment.next is not None or _stays(segment):
+    for segments in case.views.values():
+        for segment in chain.from_iterable(_standing(segments)):
             for identity in lost & set(segment.identities):
                 yield f"{segment.who} delivers {identity} and goes on, though its sender was told that it is lost"
 
@@ -405,7 +428,7 @@ def only_documented_errors(case: Case) -> Iterator[str]:
     """Nothing raises but what the documentation says, and only where it says so."""
     for start in case.starts:
         disk = any(
-            fault.kind == "disk" and start.member in fault.members and fault.at / 1000 >= start.at - 5
+            fault.kind == "disk" and start.member in fault.members and (fault.until or 0) / 1000 >= start.at
             for fault in case.schedule.faults
         )
         if start.ended_by is not None and not disk and not _is_told_of_the_odd_one(case, start):
@@ -424,10 +447,11 @@ def _is_told_of_the_odd_one(case: Case, start: ApplicationStart) -> bool:
 
 
 def bounds(case: Case) -> Iterator[str]:
-    """The inbox and the buffers stay within what was set."""
-    setup = case.schedule.setup
-    largest = max((work.large_bytes if work.large else work.size for work in case.schedule.work), default=0)
-    inbox_max = setup.inbox_bytes_max + max(55_000, largest) + 10_000
+    """The inbox and the buffers stay within what was set, and what was under way when the inbox was full."""
+    setup, works = case.schedule.setup, case.schedule.work
+    largest = max((work.large_bytes if work.large else work.size for work in works), default=0)
+    window = (setup.window_bytes + _BURST_BYTES) * (1 + _EACH_BYTES / min(work.size for work in works))
+    inbox_max = setup.inbox_bytes_max + len(works) * window + largest
     held_max = 4 * setup.window * case.schedule.members
     for start in case.starts:
         for sample in start.samples:
@@ -485,6 +509,7 @@ RULES: dict[str, Rule] = {
     "lost": lost_is_lost,
     "left-behind": left_behind,
     "alive": liveness.everyone_who_can_goes_on,
+    "culprit": liveness.culprits_are_named,
     "receipts-end": receipts_end,
     "bounds": bounds,
     "anomalies": anomalies_are_counted,

@@ -83,6 +83,28 @@ def everyone_who_can_goes_on(case: Case) -> Iterator[str]:
         yield f"{_has_quorum(case, near)} have a majority of the last view within reach, and nobody goes on"
 
 
+def culprits_are_named(case: Case) -> Iterator[str]:
+    """Who waits at the end because others are out of reach names a link that is broken, and none that is whole.
+
+    One way will do: who cannot be asked cannot prove either that a packet is its own.
+    """
+    outcome = case.outcome
+    if outcome.error is not None or outcome.schedule.odd is not None:
+        return
+    there, near = running(outcome), reach(outcome)
+    whole = {(outcome.addresses[one], outcome.addresses[other]) for one in there for other in near[one]}
+    for member, start in there.items():
+        if not start.samples or case.goes_on(start):
+            continue
+        last, out_of_reach = start.samples[-1], len(near[member]) < outcome.schedule.members
+        if last.standing in ("stalled", "joining") and out_of_reach:
+            case.counts["culprits"] += 1
+            if not set(last.links) - whole:
+                yield f"{start.address} says {last.standing}, and names {last.links}: none of these links is broken"
+            elif wrong := set(last.links) & whole:
+                yield f"{start.address} says {last.standing}, and blames {min(wrong)}: that link is whole"
+
+
 def _is_odd(outcome: Outcome, member: int) -> bool:
     return outcome.schedule.odd is not None and member == outcome.schedule.members - 1
 

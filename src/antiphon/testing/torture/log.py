@@ -91,6 +91,7 @@ class Sample(msgspec.Struct, frozen=True):
     inbox_bytes: int
     waiting_bytes: int
     counts: dict[str, int]
+    links: tuple[tuple[str, str], ...] = ()
 
 
 class ApplicationStart(msgspec.Struct):
