@@ -153,6 +153,7 @@ class ViewCluster(Cluster):
             node.clock.read(self.kernel.now),
             self._disk.get(name),
             traced=True,
+            first_incarnation=1 if name not in self._forgetful else 1_000 + life,
             first_round=0 if name not in self._forgetful else 1_000 * life,
         )
         self._begin_log(node, node.member.id)

@@ -102,17 +102,18 @@ class Process:
         saved: bytes | None = None,
         *,
         traced: bool = False,
+        first_incarnation: int = 1,
         first_round: int = 0,
     ) -> None:
         """Start a name's next incarnation; `names` are the founders, `saved` is what the last one persisted.
 
-        Where nothing is saved, its ballots come after `first_round`: a number that no earlier start without anything
-        saved was given, so that none of its ballots is taken for one of an incarnation whose state was lost.
+        Where nothing is saved, it is the given one, and its ballots come after `first_round`: a number that no earlier
+        start without anything saved was given, so that none of them is taken for one of an incarnation that was lost.
         Where it is `traced`, what belongs in the trace is among the effects.
         """
         founders = tuple(names)
         options = _checked(name, founders, options, membership)
-        last = Saved(0, before_the_first(founders), NO_BALLOT, None, None, remembers=False)
+        last = Saved(first_incarnation - 1, before_the_first(founders), NO_BALLOT, None, None, remembers=False)
         if saved is not None:
             last = self.remembered(msgspec.msgpack.decode(saved, type=Saved), founders)
         incarnation = self.lifecycle_type.next_incarnation(last.incarnation)
