@@ -738,7 +738,7 @@ def test_a_joiner_is_given_the_state_at_the_beginning_of_its_view() -> None:
     assert states[3] == states[2] == states[1] == states[0]
 
 
-LARGE = random.Random(1).randbytes(300_000)
+LARGE = random.Random(1).randbytes(3_000_000)
 
 
 @pytest.mark.parametrize("same", [True, False])
@@ -766,7 +766,7 @@ def test_a_large_state_comes_in_chunks_and_from_another_elder_when_one_dies(same
     assert len(group.delivered_in(0, (0, 1, 2, 3))) > 0  # nobody waited for it
 
 
-@pytest.mark.parametrize("size", [0, 1, 299, 300, 301])
+@pytest.mark.parametrize("size", [0, 1, 3_199, 3_200, 3_201])
 def test_a_state_of_any_size_is_transferred(size: int) -> None:
     options = msgspec.structs.replace(QUICK, transfer=True, piece_bytes=400)
     group = Watched(scenario(Fault(kind="join", at="300ms", member=2), founders=2, membership=options))

@@ -13,6 +13,7 @@ from antiphon.live.sockets import WAKE_BYTES_MAX
 from antiphon.protocol.machine import Capture, Restore
 
 _EACH_BYTES = 64  # what a message costs beside its payload
+_LOW_BYTES = 1 << 20
 
 Item: TypeAlias = Batch | ViewChange | Notice | Capture | Restore
 
@@ -34,7 +35,25 @@ class Inbox:
         self.is_full = False  # more waits here than may
         self.is_filling = False  # what one wake-up of the transport brings could fill it
         self.emptied: Callable[[], None] | None = None  # called when it is no longer full
+        self.taken: Callable[[], None] | None = None  # called when messages were taken, while more wait elsewhere
+        self._is_held_up = False
         self._count(0)
+
+    @property
+    def is_low(self) -> bool:
+        """Whether there is little in it."""
+        return self.bytes < min(_LOW_BYTES, self._bytes_max)
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether too much waits elsewhere for its place in this stream; then it is full, however little is in it."""
+        return self._is_held_up
+
+    @is_held_up.setter
+    def is_held_up(self, held_up: bool) -> None:
+        was_full, self._is_held_up = self.is_full, held_up
+        self._count(0)
+        self._tell_if_emptied(was_full)
 
     def put_messages(self, sender: str, payloads: list[bytes], view: int) -> None:
         """Append messages of one sender to the stream."""
@@ -53,8 +72,12 @@ class Inbox:
 
     def _count(self, size: int) -> None:
         self.bytes += size
-        self.is_full = self.bytes > self._bytes_max
-        self.is_filling = self.bytes > self._bytes_max - WAKE_BYTES_MAX
+        self.is_full = self.bytes > self._bytes_max or self._is_held_up
+        self.is_filling = self.bytes > self._bytes_max - WAKE_BYTES_MAX or self._is_held_up
+
+    def _tell_if_emptied(self, was_full: bool) -> None:
+        if was_full and not self.is_full and self.emptied is not None:
+            self.emptied()
 
     def close(self, failure: Callable[[], BaseException] | None = None) -> None:
         """End the stream after what is in it, with an exception if the group failed."""
@@ -112,8 +135,9 @@ class Inbox:
             if size:
                 was_full = self.is_full
                 self._count(-size)
-                if was_full and not self.is_full and self.emptied is not None:
-                    self.emptied()
+                if self.taken is not None:
+                    self.taken()
+                self._tell_if_emptied(was_full)
             return item
         if self._failure is not None:
             raise self._failure()

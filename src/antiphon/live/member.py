@@ -74,7 +74,7 @@ class LiveMember:
         self.sender = Sender(settings, self.driver, self.upcalls.receipts)
         self._admission = Admission()
         self._closers = ExitStack()  # what is to be closed, in the opposite order
-        self._closers.callback(self.upcalls.states.close)
+        self._closers.callback(self.upcalls.close)
         self._trace: LiveTrace | None = None
         self._standing: Literal["open", "leaving", "left"] = "open"
         self.discovery: Discovery | None = None
@@ -181,7 +181,8 @@ class LiveMember:
         if settings.recording:
             self.driver.recording = Recording(origin)
         self.driver.inbox, self.driver.data_tag = self.upcalls.inbox, group_tag(origin.options.group)
-        self.driver.handlers = {**self.upcalls.handlers(), protocol.Persist: lambda effect: file.write(effect.state)}
+        self.driver.handlers = self.upcalls.handlers
+        self.upcalls.handlers[protocol.Persist] = lambda effect: file.write(effect.state)
         self._closers.callback(self.driver.stop)
         self.driver.machine = machine
         self._begin_log()

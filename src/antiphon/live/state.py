@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import io
 import os
 import struct
 import tempfile
@@ -100,10 +101,11 @@ class StateKeeper:
         begun = msgspec.msgpack.encode(self._begun.pop(view, []))
         end = begun + _FOOTER.pack(kind, len(begun))
         spool = self._captured[view] = Spool()
-        if isinstance(source, bytes):
+        if isinstance(source, bytes) and len(source) <= _PIECE_BYTES:
             spool.append(source)
             self._offer(view, spool, end)
         else:
+            source = io.BytesIO(source) if isinstance(source, bytes) else source
             task = asyncio.get_running_loop().create_task(self._copy(view, spool, source, end))
             self._copying.add(task)
             task.add_done_callback(self._copying.discard)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 from antiphon.live import burst
 from antiphon.live.anomalies import Anomalies, MemberLogger
+from antiphon.live.backlog import BehindState, Handlers
 from antiphon.live.events import Notice, ViewChange
 from antiphon.live.inbox import Inbox
 from antiphon.live.receipts import Receipts
@@ -49,6 +49,22 @@ class Upcalls:
         self._reader = burst.BurstReader(settings.message_bytes_max)
         self.states = StateKeeper(settings.snapshot, settings.restore, drive, anomalies)
         self.inbox = Inbox(settings.inbox_bytes_max, listen=settings.listen, at_state=self._at_state)
+        in_stream: Handlers = {
+            Deliver: self._deliver,
+            Install: self._install,
+            Capture: self._capture,
+            protocol.StandingChanged: self._notice,
+        }
+        self.handlers: Handlers = {  # what is to be done with each kind of effect
+            **in_stream,
+            Stable: self._stable,
+            Drop: self._drop,
+            Restore: self._restore,
+            ReadChunk: self.states.read,
+            Release: self.states.release,
+            RestoreChunk: self.states.receive,
+        }
+        self._behind_state = BehindState(in_stream, self.handlers, self.inbox, settings.inbox_bytes_max)
         self.receipts = Receipts()
         self.members: tuple[int, ...] = ()  # processes
         self.view = 0
@@ -56,20 +72,10 @@ class Upcalls:
         self.joined: Callable[[], None] = lambda: None  # called when a view begins
         self.left: Callable[[int], None] = lambda name: None  # told the names of those who are not in it any more
 
-    def handlers(self) -> dict[type, Callable[[Any], None]]:
-        """Return what is to be done with each kind of effect."""
-        return {
-            Deliver: self._deliver,
-            Stable: self._stable,
-            Drop: self._drop,
-            Install: self._install,
-            protocol.StandingChanged: self._notice,
-            Capture: self._capture,
-            Restore: self._restore,
-            ReadChunk: self.states.read,
-            Release: self.states.release,
-            RestoreChunk: self.states.receive,
-        }
+    def close(self) -> None:
+        """Let the files go in which something waits."""
+        self.states.close()
+        self._behind_state.close()
 
     @property
     def broken_bursts(self) -> int:

@@ -161,6 +161,18 @@ class Restore(msgspec.Struct, frozen=True):
     view: int
 
 
+class HoldBack(msgspec.Struct, frozen=True):
+    """Keep what has its place in the application's stream behind a state that has not come yet."""
+
+    effect: Deliver | Install | Capture
+
+
+class EndHoldBack(msgspec.Struct, frozen=True):
+    """Hand over all that was held back, in its order; or throw it away, for this incarnation is over."""
+
+    hand_over: bool
+
+
 class TraceRow(msgspec.Struct, frozen=True, gc=False):
     """Write a row of the trace; said only by a machine that was told to.
 
@@ -191,6 +203,8 @@ Effect: TypeAlias = (
     | Release
     | RestoreChunk
     | Restore
+    | HoldBack
+    | EndHoldBack
     | TraceRow
 )
 

@@ -21,6 +21,8 @@ from antiphon.protocol.machine import (
     Deliver,
     Drop,
     Effect,
+    EndHoldBack,
+    HoldBack,
     Input,
     Instant,
     Leave,
@@ -111,6 +113,7 @@ class ViewCluster(Cluster):
         self.restore: Callable[[int, bytes], None] | None = None
         self._states: dict[tuple[int, int], bytes] = {}  # by name and view, what was captured
         self._received: dict[int, bytearray] = {}  # by name, what came of another's state
+        self._held_back: dict[int, list[Effect]] = {}  # by name, what its application sees after that
         self.fates = Fates()
         nodes = []
         for _ in range(self.scenario.members):
@@ -194,6 +197,12 @@ class ViewCluster(Cluster):
             state = bytes(self._received.pop(me))
             if self.restore is not None:
                 self.restore(me, state)
+        elif isinstance(effect, HoldBack):
+            self._held_back.setdefault(me, []).append(effect.effect)
+        elif isinstance(effect, EndHoldBack):
+            for held_back in self._held_back.pop(me, ()):
+                if effect.hand_over:
+                    self._carry_out(me, held_back)
         else:
             super()._carry_out(me, effect)
 
@@ -251,6 +260,7 @@ class ViewCluster(Cluster):
                 now = node.clock.read(self.kernel.now)
                 self._write(node, now, TraceRow(node.member.id, "crash"))
             node.member, node.crashed, node.backlog = _Down(), True, 0
+            self._held_back.pop(me, None)
 
     def _leave(self, me: int) -> None:
         node = self.nodes[me]

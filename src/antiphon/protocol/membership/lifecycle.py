@@ -120,8 +120,9 @@ class Lifecycle:
         if not self.transfer.holds_back:
             self._outbox.effects += effects
             return
+        me = self.own.id
         for effect in effects:
-            self._outbox.effects += self.transfer.shown([effect]) if isinstance(effect, Deliver) else [effect]
+            self._outbox.effects += self.transfer.shown([effect], me) if isinstance(effect, Deliver) else [effect]
 
     def _send_queued(self, now: Instant) -> None:
         assert self.session is not None
@@ -168,7 +169,7 @@ class Lifecycle:
         self._outbox.counts["views"] += 1
         captures = self.transfer.begin(view, self.own.id, elder=before is not None, now=now)
         install = Install(view.number, view.members, view.members[: view.elders])
-        self._outbox.effects += self.transfer.shown([install, *captures])
+        self._outbox.effects += self.transfer.shown([install, *captures], self.own.id)
         self._detector.beat_at = now  # tell the others at once
         self._send_queued(now)
 

@@ -224,7 +224,7 @@ class MembershipCodec:
         """Return the datagrams that carry a message."""
         header = Header(self.group, 0, sender, 0, 0)
         encoded = self._codec.encode_pdu(message)
-        if len(encoded) <= self._piece_bytes:
+        if len(encoded) <= self._piece_bytes or isinstance(message, SnapshotChunk):  # by the million: the network cuts
             return [Codec.frame(header, [encoded])]
         pieces = cut(encoded, self._piece_bytes, crc32(encoded))
         assert len(pieces) <= PIECES_MAX, "what is unstable is bounded by the windows"

@@ -255,7 +255,7 @@ class Process:
     def drained(self) -> bool:
         """Whether nothing waits and nothing is kept."""
         life = self.lifecycle
-        return not life.queue and life.transfer.idle and (self.member is None or self.member.drained)
+        return not life.queue and not life.transfer.holds_back and (self.member is None or self.member.drained)
 
     # What a driver does
 

@@ -3,7 +3,8 @@
 Members from before capture the application's state where the view begins, each at that point of its stream, and keep
 it until no joiner needs it any more. A joiner asks one of them for some chunks, then for the next ones, and goes on
 with another where one is silent or gone: at the same offset if both have the same bytes, from the beginning if not.
-Nobody waits for it, and neither side holds more than a window of chunks.
+Nobody waits for it, and neither side holds more than two windows of chunks. What the joiner's application sees after
+its state is kept by the driver, which has a disk.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from antiphon.protocol.machine import (
     Deliver,
     Drop,
     Effect,
+    EndHoldBack,
+    HoldBack,
+    Install,
     Instant,
     ReadChunk,
     Release,
@@ -32,8 +36,9 @@ from antiphon.protocol.membership.outbox import Outbox
 from antiphon.protocol.membership.views import GroupView, ViewId
 from antiphon.protocol.timers import Backoff, Jitter
 
-WINDOW_MIN: Final = 8  # chunks that are asked for at once
-WINDOW_MAX: Final = 64
+WINDOW_MIN: Final = 2  # chunks that are asked for at once
+WINDOW_MAX: Final = 32
+_PIECES_PER_CHUNK: Final = 8  # each message has its price, whatever its length
 _TRIES_MAX: Final = 3  # vain ones, until another elder is asked
 
 
@@ -59,6 +64,7 @@ class _Awaited(msgspec.Struct):
     asked_upto: int = 0
     window: int = WINDOW_MIN
     early: dict[int, bytes] = {}  # chunks behind a gap, by offset
+    own_held_back: list[int] = []  # the numbers of own messages that the application has not seen yet
 
     def begin_anew(self) -> None:
         """Throw away what has come: another elder has other bytes."""
@@ -70,9 +76,8 @@ class StateTransfer:
 
     def __init__(self, options: MembershipOptions, outbox: Outbox, jitter: Jitter) -> None:
         self._options, self._outbox, self._jitter = options, outbox, jitter
-        self._chunk_bytes = options.piece_bytes * 3 // 4  # leaves room for the rest of the message
+        self._chunk_bytes = options.piece_bytes * _PIECES_PER_CHUNK
         self._awaited: _Awaited | None = None
-        self._held_back: list[Effect] = []  # what the application sees after its snapshot
         self._offers: dict[int, _Offer] = {}  # by the view's number
 
     @property
@@ -81,18 +86,13 @@ class StateTransfer:
         return self._awaited is not None
 
     @property
-    def idle(self) -> bool:
-        """Whether nothing is held back here."""
-        return not self._held_back
-
-    @property
     def deadline(self) -> Instant | None:
         """When to ask again."""
         return None if self._awaited is None else self._awaited.again.at
 
     # The application's stream
 
-    def begin(self, view: GroupView, me: int, *, elder: bool, now: Instant) -> list[Effect]:
+    def begin(self, view: GroupView, me: int, *, elder: bool, now: Instant) -> list[Capture]:
         """Begin a view, as one who comes from the view before or as a joiner; return what the application must do."""
         if not self._options.transfer:
             return []
@@ -108,23 +108,24 @@ class StateTransfer:
             return [Capture(view.number)]
         return []
 
-    def shown(self, effects: Iterable[Effect]) -> Iterable[Effect]:
-        """Pass on what has its place in the application's stream, or hold it back for after the snapshot."""
+    def shown(self, effects: Iterable[Deliver | Install | Capture], me: int) -> Iterable[Effect]:
+        """Pass on what has its place in the application's stream, or have it held back for after the snapshot."""
         if self._awaited is None:
             return effects
-        self._held_back += effects
-        return ()
+        held_back = [HoldBack(effect) for effect in effects]
+        self._awaited.own_held_back += [
+            one.effect.seq for one in held_back if isinstance(one.effect, Deliver) and one.effect.sender == me
+        ]
+        return held_back
 
     def forget(self, me: int) -> list[Effect]:
         """Wait for nothing any more, for this incarnation is over; give up own messages that were held back."""
-        given_up = [
-            Drop("unknown", me, effect.seq)
-            for effect in self._held_back
-            if isinstance(effect, Deliver) and effect.sender == me
-        ]
+        ended: list[Effect] = []
+        if self._awaited is not None:
+            ended = [*(Drop("unknown", me, seq) for seq in self._awaited.own_held_back), EndHoldBack(hand_over=False)]
         released = [Release(number) for number in self._offers]
-        self._awaited, self._held_back, self._offers = None, [], {}
-        return [*given_up, *released]
+        self._awaited, self._offers = None, {}
+        return [*ended, *released]
 
     # As one who was there before
 
@@ -178,11 +179,17 @@ class StateTransfer:
                 awaited.turn += 1
                 awaited.again.start(now)
                 awaited.again.over(now)
-            self._ask(awaited, elders)
+            awaited.asked_upto = awaited.offset
+            self._ask(awaited, elders, awaited.offset)
 
-    def _ask(self, awaited: _Awaited, elders: list[int]) -> None:
-        awaited.asked_upto = awaited.offset + awaited.window * self._chunk_bytes
-        request = SnapshotRequest(awaited.view, awaited.digest, awaited.offset, awaited.window)
+    def _ask(self, awaited: _Awaited, elders: list[int], offset: int) -> None:
+        """Ask for a window of chunks or, if some behind a gap have come already, for those in the gap."""
+        count = awaited.window
+        behind = [early for early in awaited.early if early > offset]
+        if behind:
+            count = min(count, (min(behind) - offset) // self._chunk_bytes)
+        awaited.asked_upto = max(awaited.asked_upto, offset + count * self._chunk_bytes)
+        request = SnapshotRequest(awaited.view, awaited.digest, offset, count)
         self._outbox.say(elders[awaited.turn % len(elders)], request)
 
     def on_chunk(self, sender: int, chunk: SnapshotChunk, view: GroupView, now: Instant) -> None:
@@ -197,7 +204,7 @@ class StateTransfer:
             awaited.begin_anew()
             awaited.digest, awaited.size = chunk.digest, chunk.size
             awaited.asked_upto = awaited.window * self._chunk_bytes
-        if awaited.offset <= chunk.offset < awaited.offset + WINDOW_MAX * self._chunk_bytes:
+        if awaited.offset <= chunk.offset < awaited.offset + 2 * WINDOW_MAX * self._chunk_bytes:
             awaited.early[chunk.offset] = chunk.data
         if awaited.offset not in awaited.early:
             return
@@ -212,12 +219,13 @@ class StateTransfer:
                 self._outbox.say(elder, SnapshotRequest(awaited.view, awaited.digest, awaited.offset, 0))
             self._outbox.effects.append(Restore(awaited.view[0]))
             self._release()
-        elif awaited.offset >= awaited.asked_upto:
+            return
+        awaited.again.start(now)  # something has come: the rest is on its way
+        awaited.again.over(now)
+        if awaited.asked_upto < min(awaited.size, awaited.offset + awaited.window // 2 * self._chunk_bytes):
             awaited.window = min(WINDOW_MAX, 2 * awaited.window)
-            awaited.again.start(now)
-            awaited.again.over(now)
-            self._ask(awaited, elders)
+            self._ask(awaited, elders, max(awaited.offset, awaited.asked_upto))
 
     def _release(self) -> None:
-        self._outbox.effects += self._held_back
-        self._held_back, self._awaited = [], None
+        self._outbox.effects.append(EndHoldBack(hand_over=True))
+        self._awaited = None

@@ -1,0 +1,144 @@
+"""What the application sees after its state, while that is still on the way or is being taken in.
+
+The group does not wait for a joiner's state, so this may be much: it lies in a temporary file beyond some memory. Once
+the state has come it is taken up again a portion at a time, as the application reads, behind the state; what comes
+meanwhile goes behind it. From then on it only shrinks: it may be longer by the inbox's bound than it ever was since.
+"""
+
+from __future__ import annotations
+
+import struct
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import msgspec
+
+from antiphon.protocol.machine import Capture, Deliver, EndHoldBack, HoldBack, Install, StandingChanged
+
+if TYPE_CHECKING:
+    from antiphon.live.inbox import Inbox
+
+MEMORY_BYTES_MAX: Final = 1 << 20  # beyond, it is in a file
+_PORTION_BYTES: Final = 64 << 10  # is read at once
+_FRAME: Final = struct.Struct(">BI")  # kind, length
+
+StreamEffect: TypeAlias = Deliver | Install | Capture | StandingChanged  # what has its place in the stream
+Handlers: TypeAlias = dict[type, Callable[[Any], None]]  # what is done with effects, by their kind
+_KINDS: Final[tuple[type[StreamEffect], ...]] = (Deliver, Install, Capture, StandingChanged)
+_CODES: Final = {kind: code for code, kind in enumerate(_KINDS)}
+_DECODERS: Final = [msgspec.msgpack.Decoder(kind) for kind in _KINDS]
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+
+class Backlog:
+    """A queue of what the machine said, in bounded memory."""
+
+    def __init__(self, growth_bytes_max: int) -> None:
+        """`growth_bytes_max`: how much longer it may become than it ever was since it began to shrink."""
+        self._growth_bytes_max = growth_bytes_max
+        self._file = tempfile.SpooledTemporaryFile(MEMORY_BYTES_MAX)  # noqa: SIM115  # kept open
+        self._start = self._end = 0  # what is left of it
+        self._bytes_max: int | None = None  # None: the state has not come, and nothing is taken up
+
+    @property
+    def bytes(self) -> int:
+        """How long it is."""
+        return self._end - self._start
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it is so long that the group has to wait for this application."""
+        return self._bytes_max is not None and self.bytes > self._bytes_max
+
+    def append(self, effect: StreamEffect) -> None:
+        """Put something behind all that is there."""
+        data = _encode(effect)
+        self._file.seek(self._end)
+        self._file.write(_FRAME.pack(_CODES[type(effect)], len(data)) + data)
+        self._end += _FRAME.size + len(data)
+
+    def begin_to_shrink(self) -> None:
+        """Note that the state has come."""
+        self._bytes_max = self.bytes + self._growth_bytes_max
+
+    def take(self) -> Iterator[StreamEffect]:
+        """Take some of what is there, from the beginning; all of what is yielded is gone from here."""
+        self._file.seek(self._start)
+        portion = self._file.read(_PORTION_BYTES)
+        effects: list[StreamEffect] = []
+        at = 0
+        while at + _FRAME.size <= len(portion):
+            code, length = _FRAME.unpack_from(portion, at)
+            end = at + _FRAME.size + length
+            if end > len(portion):
+                if effects:
+                    break
+                portion += self._file.read(end - len(portion))
+            effects.append(_DECODERS[code].decode(portion[at + _FRAME.size : end]))
+            at = end
+        self._start += at
+        if self._start == self._end:
+            self.clear()
+        elif self._bytes_max is not None:
+            self._bytes_max = min(self._bytes_max, self.bytes + self._growth_bytes_max)
+        return iter(effects)
+
+    def clear(self) -> None:
+        """Throw away what is there, and the file with it."""
+        if self._end:
+            self._file.close()
+            self._file = tempfile.SpooledTemporaryFile(MEMORY_BYTES_MAX)  # noqa: SIM115  # kept open
+        self._start = self._end = 0
+        self._bytes_max = None
+
+    def close(self) -> None:
+        """Let the file go."""
+        self._file.close()
+        self._start = self._end = 0
+
+
+class BehindState:
+    """Keeps what is held back behind the application's state, and then puts it into the inbox as that empties."""
+
+    def __init__(
+        self, in_stream: Mapping[type, Callable[[Any], None]], handlers: Handlers, inbox: Inbox, growth_bytes_max: int
+    ) -> None:
+        """`in_stream` takes what has its place in the stream; in `handlers` another stands in while something waits."""
+        self._in_stream, self._handlers, self._inbox = in_stream, handlers, inbox
+        self._backlog = Backlog(growth_bytes_max)
+        handlers[HoldBack] = lambda held_back: self._backlog.append(held_back.effect)
+        handlers[EndHoldBack] = self._end
+
+    def close(self) -> None:
+        """Let the file go."""
+        self._backlog.close()
+
+    def _end(self, end: EndHoldBack) -> None:
+        if not end.hand_over:
+            self._backlog.clear()
+            return
+        self._backlog.begin_to_shrink()
+        for kind in self._in_stream:
+            self._handlers[kind] = self._follow
+        self._inbox.taken = self._take_up
+        self._take_up()
+
+    def _follow(self, effect: StreamEffect) -> None:
+        """Put what comes behind what still waits, in the order of the stream."""
+        if isinstance(effect, StandingChanged) and effect.what in ("excluded", "yielded"):
+            self._take_up(all_of_it=True)  # its receipts are told of while their incarnation lasts
+            self._in_stream[StandingChanged](effect)
+        else:
+            self._backlog.append(effect)
+            self._inbox.is_held_up = self._backlog.is_full
+
+    def _take_up(self, *, all_of_it: bool = False) -> None:
+        """Put some of what waits into the inbox, if there is little in it."""
+        while self._backlog.bytes and (all_of_it or self._inbox.is_low):
+            for effect in self._backlog.take():
+                self._in_stream[type(effect)](effect)
+        self._inbox.is_held_up = self._backlog.is_full
+        if not self._backlog.bytes:
+            self._inbox.taken = None
+            self._handlers.update(self._in_stream)
