@@ -91,6 +91,16 @@ def test_a_stranger_is_challenged_rarely() -> None:
     assert len(one.said) == 10
 
 
+def test_a_recorded_challenge_is_answered_rarely() -> None:
+    """An answer is longer than the question: whoever replays questions must not make a member flood another."""
+    one, dead = Side(0), Side(1)
+    dead.handshake.greet(0)
+    [question] = dead.said
+    for now in range(0, 10 * CHALLENGE_NS, CHALLENGE_NS // 50):
+        one.hear(question, now)
+    assert len(one.said) == 10 + 10, "as many answers as questions of its own"
+
+
 def test_what_differs_is_named_on_both_sides() -> None:
     one, other = Side(0, {**ALIKE, "safe": True}), Side(1, {**ALIKE, "window": 9})
     one.handshake.greet(1)

@@ -101,25 +101,26 @@ class Handshake:
         self._secret = os.urandom(32)
         self._accepted: Counter[int] = Counter()  # by name, how many sessions were let in
         self._challenged: dict[tuple[int, int], Instant] = {}  # when, by name and session
+        self._answered: dict[tuple[int, int], Instant] = {}  # the same, of those whose session was not let in
 
     def greet(self, name: int) -> None:
         """Ask a member which session it is in, before it says anything."""
         self._challenge(name, 0)
 
-    def meet(self, unproven: Unproven, now: Instant) -> None:
-        """Take a packet of a session that is not let in yet: an answer lets it in, all else is asked who it is."""
+    def meet(self, unproven: Unproven, now: Instant) -> bool:
+        """Take a packet of a session that is not let in yet: an answer lets it in, all else is asked who it is.
+
+        Return whether it was a valid answer. What was recorded may come by the thousand, so each session is answered
+        rarely.
+        """
         sender, session, body = unproven.sender, unproven.session, unproven.body
         if body[0] == RESPONSE:
-            self._take_response(unproven)
-            return
-        if body[0] == CHALLENGE:
+            return self._take_response(unproven)
+        if body[0] == CHALLENGE and _is_due(self._answered, (sender, session), now):
             self.answer(sender, body)
-        asked = self._challenged.get((sender, session))
-        if asked is None or now - asked >= CHALLENGE_NS:
-            if len(self._challenged) >= CHALLENGED_MAX:
-                self._challenged.clear()
-            self._challenged[sender, session] = now
+        if _is_due(self._challenged, (sender, session), now):
             self._challenge(sender, session)
+        return False
 
     def _challenge(self, name: int, session: int) -> None:
         body = bytes([CHALLENGE]) + _encode(Challenge(session, self._cookie(name, session)))
@@ -135,21 +136,32 @@ class Handshake:
             response = Response(challenge.cookie, self._description.digest, self._description.packed)
             self._send(sender, bytes([RESPONSE]) + _encode(response))
 
-    def _take_response(self, unproven: Unproven) -> None:
+    def _take_response(self, unproven: Unproven) -> bool:
         sender, session = unproven.sender, unproven.session
         try:
             response = _decode_response(unproven.body[1:])
         except msgspec.MsgspecError:
-            return
+            return False
         if response.cookie not in (self._cookie(sender, session), self._cookie(sender, 0)):
-            return  # the answer to a question of another time
+            return False  # the answer to a question of another time
         different = self._description.differences(response)
         if different:
             self._differs(sender, different)
-            return
-        self._accepted[sender] += 1  # cookies that were given until now are worth nothing any more
-        self._session.accept(sender, session, unproven.counter)
+        else:
+            self._accepted[sender] += 1  # cookies that were given until now are worth nothing any more
+            self._session.accept(sender, session, unproven.counter)
+        return True
 
     def _cookie(self, name: int, session: int) -> bytes:
         about = b"%d/%d/%d" % (name, session, self._accepted[name])
         return hmac.digest(self._secret, about, sha256)[:_COOKIE_BYTES]
+
+
+def _is_due(last: dict[tuple[int, int], Instant], session: tuple[int, int], now: Instant) -> bool:
+    """Return whether something was not done for a session for a while, and note that it is done now."""
+    if now - last.get(session, now - CHALLENGE_NS) < CHALLENGE_NS:
+        return False
+    if len(last) >= CHALLENGED_MAX:
+        last.clear()
+    last[session] = now
+    return True

@@ -204,8 +204,7 @@ class Transport:
         except Refused as refused:
             self._endpoint.anomalies.note("refused-" + refused.reason)
             return
-        self._traffic.unproven += unproven.body[0] not in (CHALLENGE, RESPONSE)
-        self._handshake.meet(unproven, time.monotonic_ns())
+        self._traffic.unproven += not self._handshake.meet(unproven, time.monotonic_ns())
 
     def _tell(self, name: int, body: bytes) -> None:
         """Send a body to one member."""
