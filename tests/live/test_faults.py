@@ -119,6 +119,43 @@ def test_the_coordinator_is_stopped_and_comes_back(five: Callable[..., Members],
 
 
 @pytest.mark.faults
+@pytest.mark.parametrize("safe", [False, True], ids=["plain", "safe"])
+@pytest.mark.parametrize("ordering", ["fifo", "causal-blocks", "co", "abcast", "tomp", "sequencer"])
+def test_whoever_was_stopped_delivers_nothing_more_of_its_view(
+    ordering: str, safe: bool, five: Callable[..., Members], tmp_path: Path
+) -> None:
+    """The first member, which is the sequencer, stands still for three seconds while the others go on without it."""
+    members = five(ordering=ordering, safe=safe)
+    members.signal(0, signal.SIGSTOP)
+    members.go_on(1, 2, 3, 4)
+    time.sleep(2.0)
+    before = len(members.seen(0))
+    members.signal(0, signal.SIGCONT)
+    members.go_on()
+    late = []
+    for event in members.seen(0)[before:]:
+        if event.get("notice") == "excluded":
+            break
+        late += [event["message"]] if "message" in event else []
+    else:
+        pytest.fail("it was not told that it was excluded")
+    others = {text for member in (1, 2, 3, 4) for text in members.messages(member)}
+    assert set(late) <= others, "it delivered what nobody who went on has delivered"
+    members.end_quietly()
+    check_nothing_is_contradicted(members, tmp_path, total=ordering in ("abcast", "tomp", "sequencer"))
+    if safe and ordering in ("abcast", "tomp", "sequencer"):
+        check_one_order([members.messages(member) for member in members.all])
+
+
+def check_one_order(streams: list[list[str]]) -> None:
+    """With safe delivery no two ever deliver in different orders, not even in a view that one was thrown out of."""
+    for one in streams:
+        for other in streams:
+            common = set(one) & set(other)
+            assert [text for text in one if text in common] == [text for text in other if text in common]
+
+
+@pytest.mark.faults
 def test_a_short_pause_harms_nobody(five: Callable[..., Members], tmp_path: Path) -> None:
     """About as long as it takes to be suspected: whatever the others think, the group is one again."""
     members = five(ordering="total")
