@@ -43,9 +43,9 @@ def least_of_all(self: Repair, j: int, below: int, suspects: Sequence[int]) -> I
             yield first
 
 
-def once_a_change(self: Repair, below: int, now: Instant) -> bool:
-    """Figure 3: fires only when min(MBV) has changed, once."""
-    return below > self.looked_below
+def once_a_change(self: Repair, j: int, now: Instant) -> bool:
+    """Figure 3: fires only when MB has changed, once."""
+    return self.known.MBV[j] > self.looked[j]
 
 
 def not_in_matrix(self: Knowledge, sender: int, block: int) -> bool:

@@ -59,6 +59,7 @@ def one_report_period(self: Repair, entry: Entry, now: Instant) -> None:
 _PRINTED: Final[dict[str, Callable[..., Any]]] = {
     "first_delay_ns": random_timeout,
     "targets": lambda self, lacking: None,
+    "below": lambda self, j: min(self.known.MBV),
 }
 OneReportPeriod: Final = replaced(CausalBlocks, suppress=one_report_period, **_PRINTED)
 NewRandomTimeout: Final = replaced(CausalBlocks, suppress=new_random_timeout, **_PRINTED)

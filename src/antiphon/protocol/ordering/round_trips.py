@@ -83,10 +83,21 @@ class RoundTrips:
         waited = now - self._sent_at[waiting] if waiting < len(self._numbers) else 0
         return max(self._first_ns, waited if self._usual.mean_ns is None else min(waited, _TOLERANCE * self.usual_ns))
 
+    def usual_of_ns(self, member: int, now: Instant) -> Duration:
+        """Return how long a member's answers take on average, within the limits of `timeout_ns`."""
+        mean = self._estimates[member].mean_ns
+        longest = self.timeout_ns(member, now)
+        return longest if mean is None else max(self._first_ns, min(mean, longest))
+
     @property
     def usual_ns(self) -> Duration:
         """How long answers usually take, whoever gives them."""
         return self._first_ns if self._usual.mean_ns is None else self._usual.mean_ns
+
+    @property
+    def shortest_ns(self) -> Duration:
+        """The shortest round trip that was measured; 0: none."""
+        return min((shortest for shortest in self._shortest_ns if shortest is not None), default=0)
 
     @property
     def measured_ns(self) -> Duration:

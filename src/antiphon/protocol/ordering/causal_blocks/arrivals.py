@@ -11,13 +11,12 @@ class Arrivals:
     """The blocks and numbers that were received of each member.
 
     MB passes a message that is missing; that is how its loss shows. A datagram that another overtook on its way is not
-    lost, so a gap is passed only when it has had `grace_ns` to close by itself.
+    lost, so a gap is passed only when it has had a grace to close by itself.
     """
 
-    def __init__(self, size: int, grace_ns: Duration) -> None:
+    def __init__(self, size: int) -> None:
         self.highest = [0] * size  # per member, the highest block received
         self.settled = [0] * size  # per member, the highest block received before which nothing is merely late
-        self._grace_ns = grace_ns
         self._complete = [0] * size  # per member, the number up to which all its messages have come
         self._early: list[set[int]] = [set() for _ in range(size)]  # numbers of messages beyond that
         self._open: list[deque[tuple[int, int, Instant]]] = [
@@ -50,11 +49,11 @@ class Arrivals:
         for missing in range(self._complete[k] + 1, number + 1):
             self.came(k, missing)
 
-    def settle(self, now: Instant) -> None:
-        """Pass the gaps that have closed, or had time enough to close."""
+    def settle(self, now: Instant, grace_ns: Duration) -> None:
+        """Pass the gaps that have closed, or had the grace to close."""
         for k in [*self._unsettled]:
             waiting = self._open[k]
-            while waiting and (waiting[0][1] <= self._complete[k] or waiting[0][2] + self._grace_ns <= now):
+            while waiting and (waiting[0][1] <= self._complete[k] or waiting[0][2] + grace_ns <= now):
                 self.settled[k] = waiting.popleft()[0]
             if not waiting:
                 self._unsettled.remove(k)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from antiphon.protocol.machine import Instant, Stable
+from antiphon.protocol.machine import Duration, Instant, Stable
 from antiphon.protocol.ordering.causal_blocks.arrivals import Arrivals
 from antiphon.protocol.ordering.causal_blocks.matrix import Column, Entry
 from antiphon.protocol.ordering.causal_blocks.messages import BLOCK_MAX, BlockMessage, CausalBlocksOptions
@@ -50,8 +50,9 @@ class Knowledge:
         self.MLDV = [[0] * size for _ in range(size)]
         self.LDV = self.MLDV[rank]  # the same knowledge, so the same list
         self.MBV = [0] * size
-        self.arrivals = Arrivals(size, options.grace_ns)  # all that MB needs of the block matrix
+        self.arrivals = Arrivals(size)  # all that MB needs of the block matrix
         self.trips = RoundTrips(size, options.repeat_ns or options.silence_ns)
+        self._grace_ns = options.grace_ns
         self.passed_seq = [0] * size  # per sender, the last message delivered or discarded here
         self.stable_seq = [0] * size  # per sender, the last message that everyone has delivered
         self.lacking: dict[int, int] = {}  # sender -> block of a message that someone has delivered and we have not
@@ -72,11 +73,16 @@ class Knowledge:
     def next_block(self, now: Instant) -> tuple[int, int]:
         """Count a message of one's own; give its block and its MB."""
         self.BC = min(self.BC + 1, BLOCK_MAX)
-        self.arrivals.settle(now)
+        self.arrivals.settle(now, self.grace_ns())
         self.arrivals.heard(self.rank, self.BC, 0, now)
         self.trips.sent(self.BC, now)
         mb = self.MBV[self.rank] = self.maximum_block()
         return self.BC, mb
+
+    @rule("docs/protocols/causal-blocks.md, Slow links")
+    def grace_ns(self) -> Duration:
+        """Say how long a gap may close by itself: on quick links nothing is overtaken by more than a round trip."""
+        return min(self._grace_ns, self.trips.shortest_ns or self._grace_ns)
 
     @rule("Section IV, R2.0")
     def own_ldv(self) -> list[int]:
@@ -106,7 +112,7 @@ class Knowledge:
         if block <= self.arrivals.highest[k]:
             return News.OLD
         self.arrivals.heard(k, block, stamps.before, now)
-        self.trips.heard(k, mb, now)
+        self.trips.heard(k, max(mb, ldv[self.rank]), now)  # both say that it has our messages up to there
         self.BC = max(self.BC, block)  # at receipt already: safe, and losses show sooner
         changed = mb != self.MBV[k]
         self.MBV[k] = mb

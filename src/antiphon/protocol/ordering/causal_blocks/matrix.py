@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from antiphon.protocol.machine import Instant
-from antiphon.protocol.ordering.causal_blocks.messages import BlockMessage
+from antiphon.protocol.ordering.causal_blocks.messages import BLOCK_MAX, BlockMessage
 
 
 class Entry(msgspec.Struct, eq=False):
@@ -87,6 +87,11 @@ class Column:
     def pop(self) -> Entry:
         """Let the earliest message go."""
         return self._entries.pop(self.blocks.pop(0))
+
+    def next_above(self, block: int) -> int:
+        """Give the first block number above another, or one that no message has."""
+        index = bisect_right(self.blocks, block)
+        return self.blocks[index] if index < len(self.blocks) else BLOCK_MAX + 1
 
     def between(self, above: int, below: int) -> Iterator[Entry]:
         """Walk through the messages whose block numbers lie between two, in order."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from operator import gt
 from typing import Final
@@ -24,10 +24,9 @@ class Repair:
     def __init__(self, known: Knowledge, options: CausalBlocksOptions, context: PartContext) -> None:
         self.known, self.options, self.random = known, options, context.random
         self.jittered = context.jittered
-        self._own_at: Instant | None = None  # when to send messages of one's own again, and those of others
-        self._others_at: Instant | None = None
+        self._at: Instant | None = None  # when to send something again
         self._not_before: Instant = 0
-        self.looked_below = 0  # min(MBV) when this member last looked for what others miss
+        self.looked = [0] * known.size  # per member, its MB when it was last looked for what it misses
         self._look_at: Instant = 0
         # per member, what waited there at its last null, and the block up to which that was all
         self._early: list[frozenset[tuple[int, int]]] = [frozenset() for _ in range(known.size)]
@@ -35,7 +34,7 @@ class Repair:
 
     @rule("Section V, R5.0, mended")
     def retransmission_condition(self, j: int, below: int, suspects: Sequence[int]) -> Iterator[Entry]:
-        """Give the messages with MLDV[j][k] < m.b < min(MBV) that member j could deliver, one after the other.
+        """Give the messages with MLDV[j][k] < m.b < `below` that member j could deliver, one after the other.
 
         What it could deliver at once is certainly missing there; what would follow then may already wait there, unless
         its last null told otherwise. Blocks respect causality, so in their order one look at each is enough.
@@ -59,13 +58,21 @@ class Repair:
                     return
             row[k] = block
 
-    @rule("Figure 3, lines 1 and 2, mended")
-    def trigger(self, below: int, now: Instant) -> bool:
-        """Say whether to look for what others miss: when min(MBV) has risen, and from time to time.
+    @rule("Section V, R5.0, mended")
+    def below(self, j: int) -> int:
+        """Give the block below which what member j has not delivered is missing there: its own MB says that.
 
-        What is lost again, or could not be delivered before, does not move min(MBV).
+        The paper takes min(MBV), the least of all, and so waits for news of members that have nothing to do with it.
         """
-        return below > self.looked_below or now >= self._look_at
+        return self.known.MBV[j]
+
+    @rule("Figure 3, lines 1 and 2, mended")
+    def trigger(self, j: int, now: Instant) -> bool:
+        """Say whether to look for what a member misses: when its MB has risen, and from time to time.
+
+        What is lost again, or could not be delivered before, does not move MB.
+        """
+        return self.known.MBV[j] > self.looked[j] or now >= self._look_at
 
     @rule("Figure 3, line 4; docs/protocols/causal-blocks.md, Slow links")
     def first_delay_ns(self, entry: Entry, now: Instant) -> Duration:
@@ -77,7 +84,7 @@ class Repair:
         soon_ns = self.random.randint(0, self.options.repair_delay_ns)
         if entry.message.sender == self.known.rank:
             return soon_ns
-        round_ns = self.pause_ns(entry, now)
+        round_ns = self.pause_ns(entry, now) // 2
         holders = self.known.size - entry.missing
         return soon_ns + round_ns + self.random.randint(0, max(1, holders * round_ns // 2))
 
@@ -93,10 +100,10 @@ class Repair:
         return tuple(lacking) if len(lacking) < self.known.size - 1 else None
 
     def pause_ns(self, entry: Entry, now: Instant) -> Duration:
-        """Give the time in which all that lack a message could receive a copy and say so."""
+        """Give the time in which those who lack a message usually receive a copy and say so."""
         known, k, block = self.known, entry.message.sender, entry.message.block
         lacking = (j for j, row in enumerate(known.MLDV) if row[k] < block and j not in (k, known.rank))
-        return max((known.trips.timeout_ns(j, now) for j in lacking), default=known.trips.usual_ns)
+        return max((known.trips.usual_of_ns(j, now) for j in lacking), default=known.trips.usual_ns)
 
     def hear_null(self, source: int, null: NullBlock) -> None:
         """Take note of what waits at a member."""
@@ -111,37 +118,31 @@ class Repair:
     @property
     def deadline(self) -> Instant | None:
         """When something is to be sent again."""
-        return earliest(self._own_at, self._others_at)
+        return self._at
 
     def plan(self, now: Instant) -> None:
-        """Set the times of the next repairs: of one's own messages, and of others'."""
+        """Plan the repair of what members that were just heard miss, and from time to time of all."""
         known = self.known
-        if not known.held or (self._own_at is not None and self._others_at is not None):
+        if not known.held or (self.looked == known.MBV and now < self._look_at):
             return
-        below = min(known.MBV)
-        if not self.trigger(below, now):
-            return
-        self.looked_below, self._look_at = below, now + self.options.silence_ns // 2
-        if self._own_at is None:
-            self._own_at = self._planned(self._suspects(below, own=True), below, now)
-        if self._others_at is None:
-            self._others_at = self._planned(self._suspects(below, own=False), below, now)
+        for j in range(known.size):
+            if j != known.rank and self.trigger(j, now):
+                self._at = earliest(self._at, self._planned(self._missing_at(j), now))
+        if now >= self._look_at:
+            self._look_at = now + self.options.silence_ns // 2
+        self.looked = list(known.MBV)
 
     def wake(self, now: Instant, step: Step) -> None:
         """Send again what is still missing elsewhere and has not just been sent by anyone, so much at a time."""
-        below = min(self.known.MBV)
+        if self._at is None or self._at > now:
+            return
         due: dict[tuple[int, int], tuple[Entry, list[int]]] = {}
-        for own in (True, False):
-            at = self._own_at if own else self._others_at
-            if at is None or at > now:
-                continue
-            if own:
-                self._own_at = None
+        later: list[Entry] = []
+        for j, entry in self._missing():
+            if entry.planned and entry.repair_after <= now:
+                due.setdefault((entry.message.block, entry.message.sender), (entry, []))[1].append(j)
             else:
-                self._others_at = None
-            for j, entry in self._missing(self._suspects(below, own=own), below):
-                if entry.planned and entry.repair_after <= now:
-                    due.setdefault((entry.message.block, entry.message.sender), (entry, []))[1].append(j)
+                later.append(entry)
         for (_, k), (entry, lacking) in sorted(due.items(), key=lambda item: item[0])[: self.options.burst]:
             entry.planned = False
             entry.copies += 1
@@ -149,34 +150,37 @@ class Repair:
             step.down.append(Out(entry.copy(now), self.targets(lacking), k, entry.message.seq, repair=True))
         if len(due) > self.options.burst:  # the rest when this could have arrived
             self._not_before = now + self.jittered(self.known.trips.usual_ns)
+            later += [entry for entry, _ in due.values() if entry.planned]
+        self._at = self._planned(later, now)
 
     def missing_elsewhere(self) -> Iterator[Entry]:
         """Give every message that R5.0 allows to send again."""
-        below = min(self.known.MBV)
-        suspects = [*self._suspects(below, own=True), *self._suspects(below, own=False)]
-        return (entry for _, entry in self._missing(suspects, below))
+        return (entry for _, entry in self._missing())
 
-    def _suspects(self, below: int, *, own: bool) -> list[int]:
-        """List the senders, oneself or the others, of whom a message that is kept lies under min(MBV)."""
-        known = self.known
-        ranks = (known.rank,) if own else (k for k in range(known.size) if k != known.rank)
-        return [k for k in ranks if (blocks := known.BM[k].blocks) and blocks[0] < below]
+    def _missing(self) -> Iterator[tuple[int, Entry]]:
+        """Give every message that R5.0 allows to send again, with each member that lacks it."""
+        others = (j for j in range(self.known.size) if j != self.known.rank)
+        return ((j, entry) for j in others for entry in self._missing_at(j))
 
-    def _missing(self, suspects: Sequence[int], below: int) -> Iterator[tuple[int, Entry]]:
-        """Give every message of these senders that R5.0 allows to send again, with each member that lacks it."""
-        if suspects:
-            for j in range(self.known.size):
-                if j != self.known.rank:
-                    for entry in self.retransmission_condition(j, below, suspects):
-                        yield j, entry
+    def _missing_at(self, j: int) -> Iterator[Entry]:
+        """Give what a member misses; senders of whom it has delivered all are not looked at: without loss, none is."""
+        known, below = self.known, self.below(j)
+        row = known.MLDV[j]
+        suspects = [
+            k
+            for k, column in enumerate(known.BM)
+            if column.blocks and row[k] < below and k != j and column.next_above(row[k]) < below
+        ]
+        return self.retransmission_condition(j, below, suspects) if suspects else iter(())
 
-    def _planned(self, suspects: Sequence[int], below: int, now: Instant) -> Instant | None:
+    def _planned(self, missing: Iterable[Entry], now: Instant) -> Instant | None:
         """Plan the repair of what is missing, and give the time of the first."""
         first: Instant | None = None
-        for _, entry in self._missing(suspects, below):
+        for entry in missing:
             if not entry.planned:
                 entry.planned = True
                 if entry.repair_after <= now:
-                    entry.repair_after = max(now + self.first_delay_ns(entry, now), self._not_before)
-            first = entry.repair_after if first is None else min(first, entry.repair_after)
+                    entry.repair_after = now + self.first_delay_ns(entry, now)
+            at = max(entry.repair_after, self._not_before)
+            first = at if first is None else min(first, at)
         return None if first is None else max(first, now)
