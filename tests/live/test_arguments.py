@@ -11,6 +11,7 @@ import pytest
 import antiphon
 from antiphon.live.arguments import conforms
 from antiphon.live.settings import Settings
+from antiphon.protocol.membership.options import MembershipOptions
 from support.live_group import collect, free_addresses, members, run
 
 BIND = "127.0.0.1:7001"
@@ -22,6 +23,35 @@ def test_join_names_an_argument_of_a_wrong_type(name: str) -> None:
         antiphon.join("g", **{"bind": BIND, name: object()})
     assert isinstance(caught.value, TypeError)
     assert isinstance(caught.value, antiphon.UsageError)
+
+
+ODD: list[Any] = [
+    *(None, True, 0, -1, 1 << 70, 0.5, float("nan"), float("inf")),
+    *("", "x", "\0", "127.0.0.1", "127.0.0.1:99999", "host:-1", ":7001", "[::1]:7001", "239.1.2.3:7", "é:1"),
+    *(b"", b"x", bytes(16), bytearray(16), [], [""], ["127.0.0.1:7002"] * 2, [None], (), {}, {"x": 1}, {1: 2}),
+    *(object(), print, int, Exception, Path("x")),
+]
+
+
+@pytest.mark.parametrize("name", Settings.__struct_fields__)
+def test_join_takes_a_value_or_names_the_argument(name: str) -> None:
+    said = []
+    for value in ODD:
+        settings = {"group": "g", "bind": BIND, name: value}
+        try:
+            antiphon.join(settings.pop("group"), **settings)
+        except antiphon.UsageError as error:
+            said.append(str(error))
+    assert all(name.removesuffix("_options") in words for words in said)
+    assert said
+
+
+@pytest.mark.parametrize("name", MembershipOptions.__struct_fields__)
+def test_join_names_an_option_of_views_of_a_wrong_type(name: str) -> None:
+    """Most of them were once taken, and failed in the middle of a view change."""
+    for value in (None, "x", 0.5, float("nan"), [], b"x"):
+        with pytest.raises(antiphon.UsageError, match=f"^membership.{name}: "):
+            antiphon.join("g", bind=BIND, membership=MembershipOptions(**{name: value}))
 
 
 async def forever() -> None: ...

@@ -125,6 +125,8 @@ class Settings(_Named, frozen=True, kw_only=True):
         """Raise a `UsageError` that names what is wrong, as far as it can be seen before the addresses are known."""
         for name, hint in get_type_hints(type(self)).items():
             check_type(name, getattr(self, name), hint)
+        for name, hint in get_type_hints(MembershipOptions).items():
+            check_type(f"membership.{name}", getattr(self.membership, name), hint)
         if not self.group:
             raise UsageError("group: a group needs a name")
         for name, (least, most) in _RANGES.items():
