@@ -54,11 +54,11 @@ class Judge:
         self._seconds = seconds
         self._last = [any(word in item.nodeid for word in last) for item in items]
         self._kills: dict[str, Counter[int]] = {}
-        self._by_function: dict[tuple[str, int], list[int]] = {}
+        self._by_function: dict[tuple[str, str], list[int]] = {}
         for index, item in enumerate(items):
-            for module, lines in touched[item.nodeid].functions.items() if item.nodeid in touched else ():
-                for line in lines:
-                    self._by_function.setdefault((module, line), []).append(index)
+            for module, names in touched[item.nodeid].functions.items() if item.nodeid in touched else ():
+                for name in names:
+                    self._by_function.setdefault((module, name), []).append(index)
         self._functions: dict[tuple[str, str, int], list[FunctionType]] = {}
         for one in gc.get_objects():
             if isinstance(one, FunctionType) and one.__code__.co_filename.startswith(str(package)):
@@ -113,7 +113,7 @@ class Judge:
 
     def _tests(self, change: Change) -> list[int]:
         """List the tests that touch a change, as many as the time allows for."""
-        found = self._by_function.get((change.module, change.function_line), ())
+        found = self._by_function.get((change.module, change.function), ())
         kills = self._kills.get(change.module, Counter())
         ranked = sorted(found, key=lambda one: (self._last[one], -kills[one], self._took[one]))
         chosen, seconds = [], 0.0

@@ -1,6 +1,6 @@
 """Which test calls which function of the package: every test is run once, watched, and what it cost is noted.
 
-The answer is kept, test file by test file, until that file or anything below `src/` or `tests/support/` changes.
+The answer is kept, test file by test file, until that file, the package or `tests/support/` changes.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ SECONDS_MAX = 2.0  # of processor time for one test; a longer one, of many sched
 
 
 class Touched(NamedTuple):
-    """What one test did: the functions of each module that it called, by their lines, and its processor time."""
+    """What one test did: the functions of each module that it called, by name, and its processor time."""
 
-    functions: dict[str, list[int]]
+    functions: dict[str, list[str]]
     seconds: float
 
 
 def touches(items: list[pytest.Item], package: Path, store: Path) -> dict[str, Touched]:
     """Say for each test, by its node id, what it touches of a package; run those of which that is not known."""
     store.mkdir(parents=True, exist_ok=True)
-    around = _digest([*(ROOT / "src").rglob("*.py"), *(ROOT / "tests" / "support").rglob("*.py")])
+    around = _digest([*package.rglob("*.py"), *(ROOT / "tests" / "support").rglob("*.py")])
     by_file: dict[Path, list[pytest.Item]] = {}
     for item in items:
         by_file.setdefault(item.path, []).append(item)
@@ -68,6 +68,11 @@ def _known(path: Path, stamp: str) -> dict[str, Touched] | None:
     if content["stamp"] != stamp:
         return None
     return {test: Touched(*one) for test, one in content["tests"].items()}
+
+
+def outermost(code: CodeType) -> str:
+    """Give the qualified name of the function around a function, or its own."""
+    return code.co_qualname.split(".<locals>")[0]
 
 
 def run_test(test: pytest.Item, following: pytest.Item | None, seconds: float) -> bool | None:
@@ -121,9 +126,9 @@ def _run(tests: list[pytest.Item], package: Path) -> dict[str, Any]:
         passed = run_test(test, following, SECONDS_MAX)
         sys.setprofile(None)
         if passed is not False:
-            codes = sorted((one.co_filename, one.co_firstlineno) for one in seen if one.co_filename.startswith(folder))
-            functions: dict[str, list[int]] = {}
-            for file, line in codes:
-                functions.setdefault(Path(file).relative_to(package).as_posix(), []).append(line)
+            names = {(one.co_filename, outermost(one)) for one in seen if one.co_filename.startswith(folder)}
+            functions: dict[str, list[str]] = {}
+            for file, name in sorted(names):
+                functions.setdefault(Path(file).relative_to(package).as_posix(), []).append(name)
             found[test.nodeid] = Touched(functions, time.process_time() - began)
     return found

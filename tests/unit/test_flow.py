@@ -1,6 +1,11 @@
 from __future__ import annotations
 
-from antiphon.protocol.flow import FlowControl
+import pytest
+
+from antiphon.errors import LocalProtocolError
+from antiphon.protocol.flow import FlowControl, Submissions
+from antiphon.protocol.machine import Submit
+from antiphon.protocol.options import GroupOptions
 
 
 def test_the_window_bounds_what_is_unstable() -> None:
@@ -27,3 +32,45 @@ def test_credit_is_asked_of_those_that_lack_it_alone() -> None:
     flow.heard(2, 4)
     flow.heard(3, 0)
     assert flow.poor() == (1, 3)
+
+
+OPTIONS = GroupOptions(queue=2, payload_bytes_max=10)
+PAUSE = OPTIONS.recovery.heartbeat_ns
+
+
+def submissions() -> Submissions:
+    return Submissions(FlowControl(size=3, window=3, buffer=9), OPTIONS, lambda pause_ns: pause_ns)
+
+
+def test_submissions_wait_in_order_and_no_more_than_there_is_room_for() -> None:
+    waiting = submissions()
+    assert waiting.room == 2
+    waiting.add(Submit(b"first"))
+    waiting.add(Submit(b"0123456789"))
+    assert waiting.room == 0
+    with pytest.raises(LocalProtocolError, match="2 submissions wait"):
+        waiting.add(Submit(b"one more"))
+    assert waiting.next() == Submit(b"first")
+    assert (waiting.sent, waiting.room) == (1, 1)
+    with pytest.raises(LocalProtocolError, match="11 bytes is over the limit of 10"):
+        waiting.add(Submit(b"0123456789a"))
+    assert [*waiting.take_back()] == [Submit(b"0123456789")]
+    assert (waiting.sent, waiting.room) == (1, 2)
+
+
+def test_who_starves_asks_those_without_room_after_a_while_and_again_until_it_has_credit() -> None:
+    waiting = submissions()
+    waiting.flow.heard(2, 0)
+    assert waiting.ask_at is None
+    assert waiting.to_ask(10**12) == ()
+    waiting.ask_if(True, 100)
+    assert waiting.ask_at == 100 + PAUSE
+    waiting.ask_if(True, 105)
+    assert waiting.ask_at == 100 + PAUSE, "it is still the same want"
+    assert waiting.to_ask(99 + PAUSE) == ()
+    assert waiting.to_ask(100 + PAUSE) == (2,)
+    assert waiting.ask_at is not None
+    assert waiting.ask_at > 100 + PAUSE
+    waiting.ask_if(False, 200 + PAUSE)
+    assert waiting.ask_at is None
+    assert waiting.to_ask(10**12) == ()

@@ -14,7 +14,7 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
-from antiphon.errors import UsageError
+from antiphon.errors import LocalProtocolError, UsageError
 from antiphon.protocol.machine import (
     MILLISECOND,
     SECOND,
@@ -24,10 +24,12 @@ from antiphon.protocol.machine import (
     Input,
     Install,
     Instant,
+    Leave,
     Receive,
     RestoreChunk,
     Send,
     StandingChanged,
+    Submit,
     Wake,
 )
 from antiphon.protocol.membership.agreement import ViewAgreement
@@ -213,6 +215,14 @@ def hear(one: Process, sender: int, message: object, now: Instant = 1) -> list[E
     for datagram in MembershipCodec(one.lifecycle.options.group, QUICK.piece_bytes).write(sender, message):  # type: ignore[arg-type]
         effects += one.handle(Receive(datagram), now)
     return effects
+
+
+def test_who_has_left_cannot_send() -> None:
+    one = alone()
+    one.handle(Leave(), 1)
+    assert one.left
+    with pytest.raises(LocalProtocolError, match="has left the group"):
+        one.handle(Submit(b"too late"), 2)
 
 
 def test_what_is_promised_is_persisted_before_it_is_said() -> None:

@@ -23,7 +23,7 @@ from antiphon.protocol.stability.coordinator import (
     CoordinatorStart,
 )
 from antiphon.protocol.stability.full_distribution import Found, FullDistribution, Poke, Row
-from antiphon.protocol.stability.rounds import MEMBERS_MAX, VectorPart
+from antiphon.protocol.stability.rounds import MEMBERS_MAX, RIDER_BYTES_MAX, VectorPart
 from antiphon.protocol.stability.train import Probe, Seen, Train, TrainAck, TrainInfo
 from antiphon.protocol.stability.tree_coordinator import TreeCoordinator
 from antiphon.protocol.stability.tree_train import TreeTrain
@@ -501,3 +501,31 @@ def test_after_a_round_that_lost_rows_the_coordinator_tells_all_the_frontier(ask
     root.wake(root.deadline)
     root.receive(1, Row(2, False, vector(1, 1, 0)), now)
     assert root.receive(2, Row(2, False, vector(1, 1, 0)), now).down == [], "only after that round"
+
+
+def test_pauses_that_do_not_grow_are_allowed() -> None:
+    Coordinator.Options(timeout_ns=10, timeout_ns_max=10).check(3)
+
+
+def test_what_goes_to_one_member_rides_with_what_goes_to_all_only_if_it_is_short() -> None:
+    """What goes to all may ride however long it is: its bytes would be sent anyway."""
+    long = RIDER_BYTES_MAX + 1
+    for to, bytes_more, rides in ((None, long, True), (1, RIDER_BYTES_MAX, True), (1, long, False), (None, 0, True)):
+        one = made(Coordinator, 0, 3, piggyback=True)
+        hold(one, 1, 0, 0)
+        one.ride(0)  # datagrams leave often enough for a ride
+        assert one.ride_wait_ns(1)
+        one.say(CoordinatorStart(1, 0), to, 1, bytes_more=bytes_more)
+        assert bool(one.ride(2)) == rides
+
+
+@pytest.mark.parametrize("to", [None, 1])
+def test_what_waits_for_a_ride_in_vain_goes_alone(to: int | None) -> None:
+    one = made(Coordinator, 0, 3, piggyback=True)
+    one.ride(0)
+    one.say(CoordinatorAsk(1), to, 1)
+    at = one.deadline
+    assert at is not None
+    assert one.wake(at - 1).down == []
+    assert one.wake(at).down == [Out(CoordinatorAsk(1), None if to is None else (to,))]
+    assert one.ride(at) == []
