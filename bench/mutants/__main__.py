@@ -4,6 +4,7 @@
     python -m bench.mutants --module recovery.py --all      every change of a module
     python -m bench.mutants --sample 1000 --seed 2 --minutes 30 --workers 2
     python -m bench.mutants --only "Backoff"                changes whose name contains this
+    python -m bench.mutants --module flow.py --all --tests tests/unit/test_flow.py
 
 A change that no test notices lives: either a test is missing, or the change makes no difference, which
 `explained.toml` says with the reason. What is known of each test is kept in `out/mutants/`.
@@ -141,13 +142,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the drawing (1)")
     parser.add_argument("--minutes", type=float, default=60, help="begin no change after this (60)")
     parser.add_argument("--seconds", type=float, default=15, help="of tests for one change (15)")
+    parser.add_argument("--tests", nargs="+", default=TESTS, help="where the tests are (unit, property and paper)")
     parser.add_argument("--workers", type=int, default=1, help="changes at a time (1)")
     options = parser.parse_args()
     plugin = Mutation(options)
     sys.dont_write_bytecode = True
     ignored = [f"--ignore-glob=*/test_{name}.py" for name in ELSEWHERE]
     plugins = ["-p", "no:cacheprovider", "-p", "no:xdist"]
-    code = pytest.main([*TESTS, "-m", QUICK, *ignored, *plugins], plugins=[plugin])
+    code = pytest.main([*options.tests, "-m", QUICK, *ignored, *plugins], plugins=[plugin])
     if plugin.verdicts:
         report(plugin.verdicts, explanations())
         rows = [

@@ -6,6 +6,7 @@ from antiphon.errors import LocalProtocolError
 from antiphon.protocol.flow import FlowControl, Submissions
 from antiphon.protocol.machine import Submit
 from antiphon.protocol.options import GroupOptions
+from antiphon.protocol.recovery import RecoveryOptions
 
 
 def test_the_window_bounds_what_is_unstable() -> None:
@@ -74,3 +75,17 @@ def test_who_starves_asks_those_without_room_after_a_while_and_again_until_it_ha
     waiting.ask_if(False, 200 + PAUSE)
     assert waiting.ask_at is None
     assert waiting.to_ask(10**12) == ()
+
+
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_asking_for_credit_in_vain_is_repeated_ever_less_often_where_recovery_adapts(adaptive: bool) -> None:
+    recovery = RecoveryOptions(heartbeat_ns=10, heartbeat_ns_max=40, adaptive=adaptive)
+    flow = FlowControl(size=3, window=3, buffer=9)
+    waiting = Submissions(flow, GroupOptions(recovery=recovery), lambda pause_ns: pause_ns)
+    waiting.ask_if(True, 0)
+    at = []
+    for _ in range(5):
+        assert waiting.ask_at is not None
+        at.append(waiting.ask_at)
+        waiting.to_ask(waiting.ask_at)
+    assert at == ([10, 20, 40, 80, 120] if adaptive else [10, 20, 30, 40, 50])

@@ -6,11 +6,13 @@ import itertools
 import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from antiphon.protocol.machine import MILLISECOND
 from antiphon.protocol.parts import Accepted, Duplicate, Out, PartContext
 from antiphon.protocol.recovery import NACK_RANGES_MAX, Heartbeat, Nack, Recovery, RecoveryOptions
-from antiphon.protocol.wire import Data, Malformed
+from antiphon.protocol.wire import NUMBER_MAX, Data, Exhausted, Malformed
 
 OPTIONS = RecoveryOptions(adaptive=False)
 
@@ -263,3 +265,73 @@ def test_pauses_between_requests_double_up_to_their_limit() -> None:
         [b - a for a, b in itertools.pairwise(at)], [40, 80, 160, 300, 300, 300, 300, 300], strict=True
     ):
         assert least * MILLISECOND <= pause <= 1.5 * least * MILLISECOND
+
+
+@given(st.lists(st.tuples(st.integers(1, 12), st.integers(0, 3)), max_size=60))
+def test_a_stream_is_kept_and_passed_on_as_a_naive_receiver_would(events: list[tuple[int, int]]) -> None:
+    """The oracle keeps a set of what has come, and counts its prefix anew each time."""
+    window, receiver = 2, recovery(1, window=2)
+    came: set[int] = set()
+    released = passed = overruns = 0
+    for number, stable in events:
+        fits = number <= released + 4 * window
+        new = fits and number not in came
+        overruns += not fits
+        came |= {number} if fits else set()
+        prefix = next(length for length in range(len(came) + 1) if length + 1 not in came)
+        step = receiver.receive(0, data(number), 0)
+        assert accepted(step) == [*range(passed + 1, prefix + 1)]
+        assert [up for up in step.up if isinstance(up, Duplicate)] == (
+            [Duplicate(0, number)] if fits and not new else []
+        )
+        passed = prefix
+        released = max(released, min(stable, passed))
+        receiver.release([released, 0, 0])
+        assert receiver.log[0].keys() == {one for one in came if one > released}
+        assert (receiver.held, receiver.overruns) == (len(came) - released, overruns)
+        assert receiver.reach() == [passed, 0, 0]
+        assert (receiver.deadline is not None) == (max(came, default=0) > passed)
+        assert [one for one, _ in receiver.copies(0, 1, 5)] == [one for one in range(2, 6) if one in receiver.log[0]]
+
+
+def test_what_others_kept_is_adopted_in_order_when_a_view_ends() -> None:
+    receiver = recovery(1)
+    receiver.receive(0, data(2), 0)
+    for wrong in (data(2), data(0), Heartbeat()):
+        with pytest.raises(Malformed):
+            receiver.adopt(0, wrong)
+    assert receiver.held == 1
+    assert accepted(receiver.adopt(0, data(1))) == [1]
+    assert accepted(receiver.adopt(0, data(2))) == [2]
+    assert (receiver.held, receiver.received[0]) == (2, 2)
+
+
+def test_own_messages_are_held_until_released_and_numbers_end() -> None:
+    sender = recovery(0)
+    for seq in (1, 2):
+        sender.broadcast(Data(seq=seq), 0)
+    assert (sender.held, sender.unstable, sender.sent) == (2, 2, 2)
+    sender.release([1, 0, 0])
+    assert (sender.held, sender.unstable) == (1, 1)
+    sender.received[0] = NUMBER_MAX - 1
+    sender.broadcast(Data(seq=3), 0)
+    assert sender.sent == NUMBER_MAX
+    with pytest.raises(Exhausted):
+        sender.broadcast(Data(seq=4), 0)
+
+
+def test_heartbeats_come_ever_less_often_and_who_asks_for_one_gets_it() -> None:
+    sender = recovery(0)
+    sender.broadcast(Data(seq=1), 0)
+    sender.spoke(5)
+    assert sender.wake(4 + OPTIONS.heartbeat_ns).down == []
+    at = [asked(sender, 1)[0] for _ in range(4)]
+    assert at[0] == 5 + OPTIONS.heartbeat_ns
+    pauses = [b - a for a, b in itertools.pairwise(at)]
+    assert pauses[0] >= 2 * OPTIONS.heartbeat_ns
+    assert pauses[-1] >= OPTIONS.heartbeat_ns_max
+    sender.broadcast(Data(seq=2), at[-1])
+    sender.spoke(at[-1])
+    assert sender.deadline == at[-1] + OPTIONS.heartbeat_ns, "news: not so patient any more"
+    assert sender.receive(2, Heartbeat(), 0).down == []
+    assert sender.receive(2, Heartbeat(asking=True), 0).down == [Out(Heartbeat(), (2,))]
