@@ -67,3 +67,16 @@ def test_twelve_changes_among_512_entries_cost_a_fiftieth() -> None:
     increments = np.zeros(512, np.int64)
     increments[::43] = 1
     assert len(pack_change(increments)) <= 4 * 512 // 50
+
+
+@pytest.mark.parametrize("gap", [1, 126, 127, 128, 129, 255, 256, 16_383, 16_384, 40_000])
+@pytest.mark.parametrize("run", [1, 127, 128, 300])
+def test_changes_far_apart_and_long_ones_come_back_as_they_were(gap: int, run: int) -> None:
+    """In groups of more than 127 members the distances take two bytes and more."""
+    increments = np.zeros(gap + run + 3, np.int64)
+    increments[gap : gap + run] = 7
+    increments[-1] = 9
+    assert unpack_change(pack_change(increments), len(increments)).tolist() == increments.tolist()
+    floor = increments + 3
+    told = unpack_some(pack_some(floor + 1, increments > 0), floor)
+    assert told.tolist() == (floor + (increments > 0)).tolist()
