@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Final
+
 import msgspec
 import pytest
 
 from antiphon.testing.torture.judge import judge
 from antiphon.testing.torture.run import run
-from antiphon.testing.torture.schedule import ORDERINGS, PlannedFault, Schedule, Setup, Work, draw, from_json
+from antiphon.testing.torture.schedule import ORDERINGS, PlannedFault, Schedule, Setup, Work, draw, features, from_json
 from antiphon.testing.torture.shrink import shrink
 
 
@@ -25,6 +28,32 @@ def test_schedules_draw_everything() -> None:
     assert {schedule.members for schedule in schedules} == set(range(2, 8))
     kinds = {fault.kind for schedule in schedules for fault in schedule.faults}
     assert kinds == set(msgspec.inspect.type_info(PlannedFault).fields[0].type.values)  # type: ignore[attr-defined]
+
+
+RARE: Final = {
+    "clock step of a day",
+    "crash of everyone",
+    "crash without the state folder",
+    "cut both ways",
+    "fault crash for good",
+    "fault cut for good",
+    "fault partition for good",
+    "fault narrow for good",
+    "late seed",
+    "latency fixed 300ms",
+    "latency uniform 100us 1ms",
+    "one member set up differently",
+    "pause longer than suspicion",
+    "slow reader, block",
+    "slow reader, drop",
+    "slow reader, lag",
+    "snapshot 33554432",
+}
+
+
+def test_what_is_rare_comes_often_enough_to_be_judged() -> None:
+    counts = Counter(feature for seed in range(600) for feature in features(draw(seed)))
+    assert {feature: count for feature in RARE if (count := counts[feature]) < 5} == {}
 
 
 @pytest.mark.parametrize("ordering", ORDERINGS)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from antiphon.testing.torture.judge import Flaw, judge
 from antiphon.testing.torture.run import Tortured, run
-from antiphon.testing.torture.schedule import Schedule, draw, from_json
+from antiphon.testing.torture.schedule import Schedule, draw, features, from_json
 from antiphon.testing.torture.shrink import shrink
 
 
@@ -31,11 +31,14 @@ def main() -> int:
     parser.add_argument("--from", dest="first", type=int, default=0, help="first seed")
     parser.add_argument("--minutes", type=float, default=10, help="stop after so long")
     parser.add_argument("--replay", metavar="SEED|FILE", help="run one schedule again, and write its trace")
+    parser.add_argument("--draws", action="store_true", help="run nothing; print how often the seeds draw each thing")
     parser.add_argument("--go-on", action="store_true", help="do not stop at the first that fails; shrink nothing")
     parser.add_argument("--out", type=Path, default=Path("out/torture"), help="where failing schedules are written")
     args = parser.parse_args()
     if args.replay is not None:
         return _replay(args.replay, args.out)
+    if args.draws:
+        return _print_draws(range(args.first, args.first + args.seeds))
     end, examined, failed = time.monotonic() + 60 * args.minutes, Counter[str](), 0
     tried = 0
     for seed in range(args.first, args.first + args.seeds):
@@ -65,6 +68,13 @@ def _shrink(schedule: Schedule, flaw: Flaw, out: Path) -> int:
         print(other)
     print(f"replay it: python -m antiphon.testing.torture --replay {path}")
     return 1
+
+
+def _print_draws(seeds: range) -> int:
+    counts = Counter(feature for seed in seeds for feature in features(draw(seed)))
+    for feature, count in sorted(counts.items()):
+        print(f"{count:6}  {feature}")
+    return 0
 
 
 def _replay(what: str, out: Path) -> int:

@@ -149,6 +149,43 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         return msgspec.json.format(msgspec.json.encode(self), indent=1).decode()
 
 
+def features(schedule: Schedule) -> Iterator[str]:
+    """Name what a schedule has of all that can be drawn: once each, for a table of how often everything comes."""
+    setup, net = schedule.setup, schedule.net
+    yield f"{schedule.members} members"
+    yield f"ordering {setup.ordering}"
+    yield f"stability {setup.stability}"
+    yield f"partition {setup.partition}"
+    yield f"latency {net.latency}"
+    yield f"discovery {setup.discover or 'none'}"
+    yield f"snapshot {'none' if setup.snapshot_bytes is None else setup.snapshot_bytes}"
+    readers = [work for work in schedule.work if work.read_pause_ms or work.deaf_ms[1]]
+    yield from {f"slow reader, {setup.slow}"} if readers else ()
+    kinds = {f"fault {fault.kind}{'' if fault.until is not None else ' for good'}" for fault in schedule.faults}
+    one_way = {(fault.members, fault.others) for fault in schedule.faults if fault.kind == "cut"}
+    seeds_start = schedule.work[0].start_ms
+    also = {
+        "safe": setup.safe,
+        "key": setup.key,
+        "offload": net.offload,
+        "loss": net.loss > 0,
+        "duplicates": net.duplicate > 0,
+        "reordering": net.reorder > 0,
+        "skewed clocks": net.skew != "0",
+        "one member set up differently": schedule.odd is not None,
+        "late seed": setup.discover == "peers" and seeds_start > min(work.start_ms for work in schedule.work),
+        "cut both ways": any((others, members) in one_way for members, others in one_way),
+        "crash without the state folder": any(fault.forgets for fault in schedule.faults),
+        "crash of everyone": any(len(fault.members) == schedule.members for fault in schedule.faults),
+        "pause longer than suspicion": any(
+            fault.kind == "pause" and (fault.until or 0) - fault.at > setup.suspect_ms for fault in schedule.faults
+        ),
+        "clock step of a day": any(abs(fault.delay_ms) == 86_400_000 for fault in schedule.faults),
+    }
+    yield from kinds
+    yield from (name for name, has in also.items() if has)
+
+
 def from_json(text: str | bytes) -> Schedule:
     """Read what `to_json` printed."""
     return msgspec.json.decode(text, type=Schedule)
