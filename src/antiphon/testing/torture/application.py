@@ -211,7 +211,7 @@ class Application:
     async def send(self, count: int = 1, *, probe: bool = False) -> None:
         """Send messages, and follow the receipt of the last one."""
         assert self.group is not None
-        payloads, notes = [], []
+        payloads, notes, exclusions = [], [], self._exclusions()
         for _ in range(count):
             payload = self._payload()
             note = SentMessage(payload.identity, self._now(), len(payload.weight), probe=probe)
@@ -224,9 +224,9 @@ class Application:
             for note in notes:
                 note.refused = f"{type(closed).__name__}: {closed}"
             return
-        for note in notes:
+        for note in self._told_of(notes, exclusions):
             note.accepted = True
-        task = asyncio.create_task(self._follow(receipt, notes))
+        task = asyncio.create_task(self._follow(receipt, notes, exclusions))
         self._receipts.add(task)
         task.add_done_callback(self._receipts.discard)
 
@@ -236,16 +236,28 @@ class Application:
         size = work.large_bytes if work.large and self._number % work.large == 0 else work.size
         return Payload(identity, self._view, tuple(self._seen.values()), bytes(size))
 
-    async def _follow(self, receipt: antiphon.Receipt, notes: Sequence[SentMessage]) -> None:
-        """Log what a receipt says, of the last message and so of all that were sent with it."""
+    def _exclusions(self) -> int:
+        """Return how often the group has gone on without this member."""
+        return 0 if self.group is None else self.group.status().counts.get("exclusions", 0)
+
+    def _told_of(self, notes: Sequence[SentMessage], exclusions: int) -> Sequence[SentMessage]:
+        """Return the messages that a receipt tells of: the last, and those that were sent with it in one incarnation."""
+        if self._exclusions() != exclusions:
+            for note in notes[:-1]:
+                note.accepted = False  # nothing more will be known of it
+            return notes[-1:]
+        return notes
+
+    async def _follow(self, receipt: antiphon.Receipt, notes: Sequence[SentMessage], exclusions: int) -> None:
+        """Log what a receipt says, of the last message and so of all that were sent with it in one incarnation."""
         for what in ("delivered", "stable"):
             try:
                 await (receipt.delivered() if what == "delivered" else receipt.stable())
             except antiphon.errors.AntiphonError as error:
-                for note in notes:
+                for note in self._told_of(notes, exclusions):
                     note.lost = note.lost or (type(error).__name__, str(error))
             else:
-                for note in notes:
+                for note in self._told_of(notes, exclusions):
                     if what == "delivered":
                         note.delivered_at = self._now()
                     else:
