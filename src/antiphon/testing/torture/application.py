@@ -241,7 +241,7 @@ class Application:
         return 0 if self.group is None else self.group.status().counts.get("exclusions", 0)
 
     def _told_of(self, notes: Sequence[SentMessage], exclusions: int) -> Sequence[SentMessage]:
-        """Return the messages that a receipt tells of: the last, and those that were sent with it in one incarnation."""
+        """Return the messages that a receipt tells of: the last, and those sent with it in one incarnation."""
         if self._exclusions() != exclusions:
             for note in notes[:-1]:
                 note.accepted = False  # nothing more will be known of it
