@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -20,21 +19,12 @@ from collections.abc import Callable
 from itertools import product
 from typing import Any
 
+from bench.live.addresses import free_addresses
 from bench.live.peers import PEERS, measure_peers
 from bench.live.soak import soak
 
 MEMBERS = 4
 _START_S = 25  # for members that never find each other
-
-
-def free_addresses(count: int) -> list[str]:
-    sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
-    for one in sockets:
-        one.close()
-    return addresses
 
 
 def measure(

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import antiphon
 from antiphon.live.session import SealedSession
-from bench.live.__main__ import free_addresses
+from bench.live.addresses import free_addresses
 
 _AT_ONCE = 50
 

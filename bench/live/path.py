@@ -22,6 +22,7 @@ from types import FrameType
 from typing import Any
 
 import antiphon
+from bench.live.addresses import free_addresses
 
 _PACKAGE = str(Path(antiphon.__file__).parent)
 
@@ -59,16 +60,6 @@ class Counting:
     def told(self) -> dict[str, int]:
         files = {file for file, _, _ in self.functions}
         return {"calls": self.calls, "functions": len(self.functions), "files": len(files), "depth": self.depth}
-
-
-def free_addresses(count: int) -> list[str]:
-    sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
-    for one in sockets:
-        one.close()
-    return addresses
 
 
 async def count(ordering: str, messages: int, show: bool) -> dict[str, int]:

@@ -1,6 +1,6 @@
 """Simulated hop events per CPU-second, ours beside SimPy's in the same run; and where the time of a real protocol goes.
 
-python -m bench.simulator [--json] [--repeat 3] [--profile]
+python -m bench.simulator [--json] [--repeat 3] [--profile] [--versions FOLDER,...]
 """
 
 from __future__ import annotations
@@ -8,10 +8,14 @@ from __future__ import annotations
 import argparse
 import cProfile
 import json
+import os
 import pstats
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 from antiphon.sim.cluster import simulate
 from antiphon.sim.network import NetworkOptions
@@ -36,14 +40,15 @@ def cpu_rate(work: Callable[[], int], repeat: int) -> float:
 def protocol_scenario(ordering: str, n: int) -> Scenario:
     messages = {8: 60, 64: 3, 512: 1}[n]
     senders = None if n < 512 else [0]
-    return Scenario.of(
-        "paper",
-        members=n,
-        messages=messages,
-        ordering=ordering,
-        network=NetworkOptions(latency="uniform 1ms 5ms"),
-        workload=Workload(interval="exponential 20ms", senders=senders),
-    )
+    about: dict[str, Any] = {
+        "members": n,
+        "messages": messages,
+        "ordering": ordering,
+        "network": NetworkOptions(latency="uniform 1ms 5ms"),
+        "workload": Workload(interval="exponential 20ms", senders=senders),
+    }
+    # version 0.1.0 has no profiles: what it runs is the papers'
+    return Scenario.of("paper", **about) if hasattr(Scenario, "of") else Scenario(**about)
 
 
 def protocol_rate(ordering: str, n: int) -> tuple[float, float]:
@@ -55,6 +60,22 @@ def protocol_rate(ordering: str, n: int) -> tuple[float, float]:
     return run.stats["network"]["datagrams"] / spent, run.delivered / spent
 
 
+def compare(orderings: list[str], sizes: list[int], versions: list[str], repeat: int) -> None:
+    """Show datagrams per CPU-second of this version beside others: by turns, each run a process, the best of each."""
+    for ordering in orderings:
+        for n in sizes:
+            best: dict[str, float] = {}
+            for source in [*versions, ""] * repeat:
+                environment = {**os.environ, "PYTHONPATH": source} if source else dict(os.environ)
+                command = [sys.executable, "-m", "bench.simulator", "--one", f"{ordering}:{n}"]
+                said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+                best[source] = max(best.get(source, 0.0), float(said))
+            others = ", ".join(
+                f"{source} {best[source] / 1e3:.1f} ({best[''] / best[source]:.2f})" for source in versions
+            )
+            print(f"{ordering:<16}n = {n:<4} {best[''] / 1e3:6.1f} thousand; {others}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true")
@@ -62,10 +83,20 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true", help="say where the time of a real protocol goes")
     parser.add_argument("--ordering", action="append", help="orderings to run (default: all)")
     parser.add_argument("--size", action="append", type=int, choices=SIZES, help="group sizes of real members")
+    parser.add_argument("--versions", default="", metavar="FOLDER,...", help="other versions' sources, in the same run")
+    parser.add_argument("--one", metavar="ORDERING:N", help="say only the datagrams per CPU-second of one, best of two")
     args = parser.parse_args()
     if args.profile:
         return profile(args.ordering or ["causal-blocks"])
+    if args.one:
+        ordering, _, n = args.one.partition(":")
+        print(max(protocol_rate(ordering, int(n))[0] for _ in range(2)))
+        return None
     from antiphon.protocol.ordering import ORDERINGS
+
+    if args.versions:
+        versions, sizes = args.versions.split(","), args.size or [8, 64]
+        return compare(args.ordering or sorted(ORDERINGS), sizes, versions, args.repeat)
 
     nothing = {
         n: {name: cpu_rate(lambda run=run, n=n, t=t, h=h: run(n, t, h), args.repeat) for name, run in ENGINES.items()}  # type: ignore[misc]

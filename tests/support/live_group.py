@@ -10,21 +10,12 @@ from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
+from bench.live.addresses import free_addresses as free_addresses
+
 import antiphon
 from antiphon.live.group import Group
 
 LIMIT_S = 60.0  # a slow machine may take long; a stuck group must not take for ever
-
-
-def free_addresses(count: int) -> list[str]:
-    """Find UDP ports that nobody uses now."""
-    sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
-    for one in sockets:
-        one.close()
-    return addresses
 
 
 def losing(share: float, seed: int) -> Callable[[bytes], bool]:

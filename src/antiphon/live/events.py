@@ -17,7 +17,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     view: int = 0  # in which it was delivered; 0 where membership is fixed
 
 
-class Batch(msgspec.Struct, frozen=True):
+class Batch(msgspec.Struct, frozen=True, gc=False):
     """Messages of one sender that follow one another directly in the order."""
 
     sender: str

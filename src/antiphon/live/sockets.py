@@ -67,19 +67,15 @@ class Port:
         self._sources = sources
         self._waiting: deque[tuple[bytes, int, Address]] = deque()  # (packets, size of each, to): no room in the kernel
         self._loop: asyncio.AbstractEventLoop | None = None
+        self.is_open = False  # whether packets come and go
         self._arrived: Arrived = lambda packets, sources: None
         self._anomalies = anomalies
         self.emptied = True  # whether the last read left nothing in the kernel
         self.packet_bytes = PACKET_BYTES  # what all paths carry, as far as is known
 
-    @property
-    def is_open(self) -> bool:
-        """Whether packets come and go."""
-        return self._loop is not None
-
     def start(self, loop: asyncio.AbstractEventLoop, arrived: Arrived) -> None:
         """Begin to listen; `arrived` is given what one wake-up read."""
-        self._loop, self._arrived = loop, arrived
+        self._loop, self._arrived, self.is_open = loop, arrived, True
         for one in self._sockets:
             loop.add_reader(one.fileno(), self._read, one)
 
@@ -90,7 +86,7 @@ class Port:
                 self._loop.remove_reader(one.fileno())
                 self._loop.remove_writer(one.fileno())
             one.close()
-        self._sockets, self._loop = [], None
+        self._sockets, self._loop, self.is_open = [], None, False
 
     # Out
 

@@ -133,11 +133,11 @@ class Transport:
             outbox = share_packets(outbox, PACKET_BYTES // 2)
         self._codec.size = self.port.packet_bytes - self._endpoint.session.overhead
         for to, datagrams in outbox.items():
-            packets = [self._endpoint.session.seal(body) for body in self._codec.encode(datagrams)]
+            packets = list(map(self._endpoint.session.seal, self._codec.encode(datagrams)))
             if multicast is not None and len(to) > 1:
                 targets = [multicast]
             else:
-                targets = [self._addresses[name] for name in to if name in self._addresses]
+                targets = list(filter(None, map(self._addresses.get, to)))
             self.port.send(packets, targets)
             self._traffic.sent += len(packets) * len(targets)
 

@@ -21,19 +21,16 @@ class FlowControl:
     def __init__(self, size: int, window: int, buffer: int) -> None:
         self.window, self.places = window, buffer
         self._size = size
-        self._free = [buffer] * size  # a full buffer is assumed at first: assuming 0 would never start
-
-    def heard(self, source: int, free: int) -> None:
-        """Remember what a member says that it has left."""
-        self._free[source] = free
+        # per member, what it said last that it has left; a full buffer is assumed at first: with 0 nothing would start
+        self.free = [buffer] * size
 
     def credit(self) -> int:
         """Count the messages that may be outstanding now."""
-        return min(self.window, min(self._free) // self._size)
+        return min(self.window, min(self.free) // self._size)
 
     def poor(self) -> tuple[int, ...]:
         """List the members that are not known to have a place for one message of everyone."""
-        return tuple(rank for rank, free in enumerate(self._free) if free < self._size)
+        return tuple(rank for rank, free in enumerate(self.free) if free < self._size)
 
     def open(self, outstanding: int) -> bool:
         """Say whether a message may be sent with so many of one's own not yet stable."""
@@ -49,12 +46,8 @@ class Submissions:
         self.sent = 0  # how many were sent
         recovery = config.recovery
         longest = recovery.heartbeat_ns_max if recovery.adaptive else recovery.heartbeat_ns
-        self._starved = Backoff(jittered, recovery.heartbeat_ns, longest, first_ns=recovery.heartbeat_ns)
-
-    @property
-    def ask_at(self) -> Instant | None:
-        """When to ask for credit, if there is none."""
-        return self._starved.at
+        # runs while credit is lacking: when to ask for it
+        self.starved = Backoff(jittered, recovery.heartbeat_ns, longest, first_ns=recovery.heartbeat_ns)
 
     @property
     def room(self) -> int:
@@ -85,10 +78,10 @@ class Submissions:
     def ask_if(self, starved: bool, now: Instant) -> None:
         """Ask for credit after a while if nothing else will bring it."""
         if not starved:
-            self._starved.stop()
-        elif self._starved.at is None:
-            self._starved.start(now)
+            self.starved.stop()
+        elif self.starved.at is None:
+            self.starved.start(now)
 
     def to_ask(self, now: Instant) -> tuple[int, ...]:
         """Give those to be asked for credit, if it is time."""
-        return self.flow.poor() if self._starved.over(now) else ()
+        return self.flow.poor() if self.starved.over(now) else ()

@@ -19,7 +19,7 @@ MILLISECOND: Duration = 1_000_000
 SECOND: Duration = 1_000_000_000
 
 
-class Submit(msgspec.Struct, frozen=True):
+class Submit(msgspec.Struct, frozen=True, gc=False):
     """The application multicasts a payload."""
 
     payload: bytes
@@ -29,13 +29,13 @@ class Submit(msgspec.Struct, frozen=True):
     priority: int = 0  # a full buffer sheds lower priorities first, where the ordering offers it
 
 
-class Receive(msgspec.Struct, frozen=True):
+class Receive(msgspec.Struct, frozen=True, gc=False):
     """The transport hands over a datagram, as it came."""
 
     datagram: bytes
 
 
-class ReceiveMany(msgspec.Struct, frozen=True):
+class ReceiveMany(msgspec.Struct, frozen=True, gc=False):
     """The transport hands over all that one wake-up brought: what follows from it together is sent together."""
 
     datagrams: list[bytes]
@@ -72,14 +72,14 @@ class Chunk(msgspec.Struct, frozen=True):
     to: int
 
 
-class Send(msgspec.Struct, frozen=True):
+class Send(msgspec.Struct, frozen=True, gc=False):
     """Give a datagram to the transport, for the named members or, with None, for all others."""
 
     to: tuple[int, ...] | None
     datagram: bytes
 
 
-class Deliver(msgspec.Struct, frozen=True):
+class Deliver(msgspec.Struct, frozen=True, gc=False):
     """Hand a message to the application, in the promised order."""
 
     sender: int
@@ -87,7 +87,7 @@ class Deliver(msgspec.Struct, frozen=True):
     payload: bytes
 
 
-class Stable(msgspec.Struct, frozen=True):
+class Stable(msgspec.Struct, frozen=True, gc=False):
     """All of the sender's messages up to seq are held by every member."""
 
     sender: int

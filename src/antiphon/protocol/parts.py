@@ -17,7 +17,7 @@ from antiphon.protocol.timers import jittered
 from antiphon.protocol.wire import Pdu, Streamed
 
 
-class Out(msgspec.Struct, frozen=True):
+class Out(msgspec.Struct, frozen=True, gc=False):
     """A PDU for the network: to the given ranks, or with None to all other members."""
 
     pdu: Pdu
@@ -27,35 +27,35 @@ class Out(msgspec.Struct, frozen=True):
     repair: bool = False  # a copy sent again
 
 
-class Reliable(msgspec.Struct, frozen=True):
+class Reliable(msgspec.Struct, frozen=True, gc=False):
     """A PDU for the member's reliable stream to all, through recovery."""
 
     pdu: Streamed
     seq: int | None = None  # the application message that it carries, if any
 
 
-class Accepted(msgspec.Struct, frozen=True):
+class Accepted(msgspec.Struct, frozen=True, gc=False):
     """Recovery hands over the next PDU of a sender's stream."""
 
     source: int
     pdu: Streamed
 
 
-class Received(msgspec.Struct, frozen=True):
+class Received(msgspec.Struct, frozen=True, gc=False):
     """A message was received for the first time (the trace's `receive`); nothing for the application yet."""
 
     sender: int
     seq: int
 
 
-class Duplicate(msgspec.Struct, frozen=True):
+class Duplicate(msgspec.Struct, frozen=True, gc=False):
     """A copy came that was not needed."""
 
     sender: int
     seq: int | None = None
 
 
-class Decided(msgspec.Struct, frozen=True):
+class Decided(msgspec.Struct, frozen=True, gc=False):
     """The position of a message in the total order was learnt (the trace's `control`, detail `final`)."""
 
     sender: int
@@ -63,7 +63,7 @@ class Decided(msgspec.Struct, frozen=True):
     source: int | None = None  # whose stream says so, if not its sender's
 
 
-class Frontier(msgspec.Struct, frozen=True):
+class Frontier(msgspec.Struct, frozen=True, gc=False):
     """Stability's frontier moved: per rank, the stream number up to which everyone holds everything."""
 
     numbers: tuple[int, ...]
@@ -73,11 +73,14 @@ Up: TypeAlias = Deliver | Stable | Drop | Accepted | Received | Duplicate | Deci
 Down: TypeAlias = Out | Reliable
 
 
-class Step(msgspec.Struct):
+class Step(msgspec.Struct, gc=False):
     """What follows from one call of a part, in order."""
 
     up: list[Up] = []
     down: list[Down] = []
+
+
+NOTHING = Step()  # what follows nearly always; shared, so nobody may add to it
 
 
 class PartContext(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from antiphon.protocol.machine import MILLISECOND, SECOND, Duration, Instant, earliest
-from antiphon.protocol.parts import Accepted, Down, Duplicate, Out, PartContext, Step
+from antiphon.protocol.parts import Accepted, Down, Duplicate, Out, PartContext, Step, Up
 from antiphon.protocol.rules import rule
 from antiphon.protocol.timers import Backoff, GrowingPause, Jitter, RoundTripEstimate
 from antiphon.protocol.wire import NUMBER_MAX, Data, Exhausted, Malformed, Number, Pdu, Streamed
@@ -141,7 +141,9 @@ class Recovery:
     @property
     def deadline(self) -> Instant | None:
         """When to ask, or to break the silence."""
-        speak = self._spoke_at + self._silence.ns if self.unstable else None
+        rank = self._rank
+        unstable = self.received[rank] > self.released[rank]
+        speak = self._spoke_at + self._silence.ns if unstable else None
         return earliest(speak, *(missing.again.at for missing in self._missing.values())) if self._missing else speak
 
     def broadcast(self, pdu: Streamed, now: Instant) -> Step:
@@ -263,8 +265,9 @@ class Recovery:
         self.held += 1
         if self._gated:
             self.arrived.add(source)
-        self._highest[source] = max(self._highest[source], number)
-        accepted: list[Accepted] = []
+        if number > self._highest[source]:
+            self._highest[source] = number
+        accepted: list[Up] = []
         while not self._gated and (following := log.get(self.received[source] + 1)) is not None:
             self.received[source] += 1
             accepted.append(Accepted(source, following))
@@ -273,8 +276,9 @@ class Recovery:
                 request.came(now)
             if accepted:
                 del self._missing[source]
-        self._expect(source, now)
-        return Step([*accepted])
+        if self.received[source] < self._highest[source]:
+            self._expect(source, now)
+        return Step(accepted)
 
     def following(self, source: int) -> Streamed | None:
         """Give the next PDU of a gated stream, if it has come."""

@@ -9,7 +9,7 @@ on its way must change nothing.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Final, TypeAlias, Union
 from zlib import crc32
@@ -124,11 +124,7 @@ class Codec:
         kinds = tuple(dict.fromkeys(pdus))
         union: Any = Union[kinds]  # noqa: UP007 - built at run time from the parts
         self._decoder = msgspec.msgpack.Decoder(Annotated[list[union], msgspec.Meta(max_length=PDUS_MAX)])
-        self._encoder = msgspec.msgpack.Encoder()
-
-    def encode_pdu(self, pdu: Pdu) -> bytes:
-        """Encode one PDU; frames are put together from these."""
-        return self._encoder.encode(pdu)
+        self.encode_pdu: Callable[[Pdu], bytes] = msgspec.msgpack.Encoder().encode  # frames are put together from these
 
     def decode_pdu(self, encoded: bytes) -> Pdu:
         """Decode one PDU that came by another way than in a frame, or raise `Malformed`."""

@@ -222,7 +222,7 @@ class Cluster:
         """Give a member one input and carry out what follows."""
         member, now = node.member, node.clock.read(self.kernel.now)
         for effect in member.handle(event, now):
-            if isinstance(effect, TraceRow):
+            if type(effect) is TraceRow:
                 self._write(node, now, effect)
             else:
                 self._carry_out(me, effect)

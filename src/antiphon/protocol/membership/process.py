@@ -138,6 +138,7 @@ class Process:
         self._started = False
         self._look_at: Instant = now  # until then, data goes straight to the member and nothing else is looked at
         self._straight: Member | None = None  # the member, while all that it says goes straight to the driver
+        self._due_at: Instant = now  # when something is due beside what the member has to do; kept while that is so
 
     def _table(self) -> Mapping[type[MembershipMessage], _Handler]:
         """Say which component each message is for."""
@@ -222,24 +223,35 @@ class Process:
     @property
     def deadline(self) -> Instant | None:
         """When this process wants to be woken."""
+        if self._straight is not None:
+            at = self._straight.deadline
+            return self._due_at if at is None or self._due_at < at else at
         if self._own.left:
             return self.lifecycle.linger_until
+        session, at = self.lifecycle.session, self._next_look()
+        if session is None:
+            return at
+        if session.active:
+            return earliest(at, session.member.deadline)
+        return earliest(at, None if session.flush is None else session.flush.fetch_at)
+
+    def _next_look(self) -> Instant:
+        """Return when something is due beside what the member has to do."""
         current, session = self.lifecycle.agreement.round, self.lifecycle.session
         at = self.detector.beat_at
         if current is not None and current.retry_at < at:
             at = current.retry_at
         if session is None:
             return at
-        at = earliest(at, self.lifecycle.transfer.deadline, self.confirmation.ask_at) or at
-        if session.active:
-            return earliest(at, session.member.deadline)
-        return earliest(at, None if session.flush is None else session.flush.fetch_at)
+        return earliest(at, self.lifecycle.transfer.deadline, self.confirmation.ask_at) or at
 
     @property
     def room(self) -> int:
         """How many more submissions may wait here."""
         if self._own.leaving:
             return 0
+        if self._straight is not None:
+            return self._straight.room
         member = self.member
         if member is not None and self.active:
             return member.room
@@ -262,8 +274,18 @@ class Process:
     def handle(self, event: ProcessInput, now: Instant) -> list[Effect]:
         """Take one input at an instant and say what follows from it."""
         straight = self._straight
-        if straight is not None and now < self._look_at and self._goes_straight(event):
-            return straight.handle(event, now)  # type: ignore[arg-type]  # snapshots do not go straight
+        if straight is not None and now < self._look_at:
+            if isinstance(event, ReceiveMany):
+                for datagram in event.datagrams:
+                    if datagram[4:8] != self._data_tag:
+                        break
+                else:
+                    return straight.handle(event, now)
+            elif isinstance(event, Receive):
+                if event.datagram[4:8] == self._data_tag:
+                    return straight.handle(event, now)
+            elif isinstance(event, Submit) and not self._own.leaving and not self.lifecycle.slow.limits:
+                return straight.handle(event, now)
         if self._own.left and isinstance(event, Submit):
             raise LocalProtocolError("this member has left the group; join again to send")
         life, detector = self.lifecycle, self.detector
@@ -301,16 +323,9 @@ class Process:
             self._look_at = now + life.membership.retry_ns // 5
             self._do_what_is_due(now)
         self._straight = self.member if life.active and not life.transfer.holds_back else None
+        if self._straight is not None:
+            self._due_at = self._next_look()
         return self._outbox.take()
-
-    def _goes_straight(self, event: ProcessInput) -> bool:
-        """Return whether an input concerns the member of the view alone."""
-        if isinstance(event, ReceiveMany):
-            for datagram in event.datagrams:  # noqa: SIM110 - on the way of every datagram, a generator costs more
-                if datagram[4:8] != self._data_tag:
-                    return False
-            return True
-        return isinstance(event, Receive) and event.datagram[4:8] == self._data_tag
 
     def _receive(self, datagrams: list[bytes], now: Instant) -> bool:
         """Take datagrams in their order, the member's as many at once as come together; return if all were data."""

@@ -41,6 +41,7 @@ class SlowReceiverPolicy:
 
     def __init__(self, options: MembershipOptions, now: Instant) -> None:
         self._options = options
+        self.limits = options.slow == "lag"  # whether messages are given a lifetime
         self.begin(now)
 
     def begin(self, now: Instant) -> None:
@@ -50,7 +51,7 @@ class SlowReceiverPolicy:
 
     def limited(self, message: Submit) -> Submit:
         """Give a message the lifetime that the policy allows it."""
-        if self._options.slow != "lag":
+        if not self.limits:
             return message
         lifetime_ns = min(message.lifetime_ns or self._options.lifetime_ns, self._options.lifetime_ns)
         return msgspec.structs.replace(message, lifetime_ns=lifetime_ns)

@@ -15,7 +15,7 @@ import numpy as np
 
 from antiphon.errors import UsageError
 from antiphon.protocol.machine import MILLISECOND, SECOND, Duration, Instant, earliest
-from antiphon.protocol.parts import Down, Frontier, Out, PartContext, Step, Up
+from antiphon.protocol.parts import NOTHING, Down, Frontier, Out, PartContext, Step, Up
 from antiphon.protocol.rules import rule
 from antiphon.protocol.stability.trigger import BufferTrigger
 from antiphon.protocol.stability.vectors import (
@@ -105,8 +105,8 @@ class VectorPart:
         self._riders: dict[tuple[type[Pdu], tuple[int, ...] | None], Pdu] = {}
         self._ride_until: Instant | None = None  # when the riders travel alone
         self._left_at: Instant | None = None  # when a datagram to all left last
-        self._up: list[Up] = []
-        self._down: list[Down] = []
+        self.up: list[Up] = []
+        self.down: list[Down] = []
 
     # The interface of a stability part
 
@@ -125,23 +125,23 @@ class VectorPart:
         self.unstable += number - self.held.item(source)
         self.held[source] = number
         self.more(source, now)
-        return self._step()
+        return self.step() if self.up or self.down else NOTHING
 
     def receive(self, source: int, pdu: Pdu, now: Instant) -> Step:
         """Take another member's PDU; nonsense raises `Malformed` and changes nothing."""
         if source == self.rank or not isinstance(pdu, self.PDUS):
             raise Malformed("unexpected")
         self.take(source, pdu, now)
-        return self._step()
+        return self.step()
 
     def wake(self, now: Instant) -> Step:
         """Do what is due."""
         self.due(now)
         if self._ride_until is not None and self._ride_until <= now:
             for (_, to), pdu in self._riders.items():
-                self._down.append(Out(pdu, to))
+                self.down.append(Out(pdu, to))
             self._forget_riders()
-        return self._step()
+        return self.step()
 
     def ride(self, now: Instant) -> list[Pdu]:
         """Give what may ride in a datagram that goes to all now."""
@@ -193,7 +193,7 @@ class VectorPart:
     def say_now(self, pdu: Pdu, to: tuple[int, ...] | None) -> None:
         """Send a PDU without waiting for a ride."""
         if to is None or to:
-            self._down.append(Out(pdu, to))
+            self.down.append(Out(pdu, to))
 
     def check_frontier(self, numbers: Numbers) -> None:
         """Refuse a frontier that this member disproves: what all hold is held here too."""
@@ -208,7 +208,7 @@ class VectorPart:
             return False
         self.frontier = risen
         self.unstable -= gained
-        self._up.append(Frontier(tuple(risen.tolist())))
+        self.up.append(Frontier(tuple(risen.tolist())))
         return True
 
     def pack(self, numbers: Numbers, base: Numbers | None) -> tuple[bool, bytes]:
@@ -246,9 +246,10 @@ class VectorPart:
         self._riders.clear()
         self._ride_until = None
 
-    def _step(self) -> Step:
-        step = Step(self._up, self._down)
-        self._up, self._down = [], []
+    def step(self) -> Step:
+        """Give what follows from a call."""
+        step = Step(self.up, self.down)
+        self.up, self.down = [], []
         return step
 
 

@@ -11,6 +11,7 @@ numbered: one that comes late is not taken, and who finds that one is missing as
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import msgspec
@@ -18,12 +19,12 @@ import numpy as np
 import numpy.typing as npt
 
 from antiphon.protocol.machine import Instant
-from antiphon.protocol.parts import PartContext
+from antiphon.protocol.parts import NOTHING, PartContext, Step
 from antiphon.protocol.rules import rule
 from antiphon.protocol.stability.rounds import VectorOptions, VectorPart
 from antiphon.protocol.stability.vectors import Numbers, pack_some, unpack_some
 from antiphon.protocol.timers import Backoff
-from antiphon.protocol.wire import Counter, Pdu, Vector
+from antiphon.protocol.wire import Counter, Pdu, Streamed, Vector
 
 
 class Report(Pdu, tag=8):
@@ -88,17 +89,22 @@ class VectorAck(VectorPart):
         )
         self._waited_for: Numbers = self._reported  # what was held here when the waiting began
 
-    def timers(self) -> tuple[Instant | None, ...]:
-        """When news is to be told at the latest, and when to ask."""
-        return self._latest if self._news else None, self._waiting.at
+    @property
+    def deadline(self) -> Instant | None:
+        """When news is to be told at the latest, or when to ask."""
+        ask_at = self._waiting.at
+        return self._latest if self._news and (ask_at is None or self._latest < ask_at) else ask_at
 
     def lag(self) -> dict[int, int | None]:
         """Say what the others lack according to their last reports."""
         below = self.others.below(self.held).tolist() if self.unstable and self.size > 1 else []
         return {row + (row >= self.rank): self.lacking(self.others.row(row)) for row in below}
 
-    def more(self, source: int, now: Instant) -> None:
-        """Plan a report, and take what this member was the last to lack for stable."""
+    def advanced(self, source: int, pdu: Streamed, received: Sequence[int], now: Instant) -> Step:
+        """Take note of what this member holds now, plan a report, and take what it was the last to lack for stable."""
+        number = received[source]
+        self.unstable += number - self.held.item(source)
+        self.held[source] = number
         if not self._news:
             self._news = True
             self._due = now + self._options.interval_ns
@@ -107,6 +113,7 @@ class VectorAck(VectorPart):
             self._settle()
         if self.unstable and self._waiting.at is None:
             self._wait_for_all(now)
+        return self.step() if self.up or self.down else NOTHING
 
     def due(self, now: Instant) -> None:
         """Tell the news to all; ask those who seem to lack what was held here for long."""

@@ -28,22 +28,17 @@ class StreamDelivery:
         self.numbers = [0] * size  # per sender, the last number of its stream that was passed on
         self.requirements: dict[tuple[int, int], Held] = {}  # message -> what whoever delivers it must hold
         self._streamed_seqs: list[deque[tuple[int, int]]] = [deque() for _ in range(size)]  # unstable (number, seq)
-        self._unsafe: deque[tuple[Deliver, Held]] = deque()  # to be delivered when all of that is stable
+        self.unsafe: deque[tuple[Deliver, Held]] = deque()  # to be delivered when all of that is stable
         self.position = 0  # how many messages the ordering has released
         self.counts_positions = positions  # whether stability counts those instead of streams
         self._positions: deque[Held] = deque()  # of those that are not stable yet
 
-    @property
-    def waiting(self) -> int:
-        """How many messages wait until they are safe."""
-        return len(self._unsafe)
-
     def accepted(self, source: int, pdu: Streamed) -> None:
         """Note the next PDU of a stream."""
-        self.numbers[source] = pdu.number
+        number = self.numbers[source] = pdu.number
         if isinstance(pdu, Data):
-            self._streamed_seqs[source].append((pdu.number, pdu.seq))
-            self.requirements[source, pdu.seq] = ((source, pdu.number),)
+            self._streamed_seqs[source].append((number, pdu.seq))
+            self.requirements[source, pdu.seq] = ((source, number),)
 
     def decided(self, decided: Decided) -> None:
         """Note that the position of a message in the order was learnt."""
@@ -63,14 +58,14 @@ class StreamDelivery:
         if self.counts_positions:
             self._positions.append(held)
         if self._safe:
-            self._unsafe.append((message, held))
+            self.unsafe.append((message, held))
         else:
             self._output.deliver(message)
 
     def deliver_the_rest(self) -> None:
         """Deliver what waits: the view ends, and all that go on hold it."""
-        while self._unsafe:
-            self._output.deliver(self._unsafe.popleft()[0])
+        while self.unsafe:
+            self._output.deliver(self.unsafe.popleft()[0])
 
     def stream_numbers(self, released: list[int], position: int) -> tuple[int, ...]:
         """Say which numbers of the streams are held by all who have delivered so many messages of the total order."""
@@ -88,5 +83,5 @@ class StreamDelivery:
                 stable = seqs.popleft()[1]
             if stable:
                 self._output.stable(source, stable, now)
-        while self._unsafe and all(number <= frontier[source] for source, number in self._unsafe[0][1]):
-            self._output.deliver(self._unsafe.popleft()[0])
+        while self.unsafe and all(number <= frontier[source] for source, number in self.unsafe[0][1]):
+            self._output.deliver(self.unsafe.popleft()[0])

@@ -34,7 +34,6 @@ from antiphon.protocol.machine import (
     Stable,
     Submit,
     Wake,
-    earliest,
 )
 from antiphon.protocol.options import GroupOptions, counts_positions, ordering_type, stability_type
 from antiphon.protocol.parts import (
@@ -95,8 +94,10 @@ class Member:
             gated = isinstance(self.ordering, Gate)
             self.recovery = self.recovery_type(context, config.window, config.recovery, gated=gated)
             self._delivery = self.delivery_type(self.output, size, safe=config.safe, positions=positions)
-            streamed = (kind for kind in ordering.PDUS if issubclass(kind, Streamed))
-            self.handlers |= dict.fromkeys((*self.recovery.PDUS, *streamed), self.recovery.receive)
+            self.handlers |= dict.fromkeys(self.recovery.PDUS, self.recovery.receive)
+            kinds: tuple[type[Pdu], ...] = (Data, *ordering.PDUS)
+            streamed = (kind for kind in kinds if issubclass(kind, Streamed))
+            self.handlers |= dict.fromkeys(streamed, cast(_Handler, self.recovery.take_streamed))
             self.handlers |= dict.fromkeys(stability.PDUS, self.stability.receive)
         self._optional = capabilities(self.ordering, self.stability)
         self._frames = Frames(self.output, self.handlers, config.group, view, self.counts)
@@ -113,9 +114,11 @@ class Member:
             return None
         if self.recovery is None or self.stability is None:
             return self.ordering.deadline
-        return earliest(
-            self.ordering.deadline, self.recovery.deadline, self.stability.deadline, self.submissions.ask_at
-        )
+        first = self.ordering.deadline
+        for at in (self.recovery.deadline, self.stability.deadline, self.submissions.starved.at):
+            if at is not None and (first is None or at < first):
+                first = at
+        return first
 
     @property
     def room(self) -> int:
@@ -127,7 +130,7 @@ class Member:
         """How many messages this member keeps in its buffers."""
         if self.recovery is None or self._delivery is None:
             return self.ordering.held
-        return self.ordering.held + self.recovery.held + self._delivery.waiting
+        return self.ordering.held + self.recovery.held + len(self._delivery.unsafe)
 
     @property
     def drained(self) -> bool:
@@ -182,15 +185,16 @@ class Member:
                     self.output.row("leave", None, None, None, None)
             case _:
                 assert_never(event)
-        submissions, gatherer = self.submissions, self._optional.gatherer
-        if submissions.waiting or submissions.ask_at is not None:
+        submissions, gatherer, output = self.submissions, self._optional.gatherer, self.output
+        if submissions.waiting or submissions.starved.at is not None:
             self._send_waiting(now)
         if gatherer is not None and self.recovery is not None:
             # with a window of own messages, that stays well within what receivers have slots for
             self._carry(gatherer.gathered(3 * self.config.window - self.recovery.unstable), now)
         if self._frames.outbox:
             self._flush(now)
-        return self.output.take()
+        effects, output.effects = output.effects, []
+        return effects
 
     def recognize(self, datagram: bytes, now: Instant) -> None:
         """Note who sent a datagram, and take nothing else from it."""
@@ -214,15 +218,15 @@ class Member:
         if self.recovery is not None and self.stability is not None:
             self._carry(self.recovery.wake(now), now)
             self._carry(self.stability.wake(now), now)
-            if poor := self.submissions.to_ask(now):
-                self._put(Out(Heartbeat(asking=True), poor))
+            if (poor := self.submissions.to_ask(now)) and not self.blocked:
+                self._frames.put(Out(Heartbeat(asking=True), poor))
 
     def _receive(self, datagram: bytes, now: Instant) -> None:
         try:
             header, pdus = self._frames.read(datagram, now)
             source = header.sender
-            self.output.size_each = len(datagram) // max(1, len(pdus))
-            self.submissions.flow.heard(source, header.free)
+            self.output.size_each = len(datagram) // (len(pdus) or 1)
+            self.submissions.flow.free[source] = header.free
             for pdu in pdus:
                 step = self.handlers[type(pdu)](source, pdu, now)
                 if step.up or step.down:
@@ -240,10 +244,10 @@ class Member:
     def _carry(self, step: Step, now: Instant) -> None:
         """Carry each item of a step to the neighbour that it is for: first what goes down, then what goes up."""
         for item in step.down:
-            if isinstance(item, Out):
-                self._put(item)
-            else:
+            if not isinstance(item, Out):
                 self._stream(item.pdu, now)
+            elif not self.blocked:
+                self._frames.put(item)
         output = self.output
         for up in step.up:
             match up:
@@ -324,10 +328,6 @@ class Member:
             frontier = delivery.stream_numbers(recovery.released, frontier[0])
         recovery.release(frontier)
         delivery.release(frontier, now)
-
-    def _put(self, out: Out) -> None:
-        if not self.blocked:
-            self._frames.put(out)
 
     def _flush(self, now: Instant) -> None:
         """Put everything that goes the same way into as few datagrams as it takes."""

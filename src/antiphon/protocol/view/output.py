@@ -89,8 +89,11 @@ class Output:
         if to is None:
             if not self._reaches_nobody:
                 self.effects.append(Send(self._others, datagram))
-        elif addresses := tuple([self.addresses[rank] for rank in to if rank != self.rank]):
-            self.effects.append(Send(addresses, datagram))
+        else:
+            if self.rank in to:
+                to = tuple(rank for rank in to if rank != self.rank)
+            if to:
+                self.effects.append(Send(tuple(map(self.addresses.__getitem__, to)), datagram))
 
     def row(self, event: str, rank: int | None, seq: int | None, size: int | None, detail: str | None) -> None:
         """Say what belongs in the trace; only where it is traced."""

@@ -149,15 +149,18 @@ class Knowledge:
 
     def know(self, j: int, k: int, block: int, step: Step) -> None:
         """Learn that member j has delivered k's messages up to a block; each message counts each member once."""
-        row = self.MLDV[j]
+        row, kept = self.MLDV[j], self.BM[k]
+        before, row[k] = row[k], block
+        if not kept.blocks:
+            return
         if j != k:
-            for entry in self.BM[k].between(row[k], block + 1):
+            for entry in kept.between(before, block + 1):
                 entry.missing -= 1
-        row[k] = block
         stable = 0
-        while (first := self.BM[k].first) is not None and first.passed and self.is_stable(first):
+        while (first := kept.first) is not None and first.passed and self.is_stable(first):
             stable = self._release(k)
-        self._announce(k, stable, step)
+        if stable:
+            self._announce(k, stable, step)
 
     @rule("docs/protocols/causal-blocks.md, Stability")
     def let_go(self, k: int, stable: int, step: Step) -> None:
@@ -168,7 +171,8 @@ class Knowledge:
                 if j != k and row[k] < first.message.block:
                     row[k] = first.message.block
             last = self._release(k)
-        self._announce(k, last, step)
+        if last:
+            self._announce(k, last, step)
 
     def lag(self) -> dict[int, int | None]:
         """Say how many of the messages that are kept here each member is not known to have delivered."""
@@ -191,5 +195,5 @@ class Knowledge:
         return entry.message.seq
 
     def _announce(self, k: int, seq: int, step: Step) -> None:
-        if seq and self._says_stable:
+        if self._says_stable:
             step.up.append(Stable(k, seq))

@@ -15,7 +15,7 @@ from typing import ClassVar
 import msgspec
 from msgspec.structs import replace
 
-from antiphon.protocol.machine import Deliver, Drop, Instant, Submit, earliest
+from antiphon.protocol.machine import Deliver, Drop, Instant, Submit
 from antiphon.protocol.ordering.causal_blocks.buffer import WaitingBuffer
 from antiphon.protocol.ordering.causal_blocks.delivery import Delivery
 from antiphon.protocol.ordering.causal_blocks.knowledge import Knowledge, News, Stamps
@@ -65,7 +65,11 @@ class CausalBlocks(FlushHooks):
     @property
     def deadline(self) -> Instant | None:
         """When a silence is to be broken, a message sent again or a gap skipped."""
-        return earliest(self.silence.deadline, self.repair.deadline, self.lifetimes.deadline)
+        first = self.silence.deadline
+        for at in (self.repair.deadline, self.lifetimes.deadline):
+            if at is not None and (first is None or at < first):
+                first = at
+        return first
 
     @property
     def held(self) -> int:

@@ -29,6 +29,7 @@ class Silence:
         self._since: Instant = 0
         self._null_at: Instant = 0
         self._pause = GrowingPause(context.jittered, options.silence_ns, options.silence_ns_max)
+        self._crowded_ns = options.silence_ns * known.size // UNCROWDED
         self._was_restless = options.always
         self._answer_at: dict[int, Instant] = {}  # who asked -> when; all at once would overrun the one who asked
 
@@ -52,17 +53,15 @@ class Silence:
     @property
     def deadline(self) -> Instant | None:
         """When a silence is to be broken, or a question answered."""
-        return earliest(
-            self._since + self.pause_ns() if self.restless else None, min(self._answer_at.values(), default=None)
-        )
+        speak = self._since + self.pause_ns() if self.restless else None
+        return earliest(speak, *self._answer_at.values()) if self._answer_at else speak
 
     @rule("Section III, time-silence; docs/protocols/causal-blocks.md, Slow links")
     def pause_ns(self) -> Duration:
         """Say how long to be silent: not less than helps where news takes long, nor than many members can bear."""
         if self.options.always:
             return self._pause.ns
-        crowded_ns = self.options.silence_ns * self.known.size // UNCROWDED
-        return max(self._pause.ns, self.known.trips.measured_ns // 4, crowded_ns)
+        return max(self._pause.ns, self.known.trips.measured_ns // 4, self._crowded_ns)
 
     def shorten(self) -> None:
         """Go back to the shortest silence: something has changed."""
@@ -93,12 +92,13 @@ class Silence:
 
     def settle(self, now: Instant, step: Step) -> None:
         """Begin a silence where this member has become restless; report deliveries that senders may be waiting for."""
-        if self.restless and not self._was_restless:
+        restless = self.restless
+        if restless and not self._was_restless:
             self._since = now  # a quiet member answers together, not at the first of several messages
             self.shorten()
-        elif self._was_restless and not self.restless:
+        elif self._was_restless and not restless:
             self.known.trips.rest(now)
-        self._was_restless = self.restless
+        self._was_restless = restless
         if self.delivery.untold > self.options.window // 2:
             self._report(now, step)
 

@@ -43,7 +43,10 @@ class CausalAcceptance:
         but then precedence, as sequence numbers show it, is not transitive.
         """
         req, ack = self.req, p.ack
-        return next((k for k in range(start, self.size) if ack[k] > req[k]), None)
+        for k in range(start, self.size):
+            if ack[k] > req[k]:
+                return k
+        return None
 
     @rule("Section 4.2, ACC condition: the sequence number")
     def is_copy(self, p: Logged) -> bool:

@@ -40,8 +40,9 @@ class Losses:
     @property
     def deadline(self) -> Instant | None:
         """When the next RET is due."""
-        first = min((request.ask_at for request in self.requests.values()), default=None)
-        return None if first is None else max(first, self._quiet_until)
+        if not self.requests:
+            return None
+        return max(min(request.ask_at for request in self.requests.values()), self._quiet_until)
 
     @rule("Section 4.3, failure conditions, mended")
     def notice(self, source: int, end: int, req: int, hearsay: bool, now: Instant) -> None:

@@ -35,7 +35,7 @@ class Probes:
     def deadline(self) -> Instant | None:
         """When to probe, or to answer a probe."""
         probe = self.quiet_since + self._silence_ns if self.silence_matters() else None
-        return earliest(probe, min((due for due, _ in self._answers.values()), default=None))
+        return earliest(probe, *(due for due, _ in self._answers.values())) if self._answers else probe
 
     def progress(self, now: Instant) -> None:
         """Count the silence from now on, and have little patience: something has moved."""

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import msgspec
 
-from antiphon.protocol.machine import Instant, Submit, earliest
+from antiphon.protocol.machine import Instant, Submit
 from antiphon.protocol.ordering.co.acceptance import CausalAcceptance
 from antiphon.protocol.ordering.co.confirmations import Confirmations
 from antiphon.protocol.ordering.co.flow import FlowCondition
@@ -66,7 +66,11 @@ class Co(FlushHooks):
         """When to confirm, to ask for what is lost, or to break the silence."""
         if self._view_ends:
             return None
-        return earliest(self.confirmations.due_at, self.losses.deadline, self.log.deadline, self.probes.deadline)
+        first = self.confirmations.due_at
+        for at in (self.losses.deadline, self.log.deadline, self.probes.deadline):
+            if at is not None and (first is None or at < first):
+                first = at
+        return first
 
     @property
     def held(self) -> int:
@@ -175,7 +179,8 @@ class Co(FlushHooks):
         self.losses.notice(p.source, p.number + 1, self.acceptance.req[p.source], False, now)
         if self.acceptance.admit(p):
             self._accept(p, now, step)
-            self._accept_early(p.source, now, step)
+            if self.acceptance.early_count:
+                self._accept_early(p.source, now, step)
 
     def _accept_early(self, source: int, now: Instant, step: Step) -> None:
         """Accept what waited for this source's advance, and what waited for that."""

@@ -104,7 +104,7 @@ class SendingLog:
     @property
     def deadline(self) -> Instant | None:
         """When the next PDU is to be sent again."""
-        return min(self.planned.values(), default=None)
+        return min(self.planned.values()) if self.planned else None
 
     def wake(self, now: Instant, step: Step) -> None:
         """Send again what is due."""

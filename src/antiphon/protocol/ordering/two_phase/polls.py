@@ -33,37 +33,32 @@ class Polls:
     def __init__(self, options: TwoPhaseOptions, jitter: Jitter) -> None:
         self.polls: dict[int, Poll] = {}
         self._ask_ns = options.ask_ns
-        self._asking = Backoff(jitter, options.ask_ns, options.ask_ns_max, first_ns=options.ask_ns)
-
-    @property
-    def deadline(self) -> Instant | None:
-        """When to ask for missing proposals."""
-        return self._asking.at
+        self.asking = Backoff(jitter, options.ask_ns, options.ask_ns_max, first_ns=options.ask_ns)
 
     def begin(self, seq: int, poll: Poll, now: Instant) -> None:
         """Collect the proposals for an own message."""
         self.polls[seq] = poll
-        if self._asking.at is None:
-            self._asking.start(now)
+        if self.asking.at is None:
+            self.asking.start(now)
 
     def take(self, source: int, proposal: Proposal, now: Instant) -> Decision | None:
         """Count a proposal that is missing; give the decision when it was the last."""
         poll = self.polls[proposal.seq]
         poll.take(source, proposal)
         if poll.missing:
-            at = self._asking.at
+            at = self.asking.at
             assert at is not None, "it asks while a poll is open"
-            self._asking.start(now)  # answers come, so that what is still missing need not wait long
-            self._asking.at = min(at, now + self._ask_ns)
+            self.asking.start(now)  # answers come, so that what is still missing need not wait long
+            self.asking.at = min(at, now + self._ask_ns)
             return None
         del self.polls[proposal.seq]
         if not self.polls:
-            self._asking.stop()
+            self.asking.stop()
         return poll.decision(proposal.seq)
 
     def wake(self, now: Instant) -> list[Out]:
         """Ask for proposals that should have come by now."""
-        if not self._asking.over(now):
+        if not self.asking.over(now):
             return []
         asks = self.asks(now)
         return [Out(Ask(asks[host][:ASK_SEQS_MAX]), (host,)) for host in sorted(asks)]

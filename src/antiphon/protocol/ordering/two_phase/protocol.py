@@ -136,7 +136,7 @@ class TwoPhase(FlushHooks):
     @property
     def deadline(self) -> Instant | None:
         """When to ask for missing proposals."""
-        return self.polls.deadline
+        return self.polls.asking.at
 
     def may_submit(self, priority: int) -> bool:
         """Bound the own messages that are undecided, and with them the decisions that may follow what is unstable."""
