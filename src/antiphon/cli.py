@@ -28,6 +28,7 @@ COMMANDS: dict[str, str] = {
     "advise": "find the protocol and parameters for a group, by simulating the candidates",
     "dashboard": "serve a live page of a running group: members, views, lags, buffers, rates, alarms",
     "join": "take part in a live group: lines in, ordered lines out",
+    "rescue": "make a new view from what is left of a group, when those who decide are gone for good",
 }
 
 DONE, VIOLATED, UNUSABLE, INCONCLUSIVE, OUR_FAULT, INTERRUPTED = 0, 1, 2, 3, 70, 130

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,8 @@ import pytest
 
 import antiphon
 from antiphon.errors import UsageError
-from antiphon.live import discovery
-from antiphon.live.anomalies import Anomalies, MemberLogger
-from antiphon.live.discovery import Hello, Seal, name_from
+from antiphon.live.addresses import number_of
+from antiphon.live.hello import FRESH_NS, Contact, Founding, Hello, Seal
 from antiphon.live.session import Refused
 from support.live_group import collect, free_addresses, run
 
@@ -117,9 +117,10 @@ def test_who_has_another_key_is_not_found_and_not_answered(tmp_path: Path) -> No
     run(test())
 
 
-def test_hellos_are_proven_and_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hellos_are_proven_and_fresh() -> None:
     seal = Seal("test", [KEY])
-    hello = Hello(1, "127.0.0.1:7001", ("127.0.0.1:7001",))
+    own = Contact("127.0.0.1:7001", "127.0.0.1:7001")
+    hello = Hello(time.time_ns(), own, True, Founding((own.name,), 1))
     packet = seal.seal(hello)
     assert seal.open(packet) == hello
     rng = random.Random(1)
@@ -132,23 +133,17 @@ def test_hellos_are_proven_and_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
         Seal("another group", [KEY]).open(packet)
     with pytest.raises(Refused, match="other-group"):
         Seal("test", None).open(Seal("another group", None).seal(hello))
-
-    async def test() -> None:
-        with pytest.raises(Refused, match="old-hello"):
-            made._hear(hello)
-
-    where, anomalies = ("239.77.1.1", 20_001), Anomalies(MemberLogger("test", "127.0.0.1:7001"))
-    own = ("127.0.0.1", 7001)
-    made = discovery.Discovery("test", own, where, bind=own, ttl=0, keys=[KEY], anomalies=anomalies)
-    run(test())
-    made.close()
+    with pytest.raises(Refused, match="old-hello"):
+        seal.open(seal.seal(Hello(time.time_ns() - FRESH_NS - 1, own)))
 
 
 def test_names_of_neighbours_differ() -> None:
-    hosts = {name_from((f"10.1.{high}.{low}", 7001)) for high in range(16) for low in range(256)}
-    ports = {name_from(("10.1.0.1", port)) for port in range(7_000, 17_000)}
+    hosts = {number_of(f"10.1.{high}.{low}:7001") for high in range(16) for low in range(256)}
+    ports = {number_of(f"10.1.0.1:{port}") for port in range(7_000, 17_000)}
+    pods = {number_of(f"orders-{ordinal}") for ordinal in range(1_000)}
     assert len(hosts) == 16 * 256
     assert len(ports) == 10_000
+    assert len(pods) == 1_000
 
 
 @pytest.mark.parametrize(

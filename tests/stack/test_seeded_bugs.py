@@ -16,6 +16,7 @@ from antiphon.live.receipts import Receipt, Receipts
 from antiphon.live.session import SealedSession
 from antiphon.protocol.machine import Capture, Restore
 from antiphon.protocol.membership.confirmation import ViewConfirmation
+from antiphon.protocol.membership.views import GroupView
 from antiphon.testing.host import SimulatedHost
 from antiphon.testing.torture.judge import judge
 from antiphon.testing.torture.run import run
@@ -139,7 +140,7 @@ def stable_too_far(patch: pytest.MonkeyPatch) -> None:
 
 
 def open_for_ever_after_exclusion(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Receipts, "incarnation_ended", lambda self: None)
+    patch.setattr(Receipts, "incarnation_ended", lambda self, why: None)
 
 
 def stable_after_exclusion(patch: pytest.MonkeyPatch) -> None:
@@ -149,10 +150,10 @@ def stable_after_exclusion(patch: pytest.MonkeyPatch) -> None:
         given.setdefault(self, []).append(receipt)
         real_add(self, receipt, data)
 
-    def ended(self: Receipts) -> None:
+    def ended(self: Receipts, why: str) -> None:
         for receipt in given.get(self, ()):
             receipt.mark("stable")
-        real_ended(self)
+        real_ended(self, why)
 
     patch.setattr(Receipts, "add", add)
     patch.setattr(Receipts, "incarnation_ended", ended)
@@ -297,12 +298,14 @@ def keys_are_never_changed(patch: pytest.MonkeyPatch) -> None:
 
 
 def founding_at_once(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(discovery, "LOOK_S", 0.0)
+    real = GroupView.is_quorum
+    patch.setattr(GroupView, "is_quorum", lambda self, names: self.number == 0 or real(self, names))
+    patch.setattr(discovery.Discovery, "_consider_founding", lambda self: self._end_search())
 
 
 def nobody_tells_newcomers(patch: pytest.MonkeyPatch) -> None:
     real = discovery.Discovery.take
-    patch.setattr(discovery.Discovery, "take", lambda self, packet: None if self._founders else real(self, packet))
+    patch.setattr(discovery.Discovery, "take", lambda self, packet: None if self.has_found else real(self, packet))
 
 
 def nothing_is_written(patch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _LINE_BYTES_MAX = 16 << 20  # as `message_bytes_max`
 _EXAMPLES = """examples:
   antiphon join orders --bind 127.0.0.1:7001 --peer 127.0.0.1:7002 --peer 127.0.0.1:7003
-  antiphon join orders --bind 10.0.0.5:7001 --discover 239.1.2.3:7100 --key-file group.key
+  antiphon join orders --bind 10.0.0.5:7001 --discover 239.1.2.3:7100 --members 3 --key-file group.key
   tail -f log | antiphon join logs --bind 10.0.0.5:7001 --peer 10.0.0.6:7001 --ordering causal --key-file group.key
 
 Every line of the input is multicast; every line that any member sends comes out, in the group's order, after its
@@ -54,8 +54,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--key-file", type=Path, help="the group's key: everything is encrypted and authenticated")
     parser.add_argument(
-        "--discover", metavar="GROUP:PORT", help="find members by IPv4 multicast; or 'peers': by asking those"
+        "--discover", metavar="HOW", help="find members: by IPv4 multicast GROUP:PORT, 'peers' or dns:NAME[:PORT]"
     )
+    parser.add_argument("--members", type=int, metavar="N", help="with --discover: how many found the group")
+    parser.add_argument("--name", help="with --discover: own name, which stays when the address changes")
     parser.add_argument("--multicast", metavar="GROUP:PORT", help="IPv4 multicast for what goes to all")
     parser.add_argument("--state", type=Path, help="folder for what must survive a crash")
     parser.add_argument("--trace", type=Path, help="folder for the member's trace")
@@ -94,6 +96,8 @@ def _settings(args: argparse.Namespace, screen: _Screen | None) -> dict[str, Any
         "partition": args.partition,
         "key": None if args.key_file is None else _read_key(args.key_file),
         "discover": args.discover,
+        "members": args.members,
+        "name": args.name,
         "multicast": args.multicast,
         "state": args.state,
         "trace": args.trace,

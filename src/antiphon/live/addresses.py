@@ -1,18 +1,25 @@
-"""Addresses of members: `host:port` in, sockets' addresses out, and the same list in the same order everywhere.
+"""Names and addresses of members: `host:port` in, sockets' addresses out, and a number for each name.
 
-A member's name is its place in the sorted list of all addresses, so every member must be given the same ones.
+A name stays when the address changes. In a list of peers a member's name is its entry, as it is written there, and its
+number is the entry's place in the sorted list; so every member must be given the same entries. Where members find each
+other, a name is given or kept, and its number is made from it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 from collections.abc import Sequence
-from typing import TypeAlias
+from ipaddress import ip_address
+from typing import Final, TypeAlias
+from zlib import crc32
 
 from antiphon.errors import UsageError
+from antiphon.protocol.membership.views import NAMES_MAX
 
 Address: TypeAlias = tuple[str, int]  # numeric host and port
+NAME_LENGTH_MAX: Final = 64
 
 
 def parse(text: str, what: str, *, port_min: int = 1) -> Address:
@@ -24,30 +31,61 @@ def parse(text: str, what: str, *, port_min: int = 1) -> Address:
     return host, int(port)
 
 
+def is_numeric(host: str) -> bool:
+    """Say whether a host is an address already, which nobody needs to look up."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+async def look_up(host: str, port: int) -> list[Address]:
+    """Find all numeric addresses of a host, or raise `OSError`."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+    return list(dict.fromkeys((str(one[4][0]), int(one[4][1])) for one in found))
+
+
 async def resolve(text: str, what: str) -> Address:
     """Find the numeric address of `host:port`, or say whose name is unknown."""
-    host, port = parse(text, what)
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+        return (await look_up(*parse(text, what)))[0]
     except OSError as error:
         raise UsageError(f"{what}: {text!r} cannot be resolved ({error.strerror}); give a known host") from None
-    return str(found[0][4][0]), int(found[0][4][1])
-
-
-async def resolve_group(own: str, peers: Sequence[str]) -> tuple[int, list[Address]]:
-    """Give a member's own name and everyone's address by name."""
-    me = await resolve(own, "bind")
-    others = [await resolve(peer, "peers") for peer in peers]
-    addresses = sorted({me, *others})
-    if len(addresses) < len(others) + (me not in others):
-        twice = next(peer for peer, address in zip(peers, others, strict=True) if others.count(address) > 1)
-        raise UsageError(f"peers: {twice!r} is given twice; two members cannot have one name")
-    if len({":" in host for host, _ in addresses}) > 1:
-        raise UsageError("peers: IPv4 and IPv6 addresses are mixed; one socket serves one family")
-    return addresses.index(me), addresses
 
 
 def show(address: Address) -> str:
     """Write an address as it is written in a peer list."""
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def number_of(name: str) -> int:
+    """Give the number of a name: neighbours on one port, ports of one host, and names that differ in the number at
+    their end alone, all have different ones.
+    """
+    try:
+        host, port = parse(name, "name")
+        return (int(ip_address(host)) * 613 + port) % NAMES_MAX  # 613 and 10,000 have no common factor
+    except (UsageError, ValueError):
+        match = re.search(r"[0-9]*$", name)
+        assert match is not None
+        return (crc32(name[: match.start()].encode()) + int(match[0] or 0)) % NAMES_MAX
+
+
+def entry_of(text: str, what: str) -> str:
+    """Return an address as it stands in every member's sorted list, whichever way it is written."""
+    host, port = parse(text, what)
+    if host.lower() == "localhost":
+        host = "127.0.0.1"
+    return show((str(ip_address(host)) if is_numeric(host) else host.lower().removesuffix("."), port))
+
+
+def entries_of(own: str, peers: Sequence[str]) -> tuple[str, list[str]]:
+    """Return a member's own entry and the sorted list of all, or say what is wrong with it."""
+    me, others = entry_of(own, "bind"), [entry_of(peer, "peers") for peer in peers]
+    entries = sorted({me, *others}, key=lambda entry: parse(entry, "peers"))
+    if len(entries) < len(others) + (me not in others):
+        twice = next(peer for peer, entry in zip(peers, others, strict=True) if others.count(entry) > 1)
+        raise UsageError(f"peers: {twice!r} is given twice; two members cannot have one name")
+    return me, entries

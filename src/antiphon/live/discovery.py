@@ -1,124 +1,58 @@
-"""Discovery: members that know nothing but a multicast address, or some of the others, find each other.
+"""Discovery: members that know a multicast address, a name in the DNS or some of the others find each other.
 
-Whoever looks for a group says hello, again and again. Members of a group answer with its founders; whoever hears that
-joins them. Where nobody answers for a while, the one with the smallest address founds the group, with all that are
-looking, and says so. After that members say hello once a second, so that everyone learns where everyone is; a member's
-name is made from its address alone. With a group key hellos are encrypted and authenticated, and those that are more
-than a minute old, or of the future, are not taken.
+Whoever looks for a group says hello, again and again; members of a group answer, and it joins them. Where nobody
+answers, a group is founded. If the number of members is declared, that takes more than half of them, so that there is
+never a second group that acknowledges anything. If not, the one with the smallest name founds it after a while, with
+all that are looking; then there may be several groups of one name, and of two that meet one stands: the members of
+the other give it up and join. Members go on saying hello, so that everyone learns where everyone is, and where to.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hmac
-import os
 import random
-import socket
 import time
-from collections.abc import Callable, Collection, Sequence
-from hashlib import sha256
-from ipaddress import ip_address
-from typing import Annotated, Final
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
 
 import msgspec
 
 from antiphon.errors import UsageError
-from antiphon.live.addresses import Address, parse, show
+from antiphon.live.addresses import Address, number_of, show
 from antiphon.live.anomalies import Anomalies
+from antiphon.live.hello import FOUNDERS_MAX, KNOWN_MAX, Contact, Founding, Hello, HelloSockets, Seal
 from antiphon.live.session import Refused
-from antiphon.live.sockets import PACKET_BYTES, MakeSocket, open_multicast, open_socket, udp_socket
-from antiphon.live.transport import HELLO
-from antiphon.protocol.membership.views import NAMES_MAX, GroupView
+from antiphon.protocol.membership.views import GroupView
 
 LOOK_S: Final = 1.0  # for a group that is there
 ALIVE_S: Final = 0.5  # whoever looks and was silent for longer has gone
 PAUSE_S: Final = 0.1  # between the hellos of one that looks
 CALM_S: Final = 1.0  # between those of one that has found its group
+CLASH_S: Final = 0.15  # so long one that looks waits at least for another member of its name to answer
 ANSWER_S: Final = 0.05  # at most so many answers
-FOUNDERS_MAX: Final = 20  # so that a hello is one packet
-KNOWN_MAX: Final = 10
-VIEW_MEMBERS_MAX: Final = 32  # of a larger one newcomers hear from the founders only
-FRESH_NS: Final = 60_000_000_000
-_NONCE_BYTES: Final = 12
-
-_Place = Annotated[str, msgspec.Meta(max_length=64)]
+VIEW_MEMBERS_MAX: Final = 32  # of a larger one newcomers hear from its members only
 
 
-class Hello(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Who is there, and of which group and view: of none, if its sender looks for one."""
+class Seeker(Protocol):
+    """The member that discovery works for, once it has found its group."""
 
-    at_ns: int
-    address: _Place
-    founders: Annotated[tuple[_Place, ...], msgspec.Meta(max_length=FOUNDERS_MAX)] = ()
-    known: Annotated[tuple[_Place, ...], msgspec.Meta(max_length=KNOWN_MAX)] = ()  # others, where there is no multicast
-    view: GroupView | None = None  # the newest that its sender knows, for newcomers who may not meet a founder any more
+    def newest_view(self) -> GroupView | None:
+        """Return the newest view, for newcomers, once there is one."""
 
+    def learn(self, number: int, name: str, address: Address) -> None:
+        """Learn where a member is."""
 
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Hello).decode
-
-
-def name_from(address: Address) -> int:
-    """Give the name of a member: neighbours on one port, and ports of one host, all have different ones."""
-    host, port = address
-    return (int(ip_address(host)) * 613 + port) % NAMES_MAX  # 613 and 10,000 have no common factor
+    def give_up(self, founding: Founding) -> None:
+        """Give the group up and join another of the same name, which stands."""
 
 
-def _address(text: str) -> Address:
-    try:
-        host, port = parse(text, "discover")
-        return str(ip_address(host)), port
-    except (UsageError, ValueError):
-        raise Refused("no-address") from None
+class _Search(msgspec.Struct):
+    """What goes on until a group is found."""
 
-
-class Seal:
-    """Puts hellos into packets and takes them out again, under the group's keys if it has any."""
-
-    def __init__(self, group: str, keys: Sequence[bytes] | None) -> None:
-        self._group = group.encode()
-        self.set_keys(keys)
-
-    def set_keys(self, keys: Sequence[bytes] | None) -> None:
-        """Seal with the first key from now on, and accept all of them."""
-        self._ciphers = None
-        if keys is not None:
-            from cryptography.exceptions import InvalidTag
-            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-            self._invalid = InvalidTag
-            about = b"antiphon/1 hello" + self._group
-            self._ciphers = [AESGCM(hmac.digest(key, about, sha256)[: len(key)]) for key in keys]
-
-    def seal(self, hello: Hello) -> bytes:
-        """Make a packet."""
-        body = _encode(hello)
-        if self._ciphers is None:
-            return bytes([HELLO]) + sha256(self._group).digest()[:_NONCE_BYTES] + body
-        nonce = os.urandom(_NONCE_BYTES)
-        return bytes([HELLO]) + nonce + self._ciphers[0].encrypt(nonce, body, None)
-
-    def open(self, packet: bytes) -> Hello:
-        """Take a packet apart, or raise `Refused`."""
-        nonce, body = packet[1 : 1 + _NONCE_BYTES], packet[1 + _NONCE_BYTES :]
-        if packet[:1] != bytes([HELLO]) or not body:
-            raise Refused("no-hello")
-        try:
-            return _decode(self._unsealed(nonce, body))
-        except msgspec.MsgspecError:
-            raise Refused("no-hello") from None
-
-    def _unsealed(self, nonce: bytes, body: bytes) -> bytes:
-        if self._ciphers is None:
-            if nonce != sha256(self._group).digest()[:_NONCE_BYTES]:
-                raise Refused("other-group")
-            return body
-        for cipher in self._ciphers:
-            try:
-                return cipher.decrypt(nonce, body, None)
-            except self._invalid:
-                continue
-        raise Refused("forged")
+    began: float
+    remembered: Founding | None  # how the group was founded when last seen
+    found: asyncio.Future[None]
+    answer: tuple[Founding | None, GroupView | None] | None = None  # of the first member that was heard
 
 
 class Discovery:
@@ -126,172 +60,173 @@ class Discovery:
 
     def __init__(
         self,
-        group: str,
-        own: Address,
-        where: Address | None,
-        *,
-        asked: Sequence[Address] = (),
-        bind: Address,
-        ttl: int,
-        keys: Sequence[bytes] | None,
-        make_socket: MakeSocket = udp_socket,
+        own: Contact,
+        sockets: HelloSockets,
+        seal: Seal,
         anomalies: Anomalies,
+        *,
+        asked: Callable[[], Iterable[Address]],
+        declared: int | None = None,
     ) -> None:
-        """Open the sockets, one that hears and one that speaks: at a multicast address, or to those to be asked."""
-        self._own, self._where, self._asked, self._seal = own, where, asked, Seal(group, keys)
-        self._anomalies = anomalies
-        self._founders: tuple[str, ...] = ()
-        self._looking: dict[Address, float] = {}  # who looks for the group too, and when it was last heard
-        self._members: dict[int, Address] = {name_from(own): own}
-        self._learnt: Callable[[int, Address], None] = lambda name, address: None
-        self._tell_view: Callable[[], GroupView | None] = lambda: None
+        """Speak through the sockets to those who are `asked` now; `declared`: how many members found the group."""
+        self._own, self._sockets, self.seal, self._anomalies = own, sockets, seal, anomalies
+        self._asked, self._declared = asked, declared
+        self._looking: dict[str, float] = {}  # who looks for the group too, by name, and when it was last heard
+        self.members: dict[int, Contact] = {number_of(own.name): own}
+        self.founding: Founding | None = None
         self.view: GroupView | None = None  # of the group that was found
+        self._seeker: Seeker | None = None
         self._answer_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._found: asyncio.Future[None] | None = None
-        self._out = make_socket(socket.AF_INET)
-        try:
-            self._out.setblocking(False)
-            self._out.bind((bind[0], 0))
-        except OSError as error:
-            self._out.close()
-            raise UsageError(f"bind: {bind[0]} cannot be used ({error.strerror}); bind an address of its own") from None
-        self._in: socket.socket | None = None
-        try:
-            if where is None:
-                self._in = open_socket(bind, make_socket)
-            else:
-                self._in = open_multicast(where, self._out, ttl, make_socket, "discover")
-        except UsageError:
-            self._out.close()
-            raise
+        self._search: _Search | None = None  # until the group is found
 
-    async def find(self, remembered: Collection[str] = ()) -> dict[int, Address]:
-        """Find the group, or found it; give the founders by name. `remembered`: they were so when last seen."""
+    async def find(self, remembered: Founding | None = None, *, knows_view: bool = False) -> None:
+        """Find the group, or found it; `remembered`: how it was founded when last seen.
+
+        One that `knows_view` of a group with a declared number need not find anyone first.
+        """
         self._loop = asyncio.get_running_loop()
-        assert self._in is not None
-        self._loop.add_reader(self._in.fileno(), self._read)
-        self._found = self._loop.create_future()
-        self._began = self._loop.time()
-        self._remembered = tuple(remembered)
+        self._sockets.hear(self._loop, self.take)
+        search = self._search = _Search(self._loop.time(), remembered, self._loop.create_future())
+        if knows_view and self._declared is not None:
+            search.answer = None, None
         self._say()
-        await self._found
-        if self._where is None:
-            self._close_ear()  # from now on the transport hears here
-        return {name_from(address): address for address in map(_address, self._founders)}
+        await search.found
+        if self._sockets.multicast is None:
+            self._sockets.close_ear()  # from now on the transport hears here
 
-    def go_on(self, learnt: Callable[[int, Address], None], view: Callable[[], GroupView | None]) -> None:
-        """Help those who come later; `learnt` is told every member's name and address, those of now at once."""
-        self._learnt, self._tell_view = learnt, view
-        for name, address in self._members.items():
-            learnt(name, address)
-
-    def set_keys(self, keys: Sequence[bytes]) -> None:
-        """Seal with the first key from now on, and accept all of them."""
-        self._seal.set_keys(keys)
+    def go_on(self, seeker: Seeker) -> None:
+        """Help those who come later; the seeker is told every member's name and address, those of now at once."""
+        self._seeker = seeker
+        for number, contact in self.members.items():
+            seeker.learn(number, contact.name, contact.place())
 
     def close(self) -> None:
         """Fall silent."""
         if self._timer is not None:
             self._timer.cancel()
-        self._close_ear()
-        self._out.close()
+        self._sockets.close()
 
-    def _close_ear(self) -> None:
-        if self._in is not None:
-            if self._found is not None:
-                self._loop.remove_reader(self._in.fileno())
-            self._in.close()
-            self._in = None
+    @property
+    def has_found(self) -> bool:
+        """Whether newcomers may come to this member: it is in a group, or joins one."""
+        if self._declared is None:
+            return self.founding is not None
+        return self._newest_view() is not None
+
+    def _newest_view(self) -> GroupView | None:
+        return self.view if self._seeker is None else self._seeker.newest_view()
+
+    # Saying
 
     def _say(self) -> None:
         """Say hello, and again after a pause."""
         self._consider_founding()
-        view = self._tell_view()
+        view = self._newest_view()
         small = view is not None and len(view.members) <= VIEW_MEMBERS_MAX
-        others = [address for address in self._members.values() if address != self._own]
-        known = random.sample(others, min(KNOWN_MAX, len(others))) if self._where is None else []
-        hello = Hello(time.time_ns(), show(self._own), self._founders, tuple(map(show, known)), view if small else None)
-        packet = self._seal.seal(hello)
-        for target in {*self._asked, *others} if self._where is None else (self._where,):
-            try:
-                self._out.sendto(packet, target)
-            except OSError:
-                self._anomalies.note("hellos-unsendable")
+        others = [contact for contact in self.members.values() if contact.name != self._own.name]
+        known = random.sample(others, min(KNOWN_MAX, len(others)))
+        hello = Hello(time.time_ns(), self._own, self.has_found, self.founding, tuple(known), view if small else None)
+        self._sockets.say(self.seal.seal(hello), {*self._asked(), *(contact.place() for contact in others)})
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_later(CALM_S if self._founders else PAUSE_S, self._say)
+        self._timer = self._loop.call_later(CALM_S if self.has_found else PAUSE_S, self._say)
 
     def _consider_founding(self) -> None:
-        now = self._loop.time()
-        if self._founders or now < self._began + LOOK_S:
+        search = self._search
+        if search is None:
             return
-        looking = {address for address, heard in self._looking.items() if now - heard < ALIVE_S} | {self._own}
-        if self._remembered:
-            self._adopt(self._remembered)
-        elif self._own == min(looking):
-            self._adopt([show(address) for address in sorted(looking)][:FOUNDERS_MAX])
+        now = self._loop.time()
+        looking = {name for name, heard in self._looking.items() if now - heard < ALIVE_S} | {self._own.name}
+        is_late = now >= search.began + LOOK_S
+        if search.answer is not None:
+            if now >= search.began + CLASH_S:
+                self._adopt(*search.answer)
+        elif self._declared is not None:
+            if 2 * len(looking) > self._declared:
+                self._end_search()
+        elif is_late and search.remembered is not None:
+            self._adopt(search.remembered, None)
+        elif is_late and self._own.name == min(looking):
+            self._adopt(Founding(tuple(sorted(looking)[:FOUNDERS_MAX]), time.time_ns()), None)
 
-    def _adopt(self, founders: Sequence[str]) -> None:
-        self._founders = tuple(founders)
-        if self._found is not None and not self._found.done():
-            self._found.set_result(None)
+    def _adopt(self, founding: Founding | None, view: GroupView | None) -> None:
+        self.founding, self.view = founding, view
+        self._end_search()
 
-    def _read(self) -> None:
-        try:
-            for _ in range(64):
-                if self._in is None:
-                    return
-                self.take(self._in.recv(PACKET_BYTES + 1))
-        except (BlockingIOError, InterruptedError):
-            pass
-        except OSError:
-            self._anomalies.note("receive-errors")
+    def _end_search(self, error: Exception | None = None) -> None:
+        search, self._search = self._search, None
+        if search is not None and not search.found.done():
+            if error is None:
+                search.found.set_result(None)
+            else:
+                search.found.set_exception(error)
+
+    def _answer(self) -> None:
+        """Tell one that looks where the group is, at once but not to each one of many."""
+        if self.has_found and self._loop.time() >= self._answer_at:
+            self._answer_at = self._loop.time() + ANSWER_S
+            self._say()
+
+    # Hearing
 
     def take(self, packet: bytes) -> None:
         """Take a packet that may be a hello."""
         try:
-            self._hear(self._seal.open(packet))
+            self._hear(self.seal.open(packet))
         except Refused as refused:
             self._anomalies.note("refused-" + refused.reason)
 
     def _hear(self, hello: Hello) -> None:
-        if abs(hello.at_ns - time.time_ns()) > FRESH_NS:
-            raise Refused("old-hello")
-        address, founders = _address(hello.address), [_address(founder) for founder in hello.founders]
-        if address == self._own:
+        if hello.sender == self._own:
             return
-        self._meet(address)
-        for other in map(_address, hello.known):
-            self._meet(other)
-        if not hello.founders:
-            self._looking[address] = self._loop.time()
+        self._meet(hello.sender, itself=True)
+        for other in hello.known:
+            self._meet(other, itself=False)
+        if not hello.has_found:
+            self._looking[hello.sender.name] = self._loop.time()
             self._answer()
             return
-        self._looking.pop(address, None)
-        if not self._founders:
-            for founder in founders:
-                self._meet(founder)
-            self.view = hello.view
-            self._adopt(hello.founders)
-            self._say()
-        elif hello.founders != self._founders:
-            self._anomalies.note("other-group")  # founded apart, while the network was cut
+        self._looking.pop(hello.sender.name, None)
+        if self._search is not None:
+            self._search.answer = self._search.answer or (hello.founding, hello.view)
+        elif hello.founding is not None and self.founding is not None and hello.founding != self.founding:
+            self._meet_another_group(hello.founding, hello.view)
 
-    def _meet(self, address: Address) -> None:
-        name = name_from(address)
-        known = self._members.setdefault(name, address)
-        if known != address:
-            self._anomalies.note("refused-same-name")
-            if self._own in (known, address) and self._found is not None and not self._found.done():
-                other = show(address if known == self._own else known)
-                why = f"discover: {show(self._own)} and {other} get the same name; bind another port"
-                self._found.set_exception(UsageError(why))
-            raise Refused("same-name")
-        self._learnt(name, address)
+    def _meet_another_group(self, founding: Founding, view: GroupView | None) -> None:
+        assert self.founding is not None
+        self._anomalies.note("other-group", f"founded by {', '.join(founding.founders)}")
+        if founding.outranks(self.founding) and self._seeker is not None:
+            self.founding, self.view = founding, view
+            self._seeker.give_up(founding)
+            self._say()  # to those who still are where this member was, too
 
-    def _answer(self) -> None:
-        """Tell one that looks where the group is, at once but not to each one of many."""
-        if self._founders and self._loop.time() >= self._answer_at:
-            self._answer_at = self._loop.time() + ANSWER_S
-            self._say()
+    def _meet(self, contact: Contact, *, itself: bool) -> None:
+        """Learn of a member; where a known one is now, it says itself."""
+        place, number = contact.place(), number_of(contact.name)
+        known = self.members.get(number)
+        if known is not None and (known.name != contact.name or number == number_of(self._own.name)):
+            if itself:
+                self._clash(known, contact)
+            return
+        if known is None or (itself and known != contact):
+            self.members[number] = contact
+            if self._seeker is not None:
+                self._seeker.learn(number, contact.name, place)
+
+    def _clash(self, known: Contact, contact: Contact) -> None:
+        """Refuse a member whose name cannot be told from that of another."""
+        if known == self._own:
+            if known.name == contact.name:
+                why = f"name: {known.name} is taken by a member at {contact.address}; two members cannot have one name"
+            else:
+                why = f"discover: {known.name} and {contact.name} get the same number; give this member another name"
+            self._end_search(UsageError(why))
+            self._answer()  # one that looks is told so itself
+        self._anomalies.note("refused-same-name", f"{contact.name} at {contact.address}")
+        raise Refused("same-name")
+
+
+def contact(name: str, address: Address) -> Contact:
+    """Return a member's name and address as hellos carry them."""
+    return Contact(name, show(address))

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from antiphon.protocol.machine import Chunk, Input, Instant, ReceiveMany, Send, Snapshot, Submit, TraceRow, Wake
-from antiphon.protocol.membership.process import Process
+from antiphon.protocol.machine import Instant, ReceiveMany, Send, Submit, TraceRow, Wake
+from antiphon.protocol.membership.process import Process, ProcessInput
 from antiphon.protocol.membership.views import incarnation_of
 from antiphon.protocol.view.member import Member
 from antiphon.protocol.wire import group_of
@@ -84,7 +84,7 @@ class Driver:
             else:
                 self.drive(ReceiveMany([datagram]))
 
-    def drive(self, event: Input | Snapshot | Chunk) -> None:
+    def drive(self, event: ProcessInput) -> None:
         """Give the machine an input, carry out its effects, send what follows, and set the timer."""
         if not self.running:
             return

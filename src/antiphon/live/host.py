@@ -37,9 +37,9 @@ class Host(Disk, Protocol):
         """Make a UDP socket, or what has the methods of one and can be given to the loop's `add_reader`."""
 
     def journals(
-        self, group: Group, origin: Origin, addresses: Mapping[int, str]
+        self, group: Group, origin: Origin, names: Mapping[int, str], own: str
     ) -> Callable[[int], IncarnationLog] | None:
-        """Return what keeps the traces of a member's incarnations, if this host does so; addresses are by name."""
+        """Return what keeps the traces of a member's incarnations, if this host does so; `own` is its address."""
 
 
 class ThisHost:
@@ -65,7 +65,7 @@ class ThisHost:
         """Write a file."""
         atomic_write(path, content)
 
-    def journals(self, group: Group, origin: Origin, addresses: Mapping[int, str]) -> None:
+    def journals(self, group: Group, origin: Origin, names: Mapping[int, str], own: str) -> None:
         """Leave traces to whoever asks for them."""
 
 

@@ -5,34 +5,34 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import msgspec
-
 from antiphon.errors import UsageError
-from antiphon.live.addresses import Address, resolve, resolve_group, show
+from antiphon.live.addresses import Address, resolve, show
 from antiphon.live.admission import Admission
 from antiphon.live.anomalies import Anomalies, MemberLogger
-from antiphon.live.discovery import Discovery, name_from
 from antiphon.live.driver import Driver
 from antiphon.live.events import GroupClosed, Status
-from antiphon.live.handshake import Description
+from antiphon.live.hello import Founding
 from antiphon.live.host import Host, host_of
+from antiphon.live.identity import Identity, follow, found, listed
 from antiphon.live.publish import Publisher
 from antiphon.live.recording import Origin, Recording, make
 from antiphon.live.sender import Sender
 from antiphon.live.session import PacketSession, SealedSession, open_session
-from antiphon.live.settings import PEERS, Settings
+from antiphon.live.settings import Settings
 from antiphon.live.status import lags_of, links_of, standing_of
-from antiphon.live.storage import MemberFile, StateFolder, digest
+from antiphon.live.storage import MemberFile, Memory, StateFolder, digest
 from antiphon.live.tracing import FLUSH_S, LiveTrace
 from antiphon.live.transport import Endpoint, Transport
 from antiphon.live.upcalls import Upcalls
 from antiphon.protocol import machine as protocol
-from antiphon.protocol.membership.process import Process, Saved
-from antiphon.protocol.membership.views import NO_BALLOT, GroupView, incarnation_of, name_of
+from antiphon.protocol.membership.process import Process
+from antiphon.protocol.membership.views import GroupView, incarnation_of
 from antiphon.protocol.options import ordering_type
+from antiphon.protocol.view.member import Member
 from antiphon.protocol.wire import group_tag
 from antiphon.trace.log import IncarnationLog, IncarnationLogs
 
@@ -44,18 +44,11 @@ _LEFT = "the group was left; join again to send"
 _LEFT_UNKNOWN = "the group was left before this was known"
 
 
-class Identity(msgspec.Struct, frozen=True):
-    """Who a member is, and with whom the group began."""
+class Names(dict[int, str]):
+    """The members' names by number; one that is in a view already may tell its name a moment later."""
 
-    me: int
-    own: Address
-    founders: dict[int, Address]  # by name
-    discovery: Discovery | None  # how they were found, if they were not given
-
-    @property
-    def shown(self) -> list[str]:
-        """The founders' addresses, in the order of their names."""
-        return [show(address) for address in self.founders.values()]
+    def __missing__(self, number: int) -> str:
+        return f"member {number}"
 
 
 class LiveMember:
@@ -66,7 +59,7 @@ class LiveMember:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._host: Host = host_of(asyncio.get_running_loop())
-        self._names: dict[int, str] = {}  # the members' addresses
+        self._names = Names()
         self._logger = MemberLogger(settings.group, settings.address or settings.bind)
         self.anomalies = Anomalies(self._logger)
         self.driver = Driver(self._host.clock(), failed=self._fail)
@@ -77,7 +70,6 @@ class LiveMember:
         self._closers.callback(self.upcalls.close)
         self._trace: LiveTrace | None = None
         self._standing: Literal["open", "leaving", "left"] = "open"
-        self.discovery: Discovery | None = None
         self.failure: BaseException | None = None
 
     # Coming
@@ -85,64 +77,57 @@ class LiveMember:
     async def start(self, group: Group) -> None:
         """Find the others, open the network, and wait for the first view."""
         settings = self._settings
-        folder = StateFolder(self._host, settings.state, settings.group)
         try:
-            identity = await self._identify(folder)
-            file = folder.member(identity.shown, identity.me)
+            identity = self._identity = await self._identify()
+            self._names.update(identity.names)
+            file = identity.folder.member(identity.founders, identity.me, self._names)
             origin = self._origin(identity, file)
-            origin.options.check(len(identity.founders))
-            if identity.discovery is not None:
-                folder.keep_founders(identity.own, identity.shown)
+            origin.options.check(len(identity.names))
             self.session = open_session(settings.group, identity.me, settings.keys())
-            self._admission.founders = frozenset(identity.founders)
-            self.upcalls.me, self._names[identity.me] = identity.me, show(identity.own)
-            self._names.update((name, show(address)) for name, address in identity.founders.items())
+            self._admission.founders = frozenset(identity.names)
+            self.upcalls.me = identity.me
             transport = await self._open_transport(identity)
             await self._run(group, identity, origin, file, transport)
         except BaseException:
             await self.close()
             raise
 
-    async def _identify(self, folder: StateFolder) -> Identity:
-        """Find out one's own name, and the founders' addresses by name."""
+    async def _identify(self) -> Identity:
+        """Find out one's own name, and those of the founders."""
         settings = self._settings
-        own = await resolve(settings.address or settings.bind, "bind")
+        folder = StateFolder(self._host, settings.state, settings.group)
         if settings.discover is None:
-            me, addresses = await resolve_group(settings.address or settings.bind, settings.peers)
-            return Identity(me, own, dict(enumerate(addresses)), None)
-        self.discovery = Discovery(
-            settings.group,
-            own,
-            None if settings.discover == PEERS else await resolve(settings.discover, "discover"),
-            asked=[await resolve(peer, "peers") for peer in settings.peers],
-            bind=await resolve(settings.bind, "bind"),
-            ttl=settings.ttl,
-            keys=settings.keys(),
-            make_socket=self._host.socket,
-            anomalies=self.anomalies,
-        )
-        self._closers.callback(self.discovery.close)
-        return Identity(name_from(own), own, await self.discovery.find(folder.founders(own)), self.discovery)
+            identity = await listed(settings, folder, self.anomalies)
+        else:
+            identity = await found(settings, folder, self._host.socket, self.anomalies)
+            assert identity.discovery is not None
+            self._closers.callback(identity.discovery.close)
+            self._names.update((number, contact.name) for number, contact in identity.discovery.members.items())
+        self._closers.callback(identity.contacts.close)
+        return identity
 
-    def _origin(self, identity: Identity, file: MemberFile) -> Origin:
+    def _origin(self, identity: Identity, file: MemberFile, before: Process | None = None) -> Origin:
+        """Say what the machine is made from; `before`: the one in another group of the same name, if there was one."""
         settings = self._settings
-        about = Description(settings.described(identity.shown)).digest
+        saved = identity.knowledge(file.read(), 0 if before is None else incarnation_of(before.id))
         return Origin(
             name=identity.me,
-            names=tuple(identity.founders),
-            options=settings.options(digest(about)),
+            names=tuple(identity.names),
+            declared=identity.declared,
+            options=settings.options(digest(settings.description(identity.founders).digest, *identity.founders)),
             seed=self._host.seed(),
             started_at=self.driver.clock(),
-            saved=(file.read() or _first_knowledge(identity)) if settings.views else None,
+            saved=saved if settings.views else None,
+            queued=() if before is None else tuple(before.lifecycle.queue),
         )
 
     async def _open_transport(self, identity: Identity) -> Transport:
         settings = self._settings
         endpoint = Endpoint(
             me=identity.me,
-            addresses={**identity.founders, identity.me: identity.founders.get(identity.me, identity.own)},
+            addresses={**identity.addresses, identity.me: identity.own},
             session=self.session,
-            description=Description(settings.described(identity.shown)),
+            description=settings.description(identity.founders),
             differs=self._differs,
             bind=await resolve(settings.bind, "bind"),
             multicast=None if settings.multicast is None else await resolve(settings.multicast, "multicast"),
@@ -170,34 +155,42 @@ class LiveMember:
         self, group: Group, identity: Identity, origin: Origin, file: MemberFile, transport: Transport
     ) -> None:
         """Begin to drive the machine, and wait until it is in a view."""
-        settings, begin = self._settings, self._journals(group, origin)
+        settings, begin = self._settings, self._journals(group, origin, identity.own)
         self.driver.logs = None if begin is None else IncarnationLogs(begin)
         machine = make(origin, traced=begin is not None)
         if settings.views:
             self.upcalls.joined = self._admission.admit
         else:
-            self.upcalls.members = tuple(identity.founders)
+            self.upcalls.members = tuple(identity.names)
             self._admission.admit()
         if settings.recording:
             self.driver.recording = Recording(origin)
-        self.driver.inbox, self.driver.data_tag = self.upcalls.inbox, group_tag(origin.options.group)
-        self.driver.handlers = self.upcalls.handlers
-        self.upcalls.handlers[protocol.Persist] = lambda effect: file.write(effect.state)
+        self.driver.inbox = self.upcalls.inbox
         self._closers.callback(self.driver.stop)
-        self.driver.machine = machine
-        self._begin_log()
-        self.driver.start(machine, transport)
-        if self.discovery is not None:
-            self.discovery.go_on(self._learn, self._newest_view)
-            transport.hello = self.discovery.take
+        self._drive(machine, origin, file, transport)
+        identity.contacts.go_on()
+        if identity.discovery is None:
+            identity.contacts.changed = partial(follow, identity, self.driver)
+        else:
+            identity.discovery.go_on(self)
+            transport.hello = identity.discovery.take
         self._tick()
         if settings.status_at is not None:
             self._closers.callback((await Publisher.start(settings.status_at, self.status)).close)
         await self._admission.wait()
 
-    def _journals(self, group: Group, origin: Origin) -> Callable[[int], IncarnationLog] | None:
+    def _drive(self, machine: Member | Process, origin: Origin, file: MemberFile, transport: Transport) -> None:
+        """Drive a machine, from its beginning."""
+        self.driver.data_tag = group_tag(origin.options.group)
+        self.driver.handlers = self.upcalls.handlers
+        self.upcalls.handlers[protocol.Persist] = lambda effect: file.write(effect.state)
+        self.driver.machine = machine
+        self._begin_log()
+        self.driver.start(machine, transport)
+
+    def _journals(self, group: Group, origin: Origin, own: Address) -> Callable[[int], IncarnationLog] | None:
         settings = self._settings
-        if (journals := self._host.journals(group, origin, self._names)) is not None:
+        if (journals := self._host.journals(group, origin, self._names, show(own))) is not None:
             return journals
         if settings.trace is None:
             return None
@@ -230,14 +223,35 @@ class LiveMember:
         if logs is not None:
             logs.begin(machine.id if isinstance(machine, Process) else self.upcalls.me)
 
-    def _newest_view(self) -> GroupView | None:
+    # Where the others are
+
+    def newest_view(self) -> GroupView | None:
         """Return the newest view for newcomers, once there is one."""
         view = self.driver.machine.view if isinstance(self.driver.machine, Process) else None
         return None if view is None or view.number == 0 else view
 
-    def _learn(self, name: int, address: Address) -> None:
-        self._names[name] = show(address)
-        self.driver.transport.know(name, address)
+    def learn(self, number: int, name: str, address: Address) -> None:
+        """Learn where a member is."""
+        self._names[number] = name
+        self.driver.transport.know(number, address)
+        if number != self.upcalls.me:
+            self.driver.drive(protocol.Meet((number,)))
+
+    def give_up(self, founding: Founding) -> None:
+        """Give the group up and join another of the same name, which stands."""
+        before, identity = self.driver.machine, self._identity.founded_by(founding)
+        if self._standing != "open" or not isinstance(before, Process) or before.left:
+            return
+        self._logger.warning("this group is given up: another of its name, founded by %s, stands", founding.founders)
+        self.driver.drive(protocol.Disband())
+        identity.folder.remember(self._settings.bind, Memory(name=self._names[identity.me], founding=founding))
+        self._identity = identity
+        self._names.update((number, name) for number, name in identity.names.items() if number not in self._names)
+        file = identity.folder.member(identity.founders, identity.me, self._names)
+        origin = self._origin(identity, file, before)
+        if self.driver.recording is not None:
+            self.driver.recording = Recording(origin)
+        self._drive(make(origin, traced=self.driver.logs is not None), origin, file, self.driver.transport)
 
     # Going
 
@@ -252,7 +266,10 @@ class LiveMember:
                 await self._until(self._all_is_said, self._settings.leave_s)
             if self._settings.views or not self._all_is_said():
                 self.driver.drive(protocol.Leave())
-                await self._until(self._has_left, min(_FAREWELL_S, self._settings.leave_s))
+                machine = self.driver.machine
+                await self._until(
+                    lambda: machine.left and machine.deadline is None, min(_FAREWELL_S, self._settings.leave_s)
+                )
         finally:
             await self.close()
 
@@ -271,9 +288,6 @@ class LiveMember:
         if self._settings.views:
             return self.all_is_delivered
         return self.all_is_delivered and self.driver.machine.drained and self.upcalls.receipts.all_settled
-
-    def _has_left(self) -> bool:
-        return self.driver.machine.left and self.driver.machine.deadline is None
 
     async def close(self, *, crashed: bool = False) -> None:
         """Stop at once, and end all that waits; `crashed`: how the trace ends."""
@@ -305,12 +319,7 @@ class LiveMember:
         """Wake all who wait: nothing more is sent, delivered or known."""
         self.sender.close(why)
         self.upcalls.receipts.end(unknown)
-        self.upcalls.inbox.close(self._failed if self.failure is not None else None)
-
-    def _failed(self) -> GroupClosed:
-        closed = GroupClosed(f"the group failed: {self.failure!r}")
-        closed.__cause__ = self.failure
-        return closed
+        self.upcalls.inbox.close(partial(_closed_by, self.failure) if self.failure is not None else None)
 
     # About itself
 
@@ -339,6 +348,7 @@ class LiveMember:
             waiting_bytes=self.sender.pending_bytes,
             inbox_bytes=upcalls.inbox.bytes,
             burst_bytes=self.sender.burst_bytes,
+            may_be_several=self._settings.discover is not None and self._settings.members is None,
             counts=counts,
             links=links_of(self.driver.machine, self._names, self.driver.clock()),
         )
@@ -356,8 +366,8 @@ class LiveMember:
         if not isinstance(self.session, SealedSession):
             raise UsageError("key: this group was joined without a key; leave, and join with one")
         self.session.set_keys(keys)
-        if self.discovery is not None:
-            self.discovery.set_keys(keys)
+        if self._identity.discovery is not None:
+            self._identity.discovery.seal.set_keys(keys)
 
     def _tick(self) -> None:
         """Once a second, tell the metrics."""
@@ -366,10 +376,7 @@ class LiveMember:
             asyncio.get_running_loop().call_later(1.0, self._tick)
 
 
-def _first_knowledge(identity: Identity) -> bytes | None:
-    """Return the view of the group that was found, to know its members, and the last incarnations of their names."""
-    view = None if identity.discovery is None else identity.discovery.view
-    if view is None:
-        return None
-    incarnations = (incarnation_of(member) for member in view.members if name_of(member) == identity.me)
-    return msgspec.msgpack.encode(Saved(max(incarnations, default=0), view, NO_BALLOT, None, None, remembers=False))
+def _closed_by(failure: BaseException) -> GroupClosed:
+    closed = GroupClosed(f"the group failed: {failure!r}")
+    closed.__cause__ = failure
+    return closed

@@ -173,12 +173,12 @@ class Receipts:
         for seq in [seq for seq, (receipt, _) in self._open.items() if receipt.is_delivered]:
             self._close(seq).mark("stable")
 
-    def incarnation_ended(self) -> None:
+    def incarnation_ended(self, why: str = "the group went on without this member") -> None:
         """End what the old incarnation sent; what it had not sent is numbered by the next one, from 1."""
         unsent = []
         for receipt, burst in self._open.values():
             if receipt.is_delivered or receipt.is_stable:
-                receipt.end(Unknown("the group went on without this member"))
+                receipt.end(Unknown(why))
             else:
                 unsent.append((receipt, burst))
         _end_torn(receipt for receipt, _ in unsent)

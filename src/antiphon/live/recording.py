@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from typing import TypeAlias
 
 import msgspec
 
-from antiphon.protocol.machine import Chunk, Effect, Input, Instant, Snapshot
-from antiphon.protocol.membership.process import Process
+from antiphon.protocol.machine import Effect, Instant, Submit
+from antiphon.protocol.membership.process import Process, ProcessInput
 from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.view.member import Member, View
-
-AnyInput: TypeAlias = Input | Snapshot | Chunk
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,10 +18,12 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
     name: int
     names: tuple[int, ...]  # of the founders
+    declared: int = 0  # how many there are, where not all of them are known
     options: GroupOptions
     seed: int
     started_at: Instant
     saved: bytes | None = None  # what the incarnation before persisted
+    queued: tuple[Submit, ...] = ()  # what it had not sent
 
 
 class Recording:
@@ -32,9 +31,9 @@ class Recording:
 
     def __init__(self, origin: Origin) -> None:
         self.origin = origin
-        self.inputs: list[tuple[Instant, AnyInput]] = []
+        self.inputs: list[tuple[Instant, ProcessInput]] = []
 
-    def note(self, now: Instant, event: AnyInput) -> None:
+    def note(self, now: Instant, event: ProcessInput) -> None:
         """Keep an input."""
         self.inputs.append((now, event))
 
@@ -50,7 +49,7 @@ def make(origin: Origin, *, traced: bool = False) -> Member | Process:
     randomness = random.Random(origin.seed)
     if not origin.options.views:
         return Member(origin.name, View(0, origin.names), origin.options, randomness, traced=traced)
-    return Process(
+    process = Process(
         origin.name,
         origin.names,
         origin.options,
@@ -60,4 +59,7 @@ def make(origin: Origin, *, traced: bool = False) -> Member | Process:
         origin.saved,
         traced=traced,
         first_round=random.Random(f"{origin.seed}/ballots").getrandbits(24),
+        declared=origin.declared,
     )
+    process.lifecycle.queue.extend(origin.queued)
+    return process

@@ -13,18 +13,21 @@ import msgspec
 
 from antiphon import __version__
 from antiphon.errors import UsageError, UsageTypeError
-from antiphon.live.addresses import parse
+from antiphon.live.addresses import NAME_LENGTH_MAX, parse
 from antiphon.live.arguments import check_range, check_type
 from antiphon.live.burst import MESSAGE_BYTES_MAX
 from antiphon.live.events import Status
+from antiphon.live.handshake import Description
 from antiphon.live.session import check_keys
 from antiphon.live.state import State
 from antiphon.protocol.membership.options import MembershipOptions
 from antiphon.protocol.options import GroupOptions, part_name
 from antiphon.protocol.ordering import ALIASES
 from antiphon.protocol.parts import Ordering, Stability
+from antiphon.protocol.wire import VECTOR_ENTRIES_MAX
 
 PEERS = "peers"  # for `discover`: some of the others are known, and know the rest
+DNS = "dns:"  # begins a `discover` that is a name, whose addresses are those of the members
 _USUAL = GroupOptions()
 _RANGES = {  # of numbers: the least and the most
     "window": (1, math.inf),
@@ -66,7 +69,9 @@ class Settings(_Named, frozen=True, kw_only=True):
     message_bytes_max: int = 16 << 20  # at most 72,088,500
     inbox_bytes_max: int = 8 << 20  # delivered and not yet taken; beyond, nothing more is taken in
     listen: bool = True  # False: this application only sends, and events are dropped
-    discover: str | None = None  # IPv4 multicast group and port where members find each other; or "peers": by those
+    discover: str | None = None  # how members find each other: IPv4 multicast "group:port", "peers", "dns:name[:port]"
+    members: int | None = None  # with discover: how many found the group; None: there may be several of one name
+    name: str | None = None  # with discover: own name, which stays when the address changes; None: made, and kept
     multicast: str | None = None  # IPv4 group and port for what goes to all
     ttl: int = 1  # how many routers a multicast packet may pass
     offload: bool | None = None  # segmentation by the kernel; None: where it has it
@@ -104,6 +109,10 @@ class Settings(_Named, frozen=True, kw_only=True):
             membership=membership,
         )
 
+    def description(self, founders: Sequence[str]) -> Description:
+        """Return what members compare before they hear each other."""
+        return Description(self.described(founders))
+
     def described(self, founders: Sequence[str]) -> dict[str, object]:
         """Return what has to be the same at all members, by the names of the settings."""
         options = msgspec.structs.asdict(self.options(""))
@@ -111,7 +120,8 @@ class Settings(_Named, frozen=True, kw_only=True):
         ordering, stability = self.protocols()
         return {
             "version": __version__,
-            "peers": list(founders),
+            "peers": [] if self.discover is not None else list(founders),
+            "members": self.members,
             **options,
             **{name: membership.pop(name) for name in ("partition", "slow")},
             "snapshot": membership.pop("transfer"),
@@ -142,6 +152,12 @@ class Settings(_Named, frozen=True, kw_only=True):
             )
         if self.discover is not None and (not self.views or (self.peers and self.discover != PEERS)):
             raise UsageError("discover: finds members that come and go; give neither peers nor views=False with it")
+        if self.discover is None and (self.members is not None or self.name is not None):
+            raise UsageError("members, name: are for discover; with peers, the list says how many, and who is who")
+        if self.name is not None and not 1 <= len(self.name) <= NAME_LENGTH_MAX:
+            raise UsageError(f"name: 1 to {NAME_LENGTH_MAX} characters, not {len(self.name)}")
+        if self.members is not None:
+            check_range("members", self.members, 1, VECTOR_ENTRIES_MAX)
         self.keys()
         self._check_addresses()
         self.options("").check(len(self.peers) + 1, founding=False)
@@ -152,8 +168,18 @@ class Settings(_Named, frozen=True, kw_only=True):
             parse(peer, "peers")
         for name in ("address", "multicast", "status_at", "discover"):
             text = getattr(self, name)
+            if name == "discover" and dns_name(self) is not None:
+                continue
             if text is not None and (name, text) != ("discover", PEERS):
                 parse(text, name)
+
+
+def dns_name(settings: Settings) -> tuple[str, int] | None:
+    """Return the name whose addresses are the members', and their port, if that is how they are found."""
+    if settings.discover is None or not settings.discover.startswith(DNS):
+        return None
+    text, own_port = settings.discover.removeprefix(DNS), settings.bind.rpartition(":")[2]
+    return parse(text if ":" in text else f"{text}:{own_port}", "discover")
 
 
 _P = ParamSpec("_P")

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol, TypeVar
+
+import msgspec
 
 from antiphon.errors import UsageError
 from antiphon.live.addresses import Address, show
+from antiphon.live.hello import Founding
+from antiphon.protocol.membership.process import Saved
+
+FORMAT: Final = 1  # of the files; 0.1.0's had no number
 
 
 class Disk(Protocol):
@@ -23,50 +29,109 @@ class Disk(Protocol):
         """Write a file so that it is either the old or the new one, whatever happens."""
 
 
+class Memory(msgspec.Struct, frozen=True, kw_only=True):
+    """What a member that finds its group by discovery keeps, whatever its address is."""
+
+    antiphon: int = FORMAT
+    name: str
+    founding: Founding | None = None  # of the group when it was last found, where no number was declared
+
+
+class KeptState(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of a member's file: what it must not forget, and what a person needs to know about it."""
+
+    antiphon: int = FORMAT
+    group: str
+    member: str
+    names: dict[int, str]  # of the members, by number
+    saved: bytes  # what the machine persisted
+
+
+_Kept = TypeVar("_Kept", Memory, KeptState)
+
+
 class StateFolder:
-    """What a group's members on this machine keep: their incarnations and votes, and who founded the group."""
+    """What a group's members on this machine keep: their incarnations and votes, names, and who founded the group."""
 
     def __init__(self, disk: Disk, folder: str | PathLike[str] | None, group: str) -> None:
         self._disk, self._group = disk, group
         self._folder = default_folder() if folder is None else Path(folder)
 
-    def founders(self, own: Address) -> list[str]:
-        """Return who founded the group when it was last found, or nobody."""
+    def memory(self, bind: str) -> Memory | None:
+        """Return what the member that binds there remembers, or None the first time."""
+        path = self._memory_file(bind)
         try:
-            return self._disk.read(self._founders_file(own)).decode().split()
+            return _decoded(path, self._disk.read(path), msgspec.json.Decoder(Memory).decode)
         except OSError:
-            return []  # the first time
+            return None
 
-    def keep_founders(self, own: Address, founders: Sequence[str]) -> None:
-        """Remember who founded the group."""
-        self._disk.write(self._founders_file(own), "\n".join(founders).encode())
+    def memory_of_an_address(self, own: Address) -> Memory | None:
+        """Return what version 0.1.0 remembered at an address."""
+        try:
+            founders = self._disk.read(self._folder / f"{digest(self._group, show(own))}.founders").decode().split()
+        except OSError:
+            return None
+        return Memory(name=show(own), founding=Founding(tuple(founders)))
 
-    def _founders_file(self, own: Address) -> Path:
-        return self._folder / f"{digest(self._group, show(own))}.founders"
+    def remember(self, bind: str, memory: Memory) -> None:
+        """Keep what the member that binds there is to remember."""
+        self._disk.write(self._memory_file(bind), msgspec.json.encode(memory))
 
-    def member(self, founders: Sequence[str], me: int) -> MemberFile:
-        """Return the file of one member."""
-        return MemberFile(self._disk, self._folder / f"{digest(self._group, list(founders), me)}.state")
+    def _memory_file(self, bind: str) -> Path:
+        return self._folder / f"{digest(self._group, bind)}.member"
+
+    def member(self, founders: Sequence[str], me: int, names: Mapping[int, str] | None = None) -> MemberFile:
+        """Return the file of one member; `names` are those of the members, as they come to be known."""
+        path = self._folder / f"{digest(self._group, list(founders), me)}.state"
+        return MemberFile(self._disk, path, self._group, me, names or {})
 
 
 class MemberFile:
     """The incarnation and the votes of one member."""
 
-    def __init__(self, disk: Disk, path: Path) -> None:
-        self._disk, self._path = disk, path
+    def __init__(self, disk: Disk, path: Path, group: str, me: int, names: Mapping[int, str]) -> None:
+        self._disk, self._path, self._group, self._me, self._names = disk, path, group, me, names
 
     def read(self) -> bytes | None:
         """Return what was persisted last, or None the first time."""
         try:
-            return self._disk.read(self._path)
+            content = self._disk.read(self._path)
         except FileNotFoundError:
             return None
         except OSError as error:
             raise UsageError(f"state: {self._path}: {error.strerror}; name a folder of your own") from None
+        kept = read_kept(self._path, content)
+        return kept if isinstance(kept, bytes) else kept.saved
+
+    @property
+    def knows_view(self) -> bool:
+        """Whether the member has been in a view, or has heard of one."""
+        saved = self.read()
+        return saved is not None and msgspec.msgpack.decode(saved, type=Saved).view.number > 0
 
     def write(self, state: bytes) -> None:
         """Persist."""
-        self._disk.write(self._path, state)
+        names = dict(self._names)
+        kept = KeptState(group=self._group, member=names.get(self._me, str(self._me)), names=names, saved=state)
+        self._disk.write(self._path, msgspec.msgpack.encode(kept))
+
+
+def read_kept(path: Path, content: bytes) -> KeptState | bytes:
+    """Take the content of a member's file apart; what version 0.1.0 wrote is the persisted state alone."""
+    if content[:1] >= b"\x90":  # an array; later formats are maps
+        return content
+    return _decoded(path, content, msgspec.msgpack.Decoder(KeptState).decode)
+
+
+def _decoded(path: Path, content: bytes, decode: Callable[[bytes], _Kept]) -> _Kept:
+    """Decode a file of the state folder, or say in one line why it cannot be used."""
+    try:
+        kept = decode(content)
+    except msgspec.MsgspecError:
+        raise UsageError(f"state: {path} is damaged, or of another program; name a folder of your own") from None
+    if kept.antiphon > FORMAT:
+        raise UsageError(f"state: {path} was written by a newer Antiphon (format {kept.antiphon}); use that, or newer")
+    return kept
 
 
 def default_folder() -> Path:

@@ -93,12 +93,20 @@ class Transport:
         self.port.close()
 
     def know(self, name: int, address: Address) -> None:
-        """Learn where a member is."""
+        """Learn where a member is, or where it is now."""
+        before = self._addresses.get(name)
+        if before is not None and self._names.get(before) == name:
+            del self._names[before]
         self._addresses[name] = address
         self._names[address] = name
-        if name != self._endpoint.me and name not in self._known:
+        if name != self._endpoint.me and before != address:
             self._known.add(name)
-            self._handshake.greet(name)
+            if self.port.is_open:
+                self._handshake.greet(name)
+
+    def address_of(self, name: int) -> Address | None:
+        """Return where a member is, if that is known."""
+        return self._addresses.get(name)
 
     def forget(self, name: int) -> None:
         """Drop what a member that is gone left unfinished."""

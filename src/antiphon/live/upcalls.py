@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 from antiphon.live import burst
 from antiphon.live.anomalies import Anomalies, MemberLogger
@@ -29,6 +30,11 @@ from antiphon.protocol.machine import (
     Stable,
 )
 from antiphon.protocol.membership.views import NAMES_MAX, name_of
+
+_WHY_ENDED: Final = {  # what becomes of messages that were under way
+    "excluded": "the group went on without this member",
+    "yielded": "another part of the group, or another group of its name, stands",
+}
 
 
 class Upcalls:
@@ -124,7 +130,7 @@ class Upcalls:
         silent = f"; nothing is heard from {', '.join(f'{one} at {other}' for one, other in links)}" if links else ""
         self._logger.log(logging.INFO if notice.what == "resumed" else logging.WARNING, "%s%s", notice.what, silent)
         if notice.what in ("excluded", "yielded"):
-            self.receipts.incarnation_ended()
+            self.receipts.incarnation_ended(_WHY_ENDED[notice.what])
         self.inbox.put(Notice(notice.what, links))
 
     # The application's state

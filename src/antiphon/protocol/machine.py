@@ -49,6 +49,16 @@ class Leave(msgspec.Struct, frozen=True):
     """The application leaves the group."""
 
 
+class Meet(msgspec.Struct, frozen=True):
+    """Names were found that may want to be members; an input of machines with views only."""
+
+    names: tuple[int, ...]
+
+
+class Disband(msgspec.Struct, frozen=True):
+    """Another group of the same name stands: end here, what was not sent stays in the queue; with views only."""
+
+
 Input: TypeAlias = Submit | Receive | ReceiveMany | Wake | Leave
 
 

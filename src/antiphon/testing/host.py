@@ -85,12 +85,13 @@ class SimulatedHost:
         """Write to the disk in memory."""
         self.disk.write(path, content)
 
-    def journals(self, group: Group, origin: Origin, addresses: Mapping[int, str]) -> Callable[[int], IncarnationLog]:
+    def journals(
+        self, group: Group, origin: Origin, names: Mapping[int, str], own: str
+    ) -> Callable[[int], IncarnationLog]:
         """Keep the traces of a member's incarnations."""
-        address = addresses[origin.name]
-        one = self.network.known_as(address)
-        self.members[address] = Membership(address, group, one.incarnation or Incarnation(address), one)
-        return self._traces.journals(group, origin, addresses)
+        one = self.network.known_as(own)
+        self.members[own] = Membership(own, group, one.incarnation or Incarnation(own), one)
+        return self._traces.journals(group, origin, names)
 
     # What becomes of it
 

@@ -54,6 +54,10 @@ class ViewAgreement:
         self.progress_at = now
         self._highest_round = promised[0]  # heard of
 
+    def meet(self, names: Iterable[int]) -> None:
+        """Get to know names; before the first view of a declared number of members they may be founders."""
+        self.view = self.view.with_names(names)
+
     def follow(self, view: GroupView, now: Instant) -> None:
         """Turn to what follows another view; what was promised concerned the one before."""
         if view.id != self.view.id:

@@ -193,6 +193,18 @@ class Lifecycle:
         self.begin_next_incarnation(now)
         self.persist()
 
+    def disband(self) -> None:
+        """End for good, because another group of the same name stands; what was not sent stays in the queue."""
+        if self.session is not None:
+            self._outbox.effects += self.session.member.output.unknown()
+            self.queue.extendleft(reversed(self.session.member.submissions.take_back()))
+        self._outbox.effects += self.transfer.forget(self.own.id)
+        self._outbox.effects.append(StandingChanged("yielded"))
+        if self.own.offered:
+            self._outbox.trace("leave", "excluded")
+        self.own.left, self.session = True, None
+        self._outbox.say_to_names(self._detector.by_name, Alive(self.view.id, "leaver"))
+
     def begin_next_incarnation(self, now: Instant, beyond: int = 0) -> None:
         """Come back as another process of the same name, later than any that was heard of (`beyond`)."""
         if self.own.offered:  # else nobody has heard of this one

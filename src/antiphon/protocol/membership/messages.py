@@ -236,6 +236,8 @@ class MembershipCodec:
     def read(self, datagram: bytes) -> tuple[int, list[MembershipMessage]]:
         """Return a datagram's sender, and the messages that are complete with it; raise `Malformed` for garbage."""
         header, pdus = self._codec.decode(datagram)
+        if header.group != self.group:
+            raise Malformed("foreign-group")
         messages: list[MembershipMessage] = []
         for pdu in pdus:
             whole = self._whole(header.sender, pdu) if isinstance(pdu, Piece) else pdu

@@ -22,11 +22,13 @@ import msgspec
 from antiphon.errors import LocalProtocolError, UsageError
 from antiphon.protocol.machine import (
     Chunk,
+    Disband,
     Drop,
     Effect,
     Input,
     Instant,
     Leave,
+    Meet,
     Receive,
     ReceiveMany,
     Snapshot,
@@ -78,7 +80,7 @@ from antiphon.protocol.wire import Malformed, group_tag
 
 __all__ = ["MembershipOptions", "Process", "ProcessInput", "Saved"]  # what a driver needs
 
-ProcessInput: TypeAlias = Input | Snapshot | Chunk
+ProcessInput: TypeAlias = Input | Snapshot | Chunk | Meet | Disband
 _Handler: TypeAlias = Callable[[int, Any, Instant], None]  # (sender, message, now)
 
 
@@ -104,16 +106,19 @@ class Process:
         traced: bool = False,
         first_incarnation: int = 1,
         first_round: int = 0,
+        declared: int = 0,
     ) -> None:
         """Start a name's next incarnation; `names` are the founders, `saved` is what the last one persisted.
 
         Where nothing is saved, it is the given one, and its ballots come after `first_round`: a number that no earlier
         start without anything saved was given, so that none of them is taken for one of an incarnation that was lost.
+        Where a number of members was `declared`, `names` are those that are known already: the rest come as `Meet`.
         Where it is `traced`, what belongs in the trace is among the effects.
         """
         founders = tuple(names)
         options = _checked(name, founders, options, membership)
-        last = Saved(first_incarnation - 1, before_the_first(founders), NO_BALLOT, None, None, remembers=False)
+        first_view = before_the_first(founders, declared)
+        last = Saved(first_incarnation - 1, first_view, NO_BALLOT, None, None, remembers=False)
         if saved is not None:
             last = self.remembered(msgspec.msgpack.decode(saved, type=Saved), founders)
         incarnation = self.lifecycle_type.next_incarnation(last.incarnation)
@@ -125,7 +130,7 @@ class Process:
             own, (*founders, *last.view.names), membership.suspect_ns, now, sides=not majority
         )
         agreement_type = self.agreement_type if majority else PartitionableAgreement
-        agreement = agreement_type(last.view, last.promised, last.accepted, now)
+        agreement = agreement_type(last.view.with_names(founders), last.promised, last.accepted, now)
         agreement.heard_of((first_round if saved is None else 0, 0))
         self.lifecycle = life = self.lifecycle_type(
             own, options, membership, agreement, self.detector, outbox, randomness, last.decision, now
@@ -317,6 +322,12 @@ class Process:
                 life.transfer.keep(event)
             case Chunk():
                 life.transfer.give(event)
+            case Meet():
+                look = True
+                detector.meet(event.names, now)
+                life.agreement.meet(event.names)
+            case Disband():
+                life.disband()
             case _:
                 assert_never(event)
         if look:

@@ -57,6 +57,7 @@ class GroupView(msgspec.Struct, frozen=True, array_like=True):
     members: Processes
     sent_before: Counters
     elders: Counter  # how many of them, the first ones, come from the view before
+    declared: Counter = 0  # before the first view: how many members there are, if not all of their names are known
 
     def __post_init__(self) -> None:
         if len(self.sent_before) != len(self.members) or self.elders > len(self.members):
@@ -86,18 +87,25 @@ class GroupView(msgspec.Struct, frozen=True, array_like=True):
     def is_quorum(self, names: Collection[int]) -> bool:
         """Say whether these decide for the view: more than half of it, or half with its first member.
 
-        Before the first view only more than half of the founders do, since nobody is first.
+        Before the first view only more than half of the founders do, or of the members that were declared, since nobody
+        is first.
         """
-        count = sum(name in names for name in self.names)
-        if 2 * count == len(self.members):
+        count, size = sum(name in names for name in self.names), max(self.declared, len(self.members))
+        if 2 * count == size:
             return self.number > 0 and self.names[0] in names
-        return 2 * count > len(self.members)
+        return 2 * count > size
+
+    def with_names(self, names: Iterable[int]) -> GroupView:
+        """Return view 0 of a declared number of members with more of their names; any other view as it is."""
+        if self.number > 0 or not self.declared or set(names) <= set(self.names):
+            return self
+        return before_the_first((*self.names, *names), self.declared)
 
 
-def before_the_first(founders: Iterable[int]) -> GroupView:
-    """Give view 0 of a group with these founders."""
+def before_the_first(founders: Iterable[int], declared: int = 0) -> GroupView:
+    """Give view 0 of a group with these founders, or with the `declared` number of them, of whom these are known."""
     names = tuple(sorted(set(founders)))
-    return GroupView(0, NO_BALLOT, names, (0,) * len(names), 0)
+    return GroupView(0, NO_BALLOT, names, (0,) * len(names), 0, declared)
 
 
 class Cut(msgspec.Struct, frozen=True, array_like=True):

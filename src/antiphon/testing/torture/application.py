@@ -74,9 +74,9 @@ def keywords(setup: Setup, own: str, addresses: Sequence[str], keys: Sequence[by
         )
     match setup.discover:
         case "multicast":
-            settings["discover"] = "239.1.2.3:7100"
+            settings["discover"], settings["members"] = "239.1.2.3:7100", len(addresses)
         case "peers":
-            settings["discover"] = "peers"
+            settings["discover"], settings["members"] = "peers", len(addresses)
             settings["peers"] = addresses[:1] if own != addresses[0] else addresses[1:2]
         case _:
             settings["peers"] = others

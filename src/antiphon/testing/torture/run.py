@@ -181,7 +181,7 @@ class Tortured:
 
     def _crash(self, member: int, *, forgets: bool) -> None:
         name = self.addresses[member]
-        if self.world.can_restart(name):
+        if member in self._present and self.world.can_restart(name):  # one that has not begun yet cannot crash
             self.world.crash(name)
             self._present[member].start.crashed_at = self.world.now
         if forgets:

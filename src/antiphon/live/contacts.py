@@ -1,0 +1,59 @@
+"""Contacts: hosts that are known by name, looked up again and again, since addresses change and may be several."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable
+from typing import Final
+
+from antiphon.live.addresses import Address, is_numeric, look_up, show
+from antiphon.live.anomalies import Anomalies
+
+LOOK_UP_S: Final = 2.0  # between two look-ups of the same names
+
+
+class Contacts:
+    """Hosts and ports, and the addresses at which each is now, as far as this member can speak to them."""
+
+    def __init__(self, hosts: Iterable[Address], *, six: bool, anomalies: Anomalies) -> None:
+        """Begin with addresses for those that are one already; `six`: speak IPv6, else IPv4."""
+        self._six, self._anomalies = six, anomalies
+        self.found: dict[Address, tuple[Address, ...]] = {
+            host: (host,) if is_numeric(host[0]) else () for host in hosts
+        }
+        self.changed: Callable[[Address, tuple[Address, ...]], None] = lambda host, addresses: None
+        self._task: asyncio.Task[None] | None = None
+
+    def addresses(self) -> set[Address]:
+        """Return all addresses that are known now."""
+        return {address for addresses in self.found.values() for address in addresses}
+
+    async def look_up(self) -> None:
+        """Look every name up; one that is not known now may be known later."""
+        for host in self._names():
+            try:
+                found = [address for address in await look_up(*host) if (":" in address[0]) == self._six]
+            except OSError as error:
+                self._anomalies.note("names-unknown", f"{show(host)}: {error.strerror}")
+                continue
+            if found:
+                self.found[host] = tuple(found)
+                self.changed(host, tuple(found))
+
+    def go_on(self) -> None:
+        """Look names up again and again, if there are any."""
+        if self._task is None and self._names():
+            self._task = asyncio.get_running_loop().create_task(self._repeat())
+
+    def close(self) -> None:
+        """Stop."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _repeat(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_UP_S)
+            await self.look_up()
+
+    def _names(self) -> Collection[Address]:
+        return [host for host in self.found if not is_numeric(host[0])]
