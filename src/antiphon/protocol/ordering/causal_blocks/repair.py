@@ -169,7 +169,11 @@ class Repair:
         suspects = [
             k
             for k, column in enumerate(known.BM)
-            if column.blocks and row[k] < below and k != j and column.next_above(row[k]) < below
+            if (blocks := column.blocks)
+            and blocks[0] < below  # the cheap questions first: they settle nearly all
+            and blocks[-1] > row[k]
+            and k != j
+            and column.next_above(row[k]) < below
         ]
         return self.retransmission_condition(j, below, suspects) if suspects else iter(())
 
