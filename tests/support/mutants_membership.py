@@ -66,6 +66,11 @@ def begun_at_once(decisions: Decisions, view: GroupView) -> bool:
     return life.session is None or (view.number > life.view.number and view.lists(life.own.id))
 
 
+def whatever_its_ballot(decisions: Decisions, view: GroupView) -> bool:
+    """Begin a view that lists one's number, even if one has not answered the ballot that made it."""
+    return view.lists(decisions.life.own.id)
+
+
 # The end of a view
 
 
@@ -203,7 +208,9 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "without half": Mutant(process=replaced(Process, is_quorum=more_than_half), breaks=("stuck",), made=HALVED),
     "installing without the cut": Mutant(
-        process=replaced(Process, may_begin=begun_at_once), breaks=("agreement",), hint=46
+        process=replaced(Process, may_begin=begun_at_once, is_listed=whatever_its_ballot),
+        breaks=("agreement",),
+        hint=46,
     ),
     "one tag": Mutant(process=replaced(Process, tag=lambda self, view: 0), breaks=("stuck",), made=LATE),
     "without fetching": Mutant(process=replaced(Process, lacking=lambda self, cut: []), breaks=("agreement",), hint=2),
