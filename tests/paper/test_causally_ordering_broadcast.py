@@ -22,6 +22,7 @@ from antiphon.papers.causally_ordering_broadcast import (
     example_to_the_end,
     example_until,
     isolated,
+    isolated_claim,
     one_loss,
     reproduce,
     saturated,
@@ -407,6 +408,13 @@ def test_an_isolated_message_in_the_least_time_with_2n_confirmations() -> None:
 @pytest.mark.parametrize("defer_ns", [1, R // 2, 2 * R])
 def test_an_isolated_message_costs_2n_confirmations_however_long_they_are_deferred(size: int, defer_ns: int) -> None:
     assert isolated(size, defer_ns).confirmations == 2 * size
+
+
+def test_an_isolated_message_would_take_2r_if_pre_acknowledgment_were_enough_to_deliver() -> None:
+    assert not isolated_claim().agrees
+    assert isolated_claim(replaced(Co, ack_condition=lambda self, p: True)).agrees
+    deferred = replaced(Co, ack_condition=lambda self, p: True, deferral_ns=lambda self: R)
+    assert not isolated_claim(deferred).agrees, "and if all confirm at once"
 
 
 @pytest.mark.parametrize("size", [3, 5])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from antiphon.papers.acknowledging_group import PERIOD_MS
 from antiphon.papers.claims import PaperClaim
 from antiphon.papers.timestamp_acknowledgments import (
     ASYMMETRIC,
@@ -21,13 +23,15 @@ from antiphon.papers.timestamp_acknowledgments import (
     figure_4,
     inequalities_broken,
     lost_is_stable,
+    member_rows,
     reproduce,
     timestamp_latency,
     timestamp_latency_as_printed,
     vector_latency,
 )
+from antiphon.protocol.machine import MILLISECOND
 from antiphon.protocol.rules import replaced
-from antiphon.protocol.stability.timestamp_ack import Ack, TimestampAck
+from antiphon.protocol.stability.timestamp_ack import Ack, NullMessage, TimestampAck
 from antiphon.protocol.wire import Pdu
 
 
@@ -158,6 +162,32 @@ def test_the_claim_on_physical_clocks_follows_what_is_measured() -> None:
     assert not claim(clock_claims(slower), words).agrees
 
 
+def following_nobody() -> type[TimestampAck]:
+    """Give the protocol with logical clocks that count their own stamps only, whatever they hear."""
+    own: Counter[TimestampAck] = Counter()
+
+    def count(part: TimestampAck, stamp: int) -> int:
+        own[part] += 1
+        return own[part] if part.options.clock == "logical" else stamp
+
+    def stamp(part: TimestampAck, now: int) -> int:
+        return count(part, TimestampAck.stamp(part, now))
+
+    def null_message(part: TimestampAck, now: int) -> NullMessage:
+        null = TimestampAck.null_message(part, now)
+        return NullMessage(count(part, null.stamp), null.sent)
+
+    return replaced(TimestampAck, stamp=stamp, null_message=null_message)
+
+
+def test_physical_clocks_are_faster_only_than_logical_ones_that_follow_nobody() -> None:
+    def agrees(part: type[TimestampAck]) -> bool:
+        return claim(clock_claims(member_rows(6, 30, [0], part), part), "Synchronized physical clocks").agrees
+
+    assert not agrees(TimestampAck)
+    assert agrees(following_nobody())
+
+
 @pytest.mark.parametrize(
     ("words", "rule"),
     [
@@ -168,6 +198,23 @@ def test_the_claim_on_physical_clocks_follows_what_is_measured() -> None:
 def test_a_claim_on_costs_disagrees_when_its_rule_is_broken(words: str, rule: dict[str, Any]) -> None:
     assert claim(costs(), words).agrees
     assert not claim(costs(replaced(TimestampAck, **rule)), words).agrees
+
+
+def deaf_after_a_while(part: TimestampAck, source: int, ack: Ack, now: int) -> None:
+    if now < 460 * MILLISECOND:  # the messages whose wait is measured are stable by then
+        TimestampAck.take_ack(part, source, ack, now)
+
+
+@pytest.mark.parametrize("rule", [deaf_after_a_while, nothing_taken])
+def test_the_time_divided_by_the_rate_is_the_buffer_only_where_the_rate_is_one(rule: Any) -> None:
+    """By the unit in which one message is sent, quotient and product are the same; there a leak would show."""
+    words = "divided by its send rate"
+    sound, leaking = (
+        compare([6], [0, 100], part=part) for part in (TimestampAck, replaced(TimestampAck, take_ack=rule))
+    )
+    assert not claim(cost_claims(sound), words).agrees
+    assert claim(cost_claims(sound, unit_ms=PERIOD_MS), words).agrees
+    assert not claim(cost_claims(leaking, unit_ms=PERIOD_MS), words).agrees
 
 
 def test_latency_is_only_slightly_larger_where_everyone_stamps_often() -> None:

@@ -301,9 +301,9 @@ class Isolated(msgspec.Struct, frozen=True):
     confirmations: int
 
 
-def isolated(size: int, defer_ns: Duration) -> Isolated:
+def isolated(size: int, defer_ns: Duration, kind: type[Co] = Co) -> Isolated:
     """Let one member send one message."""
-    run = _run(size, 1, {"defer_ns": defer_ns, **_PATIENT}, Workload(interval="0", senders=[0]))
+    run = _run(size, 1, {"defer_ns": defer_ns, **_PATIENT}, Workload(interval="0", senders=[0]), kind=kind)
     times = {(row.event, row.member): row.time_ns or 0 for row in run.events}
     accepted, pre_acknowledged, acknowledged = (
         [round(times[event, member] / R, 6) for member in range(size)] for event in ("receive", "stable", "deliver")
@@ -345,12 +345,13 @@ def _run(
     options: dict[str, Duration],
     workload: Workload,
     network: NetworkOptions = _CONSTANT,
+    kind: type[Co] = Co,
 ) -> SimulatedRun:
     scenario = Scenario.of(
         "paper",
         members=size,
         messages=messages,
-        ordering="co",
+        ordering=kind,
         ordering_options=options,
         workload=workload,
         network=network,
@@ -485,7 +486,6 @@ def _cost_claims(costs: Sequence[Cost]) -> list[PaperClaim]:
 
 
 def _delay_claims(quick: bool) -> tuple[list[PaperClaim], Table]:
-    single = isolated(3, 1)
     rows: list[tuple[str, int, float, float]] = []
     for size in (2, 3, 5):
         sender, others = saturated(size, 400 if quick else 800)
@@ -508,16 +508,7 @@ def _delay_claims(quick: bool) -> tuple[list[PaperClaim], Table]:
             "n = 3, everyone sends all the time. The sender accepts its own message R before the others can, so 2R is "
             "what receivers see at best; in a group of two its messages also wait their turn behind the other's.",
         ),
-        PaperClaim(
-            "the same for an isolated message, confirmed at once",
-            "Section 5",
-            "2R",
-            f"accepted {single.accepted}, pre-acknowledged {single.pre_acknowledged}, "
-            f"acknowledged {single.acknowledged}",
-            all(b - a == 2.0 for a, b in zip(single.accepted, single.acknowledged, strict=True)),
-            "n = 3, in R from the sending: nothing confirms a message but confirmations that it causes itself, "
-            "so receivers wait 3R and the sender 4R",
-        ),
+        isolated_claim(),
         PaperClaim(
             "deferred confirmation: O(n) PDUs are transmitted for a PDU instead of O(n^2)",
             "Section 4.2",
@@ -528,6 +519,20 @@ def _delay_claims(quick: bool) -> tuple[list[PaperClaim], Table]:
             "and once that it has pre-acknowledged it",
         ),
     ], table
+
+
+def isolated_claim(kind: type[Co] = Co) -> PaperClaim:
+    """Set the levels of one isolated message beside the delay that Section 5 gives for all of them."""
+    single = isolated(3, 1, kind)
+    return PaperClaim(
+        "the same for an isolated message, confirmed at once",
+        "Section 5",
+        "2R",
+        f"accepted {single.accepted}, pre-acknowledged {single.pre_acknowledged}, acknowledged {single.acknowledged}",
+        all(b - a == 2.0 for a, b in zip(single.accepted, single.acknowledged, strict=True)),
+        "n = 3, in R from the sending: nothing confirms a message but confirmations that it causes itself, "
+        "so receivers wait 3R and the sender 4R",
+    )
 
 
 SKEWED, EVEN = "uniform 1ms 5ms", "fixed 5ms"

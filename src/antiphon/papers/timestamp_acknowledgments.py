@@ -581,8 +581,8 @@ def _membership_claims() -> list[PaperClaim]:
     ]
 
 
-def cost_claims(found: Sequence[Compared]) -> list[PaperClaim]:
-    """Set what was measured beside what Sections 4 and 7 say of it."""
+def cost_claims(found: Sequence[Compared], unit_ms: float = 1) -> list[PaperClaim]:
+    """Set what was measured beside what Sections 4 and 7 say of it, with times and rates by this unit."""
     still = [one for one in found if one.skew_ms == 0]
     longer = [100 * one.longer for one in still]
     skewed = max(found, key=lambda one: (one.skew_ms, one.size))
@@ -590,7 +590,7 @@ def cost_claims(found: Sequence[Compared]) -> list[PaperClaim]:
     growth = large.timestamp.bytes_per_s / small.timestamp.bytes_per_s
     growth_vector = large.vector.bytes_per_s / small.vector.bytes_per_s
     cost = skewed.timestamp
-    divided = cost.wait_ms * PERIOD_MS
+    divided = cost.wait_ms / unit_ms / (unit_ms / PERIOD_MS)
     shares = [one.held * PERIOD_MS / one.wait_ms for both in found for one in (both.vector, both.timestamp)]
     return [
         PaperClaim(
@@ -627,7 +627,7 @@ def cost_claims(found: Sequence[Compared]) -> list[PaperClaim]:
             round(cost.held, 2),
             abs(cost.held - divided) < 0.25 * divided,
             f"at N = {skewed.size}, skew {skewed.skew_ms} ms, one message in {PERIOD_MS:g} ms: the time is to be "
-            "multiplied by the rate",
+            "multiplied by the rate; by the quotient the same buffer would have another size for each unit of time",
         ),
     ]
 
