@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from support.documentation import ROOT
 
-_INTO_SOURCE = re.compile(r"\[`([^`\]]+)`\]\(((?:\.\./)*src/antiphon/[\w/]+\.py)\)")
+_INTO_SOURCE = re.compile(r"\[`([^`\]]+)`\]\(((?:\.\./)*src/antiphon/[\w/]+\.py)(?:#L\d+)?\)")
 
 
 class SourceLink(NamedTuple):
