@@ -8,13 +8,17 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from antiphon.errors import UsageError
-from antiphon.protocol.machine import MILLISECOND, Deliver, Receive, Send, Submit
+from antiphon.protocol.machine import MILLISECOND, Deliver, Receive, Send, Stable, Submit
 from antiphon.protocol.options import GroupOptions
-from antiphon.protocol.ordering.causal_blocks import BlockMessage, NullBlock
+from antiphon.protocol.ordering.causal_blocks import BlockMessage, CausalBlocksOptions, NullBlock
+from antiphon.protocol.ordering.causal_blocks.arrivals import Arrivals
 from antiphon.protocol.ordering.causal_blocks.knowledge import Knowledge
 from antiphon.protocol.ordering.causal_blocks.repair import Repair
+from antiphon.protocol.parts import Step
 from antiphon.protocol.view.member import Member, View
 from antiphon.protocol.wire import Malformed, Pdu, pack_vector
 from antiphon.sim.cluster import simulate
@@ -90,6 +94,96 @@ def test_a_member_that_hears_nothing_new_speaks_less_and_less():
     assert instants[0] == 10
     for (earlier, later), least in zip(itertools.pairwise(instants), (20, 40, 50, 50), strict=True):
         assert least <= later - earlier <= 1.5 * 50
+
+
+# Repairs
+
+
+def test_a_repair_that_is_held_back_does_not_hide_a_loss_that_is_found_meanwhile():
+    """The first message never reaches 2, so it is sent again ever less often; 1 lacks the second for no longer."""
+    group = Group(3, always=True)
+    pause = group.parts[0].options.repair_delay_ns
+
+    def all_tell() -> None:
+        for source in (0, 2, 1):
+            null = group.silence(source)
+            for other in {0, 1, 2} - {source}:
+                group.give(other, source, null)
+
+    group.give(1, 0, group.submit(0))
+    all_tell()
+    for _ in range(8):
+        all_tell()
+        assert group.repair(0).seq == 1  # lost
+    all_tell()
+    held_back = group.parts[0].repair.deadline
+    assert held_back is not None
+    group.submit(0)  # lost
+    all_tell()
+    assert held_back > group.now + pause
+    found = group.repairs(0, group.now + pause)
+    assert [message.seq for _, message in found] == [2]
+    assert group.parts[0].repair.deadline == held_back, "the first is still to be sent again at its time"
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["heard", "came", "skipped", "settle"]), st.integers(0, 1), st.integers(0, 6)),
+        max_size=40,
+    )
+)
+def test_gaps_settle_as_by_a_list_of_all_that_was_heard(events: list[tuple[str, int, int]]):
+    """The oracle keeps all that was heard and came, and counts the prefix of the messages anew each time."""
+    arrivals, grace, now = Arrivals(2), 5, 0
+    heard: list[list[tuple[int, int, int]]] = [[], []]
+    came: list[set[int]] = [set(), set()]
+    passed = [0, 0]
+    for what, k, number in events:
+        if what == "heard":
+            block = (heard[k][-1][0] if heard[k] else 0) + 1 + number % 2
+            arrivals.heard(k, block, number, now)
+            heard[k].append((block, number, now))
+            settling = [k] if passed[k] == len(heard[k]) - 1 else []
+            patience = now + 1  # no gap is passed before its time is asked for
+        elif what == "settle":
+            now += number
+            arrivals.settle(now, grace)
+            settling, patience = [0, 1], grace
+        else:
+            if what == "came" and number:
+                arrivals.came(k, number)
+                came[k].add(number)
+            elif what == "skipped":
+                arrivals.skipped(k, number)
+                came[k].update(range(1, number + 1))
+            settling, patience = [], grace
+        for one in settling:
+            complete = next(length for length in range(len(came[one]) + 1) if length + 1 not in came[one])
+            for _, before, since in heard[one][passed[one] :]:
+                if before > complete and since + patience > now:
+                    break
+                passed[one] += 1
+        assert arrivals.highest == [some[-1][0] if some else 0 for some in heard]
+        assert arrivals.settled == [
+            some[length - 1][0] if length else 0 for some, length in zip(heard, passed, strict=True)
+        ]
+
+
+@pytest.mark.parametrize("skipping", [False, True])
+@pytest.mark.parametrize("stable", range(5))
+def test_what_its_sender_calls_stable_is_let_go_and_announced_once(stable: int, skipping: bool):
+    known = Knowledge(0, 3, CausalBlocksOptions(skip_after_ns=5 if skipping else 0))
+    for seq, block in ((1, 2), (2, 5), (3, 9)):
+        known.enter(BlockMessage(1, seq, block, 0, pack_vector([0, 0, 0]), 0, 0, None, b""), [0, 0, 0], 0)
+    gone = min(stable, 3)
+    for twice in (True, False):
+        step = Step([], [])
+        known.let_go(1, stable, step)
+        assert known.held == len(known.BM[1]) == 3 - gone
+        assert known.stable_seq == [0, gone, 0]
+        assert [row[1] for row in known.MLDV] == [(0, 2, 5, 9)[gone], 0, (0, 2, 5, 9)[gone]]
+        assert all(row[0] == row[2] == 0 for row in known.MLDV)
+        assert step.up == ([Stable(1, gone)] if gone and twice and not skipping else [])
 
 
 # Windows and buffers

@@ -25,6 +25,7 @@ from antiphon.protocol.machine import (
     Install,
     Instant,
     Leave,
+    Persist,
     Receive,
     RestoreChunk,
     Send,
@@ -236,6 +237,41 @@ def test_what_is_promised_is_persisted_before_it_is_said() -> None:
     assert again.id == process(2, 2)
     again.handle(Wake(), 0)
     assert again.lifecycle.agreement.promised == (4, 0)
+
+
+def test_what_is_accepted_is_persisted_before_the_vote_is_said() -> None:
+    """The promise was written down before, so what is written now is the acceptance."""
+    one = alone()
+    one.handle(Wake(), 0)
+    hear(one, 0, Prepare((4, 0), one.view))
+    first = GroupView(1, (4, 0), (0, 1, 2), (0, 0, 0), 0)
+    accept = Accept((4, 0), Change(one.view.id, first, Cut((0, 0, 0), (0, 0, 0))))
+    reader = MembershipCodec(one.lifecycle.options.group, QUICK.piece_bytes)
+
+    def voted(effect: Effect) -> bool:
+        return isinstance(effect, Send) and any(isinstance(said, Vote) for said in reader.read(effect.datagram)[1])
+
+    effects = hear(one, 0, accept)
+    vote = next(place for place, effect in enumerate(effects) if voted(effect))
+    (saved,) = (effect.state for effect in effects[:vote] if isinstance(effect, Persist))
+    again = alone(saved=saved)
+    assert again.lifecycle.agreement.accepted == Acceptance((4, 0), accept.change)
+    effects = hear(one, 0, accept, now=2)  # its vote was lost
+    assert any(map(voted, effects))
+    assert not any(isinstance(effect, Persist) for effect in effects), "nothing new to write down"
+
+
+def test_a_leaver_tells_the_others_at_once() -> None:
+    group = Watched(scenario(members=3, messages=0, limit="300ms"))
+    group.run()
+    one = group.nodes[1].member
+    assert isinstance(one, Process)
+    now = 300 * MILLISECOND
+    one.handle(Wake(), now)  # so that nothing else is due now
+    reader = MembershipCodec(one.lifecycle.options.group, QUICK.piece_bytes)
+    effects = one.handle(Leave(), now + 1)
+    said = [message for effect in effects if isinstance(effect, Send) for message in reader.read(effect.datagram)[1]]
+    assert any(isinstance(message, Alive) and message.standing == "leaver" for message in said)
 
 
 def test_a_joiner_that_offered_itself_and_was_passed_over_comes_back_under_a_new_incarnation() -> None:
