@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from antiphon.protocol.machine import MILLISECOND
 from antiphon.protocol.parts import Accepted, Duplicate, Out, PartContext
 from antiphon.protocol.recovery import NACK_RANGES_MAX, Heartbeat, Nack, Recovery, RecoveryOptions
+from antiphon.protocol.stability.vector_ack import Report
 from antiphon.protocol.wire import NUMBER_MAX, Data, Exhausted, Malformed
 
 OPTIONS = RecoveryOptions(adaptive=False)
@@ -302,8 +303,10 @@ def test_what_others_kept_is_adopted_in_order_when_a_view_ends() -> None:
             receiver.adopt(0, wrong)
     assert receiver.held == 1
     assert accepted(receiver.adopt(0, data(1))) == [1]
+    assert receiver.held == 2, "one that was not kept yet"
     assert accepted(receiver.adopt(0, data(2))) == [2]
     assert (receiver.held, receiver.received[0]) == (2, 2)
+    assert receiver.copies(0, 0, 2) == [(1, data(1)), (2, data(2))]
 
 
 def test_own_messages_are_held_until_released_and_numbers_end() -> None:
@@ -335,3 +338,103 @@ def test_heartbeats_come_ever_less_often_and_who_asks_for_one_gets_it() -> None:
     assert sender.deadline == at[-1] + OPTIONS.heartbeat_ns, "news: not so patient any more"
     assert sender.receive(2, Heartbeat(), 0).down == []
     assert sender.receive(2, Heartbeat(asking=True), 0).down == [Out(Heartbeat(), (2,))]
+
+
+@given(st.booleans(), st.lists(st.one_of(st.just(0), st.integers(1, 12)), max_size=40))
+def test_what_is_missing_is_asked_for_as_by_a_set_of_what_has_come(gated: bool, events: list[int]) -> None:
+    """The oracle keeps a set of what has come; an event is the number of what comes, or 0: take the next."""
+    receiver = Recovery(PartContext(1, 3, random.Random(0)), 8, OPTIONS, gated=gated)
+    came: set[int] = set()
+    passed = now = 0
+    for number in events:
+        if number:
+            assert accepted(receiver.receive(0, data(number), now)) == [] or not gated
+            came.add(number)
+        elif gated and receiver.following(0) is not None:
+            assert accepted(receiver.take(0, now)) == [passed + 1]
+            passed += 1
+            assert (0 in receiver.arrived) == (passed + 1 in came)
+        if not gated:
+            passed = next(length for length in range(len(came) + 1) if length + 1 not in came)
+        assert receiver.received == [passed, 0, 0]
+        assert receiver.following(0) == (data(passed + 1) if passed + 1 in came else None)
+        assert 0 in receiver.arrived or not gated or passed + 1 not in came
+        assert gated or not receiver.arrived
+        deadline = receiver.deadline
+        assert (deadline is not None) == (max(came, default=0) > passed)
+        if deadline is not None:
+            now = deadline
+            asked_for = [pdu.ranges for pdu in (out.pdu for out in receiver.wake(now).down)]  # type: ignore[union-attr]
+            numbers = [one for ranges in asked_for for first, last in ranges for one in range(first, last + 1)]
+            assert numbers == [one for one in range(passed + 1, max(came)) if one not in came]
+            assert all(first <= last for ranges in asked_for for first, last in ranges)
+
+
+def test_more_that_is_missing_does_not_put_off_the_request() -> None:
+    receiver = recovery(1)
+    receiver.noticed(0, 1, 0)
+    receiver.noticed(0, 2, 5)
+    receiver.noticed(2, 0, 6)  # of which nothing is missing
+    assert receiver.deadline == OPTIONS.nack_delay_ns
+    assert receiver.wake(OPTIONS.nack_delay_ns).down == [Out(Nack([(1, 2)]), (0,))]
+
+
+def test_of_a_gap_all_is_asked_for_at_once() -> None:
+    receiver = adaptive(1)
+    receiver.receive(0, data(5), 0)
+    assert receiver.wake(ADAPTIVE.nack_delay_ns).down == [Out(Nack([(1, 4)]), (0,))]
+
+
+@pytest.mark.parametrize("vain", [1, 3])
+def test_an_answer_is_timed_from_the_last_request(vain: int) -> None:
+    """RFC 6298: the first timeout is three times the first measurement."""
+    answer = 30 * MILLISECOND
+    receiver = adaptive(1)
+    receiver.receive(0, data(3), 0)  # the gap has two, the first of which answers
+    now = asked(receiver, vain)[-1] + answer
+    receiver.receive(0, data(1), now)
+    receiver.receive(0, data(2), now)
+    assert receiver.deadline is None
+    receiver.noticed(0, 4, now)
+    assert receiver.deadline == now + 3 * answer
+
+
+def test_without_adaption_all_pauses_are_as_configured() -> None:
+    options = RecoveryOptions(adaptive=False, nack_retry_ns=10**10, nack_retry_ns_max=10**10)
+    receiver = Recovery(PartContext(1, 3, random.Random(0)), 8, options)
+    receiver.noticed(0, 1, 0)
+    now = asked(receiver, 1)[0]
+    planned = receiver.deadline
+    receiver.noticed(0, 1, now + 10**9)
+    assert receiver.deadline == planned, "that its sender is heard after a silence changes nothing"
+    receiver.receive(0, data(1), now + 10**9)
+    receiver.noticed(0, 2, 2 * 10**9)
+    assert receiver.deadline == 2 * 10**9 + options.nack_delay_ns, "nor does an answer that took long"
+
+
+def test_only_a_silence_of_four_heartbeats_makes_a_request_urgent() -> None:
+    silence = 4 * ADAPTIVE.heartbeat_ns_max
+    receiver = adaptive(1)
+    receiver.noticed(0, 1, 0)
+    now = asked(receiver, 14)[-1]
+    receiver.noticed(0, 1, now)
+    assert receiver.deadline == now + ADAPTIVE.nack_delay_ns
+    planned = None
+    while planned is None or planned < now + 3 * silence:
+        asked(receiver, 1)
+        planned = receiver.deadline
+        assert planned is not None
+    receiver.noticed(0, 1, now + silence)
+    assert receiver.deadline == planned
+    receiver.noticed(0, 1, now + 2 * silence + 1)
+    assert receiver.deadline == now + 2 * silence + 1 + ADAPTIVE.nack_delay_ns
+
+
+def test_one_number_may_be_asked_for_and_what_is_no_pdu_of_streams_is_refused() -> None:
+    sender = recovery(0)
+    for seq in (1, 2):
+        sender.broadcast(Data(seq=seq), 0)
+    assert sender.deadline == OPTIONS.heartbeat_ns
+    assert [out.pdu.number for out in sender.receive(1, Nack([(2, 2)]), 0).down] == [2]  # type: ignore[union-attr]
+    with pytest.raises(Malformed, match="unexpected"):
+        sender.receive(1, Report(1, True, b"", True), 0)
