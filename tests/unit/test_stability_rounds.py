@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from antiphon.errors import UsageError
 from antiphon.protocol.machine import MILLISECOND
@@ -23,12 +26,19 @@ from antiphon.protocol.stability.coordinator import (
     CoordinatorStart,
 )
 from antiphon.protocol.stability.full_distribution import Found, FullDistribution, Poke, Row
-from antiphon.protocol.stability.rounds import MEMBERS_MAX, RIDER_BYTES_MAX, VectorPart
+from antiphon.protocol.stability.rounds import (
+    MEMBERS_MAX,
+    RIDER_BYTES_MAX,
+    RoundLoad,
+    RoundOptions,
+    Starter,
+    VectorPart,
+)
 from antiphon.protocol.stability.train import Probe, Seen, Train, TrainAck, TrainInfo
 from antiphon.protocol.stability.tree_coordinator import TreeCoordinator
 from antiphon.protocol.stability.tree_train import TreeTrain
 from antiphon.protocol.stability.vector_ack import LeastOfColumns, Report, VectorAck
-from antiphon.protocol.stability.vectors import pack_whole
+from antiphon.protocol.stability.vectors import pack_change, pack_some, pack_whole
 from antiphon.protocol.view.member import Member, View
 from antiphon.protocol.wire import (
     DATAGRAM_BYTES_MAX,
@@ -529,3 +539,125 @@ def test_what_waits_for_a_ride_in_vain_goes_alone(to: int | None) -> None:
     assert one.wake(at - 1).down == []
     assert one.wake(at).down == [Out(CoordinatorAsk(1), None if to is None else (to,))]
     assert one.ride(at) == []
+
+
+@pytest.mark.parametrize(("after", "waits"), [(0, True), (INTERVAL, True), (INTERVAL + 1, False)])
+def test_a_ride_is_waited_for_where_one_left_within_an_interval(after: int, waits: bool) -> None:
+    one = made(Coordinator, 0, 3, piggyback=True, idle_ns=7)
+    assert one.ride_wait_ns(0) == 0, "none has left yet"
+    one.ride(5)
+    assert one.ride_wait_ns(5 + after) == (7 if waits else 0)
+    alone = made(Coordinator, 0, 3, idle_ns=7)
+    alone.ride(5)
+    assert alone.ride_wait_ns(5) == 0
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**20), st.sampled_from([0, 1, 255, 256, 2**20])), min_size=1, max_size=6))
+def test_vectors_come_back_and_are_never_longer_than_whole(entries: list[tuple[int, int]]) -> None:
+    base, more = (np.array(column, np.int64) for column in zip(*entries, strict=True))
+    one = made(Coordinator, 0, len(entries), delta=True)
+    based, packed = one.pack(base + more, base)
+    assert based == (len(pack_change(more)) < 4 * len(entries))
+    assert len(packed) <= 4 * len(entries)
+    assert one.unpack(packed, base if based else None).tolist() == (base + more).tolist()
+    assert one.pack(base, None) == (False, one.pack_whole(base))
+
+
+def test_what_waits_for_a_round_is_counted_by_streams_or_by_positions() -> None:
+    one = made(Coordinator, 1, 3)
+    hold(one, 2, 5, 1)
+    hold(one, 2, 6, 1)
+    one.raise_frontier(np.array([1, 4, 0], np.int64))
+    assert one.load == RoundLoad(6, 4, 4)
+    positions = Coordinator(PartContext(1, 3, random.Random(0), streams=1), Coordinator.Options(positions=True))
+    hold(positions, 7)
+    assert positions.load == RoundLoad(7, 0, 7)
+
+
+def test_rounds_that_bring_nothing_come_ever_less_often_until_there_is_more() -> None:
+    starter = Starter(Coordinator.Options(interval_ns=10, interval_ns_max=80), 8)
+    some, none = RoundLoad(1, 0, 1), RoundLoad(1, 1, 0)
+
+    def runs(at: int, ends: int, load: RoundLoad = some, *, news: bool = False) -> int | None:
+        assert starter.at == at
+        assert not starter.over(load, at - 1)
+        assert starter.over(load, at)
+        assert starter.at is None
+        assert not starter.over(load, at)
+        starter.end(load, ends, news)
+        return starter.at
+
+    starter.more(some, 0, running=False)
+    starter.more(some, 5, running=False)  # the first has been waiting since 0
+    assert runs(10, 12) == 20
+    assert runs(20, 21) == 40
+    assert runs(40, 41) == 80
+    assert runs(80, 81) == 160
+    assert runs(160, 161) == 240, "80 is the longest pause"
+    assert runs(240, 400) == 400, "the round took longer"
+    starter.more(some, 300, running=False)
+    assert starter.at == 310
+    assert runs(310, 311, news=True) == 320
+    assert runs(320, 321) == 340
+    assert starter.over(some, 340)
+    starter.more(some, 341, running=True)
+    assert starter.at is None, "the round that is running is followed by another anyway"
+    starter.end(some, 342, False)
+    assert starter.at == 350, "and soon"
+    assert runs(350, 351, none) is None
+
+
+@pytest.mark.parametrize("delta", [False, True])
+def test_reports_to_all_say_what_is_held_however_they_are_written(delta: bool) -> None:
+    rng, size = random.Random(4), 4
+    sender, receiver = made(VectorAck, 2, size, delta=delta), made(VectorAck, 1, size, delta=delta)
+    held, now = [0] * size, 0
+    for number in range(1, 40):
+        held = [one + rng.choice([0, 0, 1, 100]) for one in held]
+        held[2] += 1
+        hold(sender, *held, now=now)
+        assert sender.unstable == sum(held)
+        now += INTERVAL
+        (report,) = (out.pdu for out in sender.wake(now).down if out.to is None)
+        assert (report.number, report.part, report.asking) == (number, delta, False)
+        for _ in range(2):  # the network doubles it
+            assert receiver.receive(2, report, now) == Step()
+        assert receiver.others.row(1).tolist() == held
+    whole = Report(50, False, vector(*held), False)
+    assert receiver.receive(2, whole, now) == Step()
+    assert receiver.receive(2, msgspec.structs.replace(whole, number=3), now) == Step()
+    assert receiver.receive(2, Report(51, True, pack_some(sender.held, sender.held < 0), False), now) == Step()
+
+
+def test_who_was_the_last_to_lack_something_takes_it_for_stable_when_it_comes() -> None:
+    one = made(VectorAck, 0, 3)
+    for other in (1, 2):
+        assert one.receive(other, Report(1, False, vector(0, 2, 0), False), 0) == Step()
+    assert hold(one, 0, 1, 0).up == [Frontier((0, 1, 0))]
+    assert hold(one, 0, 2, 0).up == [Frontier((0, 2, 0))]
+    assert one.unstable == 0
+    assert hold(made(VectorAck, 0, 1), 3).up == [Frontier((3,))]
+
+
+def test_more_to_wait_for_does_not_put_off_the_question() -> None:
+    one = made(VectorAck, 0, 2, interval_ns=10, interval_ns_max=10)
+    hold(one, 1, 0)
+    one.wake(10)
+    asked = [one.deadline]
+    assert asked == [30]
+    hold(one, 2, 0, now=11)
+    one.wake(21)
+    assert one.deadline == 30
+    for _ in range(20):
+        assert one.wake(one.deadline).down == [Out(Report(2, True, b"", True), (1,))]
+        asked.append(one.deadline)
+    pauses = [later - earlier for earlier, later in itertools.pairwise(asked)]
+    assert min(pauses) < 40
+    assert all(30 <= pause <= 45 for pause in pauses)
+
+
+def test_equal_limits_are_allowed_and_lower_ones_refused() -> None:
+    RoundOptions(interval_ns=5, interval_ns_max=5, timeout_ns=9, timeout_ns_max=9).check(2)
+    for wrong in (RoundOptions(interval_ns=5, interval_ns_max=4), RoundOptions(timeout_ns=9, timeout_ns_max=8)):
+        with pytest.raises(UsageError, match="_ns_max"):
+            wrong.check(2)
