@@ -351,10 +351,53 @@ def test_staircase_against_a_list_of_all_bounds() -> None:
             if rng.random() < 0.2:
                 lowest = rng.randint(lowest, 20)
                 staircase.forget_below(lowest)
+                assert sum(first <= lowest for first in staircase.firsts) <= 1, "no more is needed below"
             for seq in range(lowest, 22):
                 assert staircase.at(seq) == max((s for f, s in bounds if f <= seq), default=None)
             assert len(staircase.firsts) <= 21
             assert staircase.firsts == sorted(set(staircase.firsts))
+
+
+@pytest.mark.parametrize("delta", [False, True])
+def test_undecided_messages_are_raised_to_the_best_of_all_bounds_that_they_are_under(delta: bool) -> None:
+    """The oracle keeps all bounds; of a sender without undecided messages, and beyond the last one, none is kept."""
+    for seed in range(60):
+        rng = random.Random(seed)
+        part = Tomp(PartContext(0, 3, random.Random(0)), TompOptions(delta=delta))
+        messages = 4
+        for seq in range(1, messages + 1):
+            for sender in (1, 2):
+                part.accept(sender, TimedData(seq=seq, own=part.clock.time + 1), 0)
+        heard: list[tuple[int, int, tuple[int, int]]] = []
+        for _ in range(rng.randint(1, 12)):
+            time = rng.randint(10, 40)
+            bounds = [
+                (sender, rng.randint(1, messages + 2), rng.randint(0, 9), rng.randrange(3))
+                for sender in [0, 1, 2, *rng.choices(range(3), k=rng.randrange(3))]
+            ]
+            columns = [*zip(*bounds[:3], strict=True)]
+            one = decision(
+                time=time,
+                min_next_mid=pack_vector(columns[1]),
+                below=pack_vector(columns[2]),
+                hosts=b"".join(host.to_bytes(2, "little") for host in columns[3]),
+                more=pack_vector([number for bound in bounds[3:] for number in bound]),
+            )
+            expected = [(sender, first, (time + 1 - below, host)) for sender, first, below, host in bounds]
+            assert list(one.bounds(3)) == expected
+            part.anticipate(one)
+            heard += expected
+        assert part.bounds[0].firsts == []
+        for sender in (1, 2):
+            stairs = part.bounds[sender].firsts
+            assert all(first <= messages for first in stairs)
+            for seq, waiting in part.undecided[sender].items():
+                under = [
+                    (number + (seq - first) * delta, host)
+                    for bounded, first, (number, host) in heard
+                    if bounded == sender and first <= seq
+                ]
+                assert part.provisional(waiting) == max([waiting.stamp, *under])
 
 
 def test_staircases_stay_as_short_as_what_is_undecided() -> None:
