@@ -126,6 +126,33 @@ def test_a_repair_that_is_held_back_does_not_hide_a_loss_that_is_found_meanwhile
     assert group.parts[0].repair.deadline == held_back, "the first is still to be sent again at its time"
 
 
+def test_repairs_go_in_bursts_in_the_order_of_blocks_and_the_rest_when_those_could_have_arrived():
+    """0 has everything; 1 and 2 have lost one another's messages."""
+    group = Group(3, burst=2, always=True)
+    for sender in (1, 2):
+        group.give(0, sender, group.submit(sender), group.submit(sender))
+    for source in (0, 2, 1, 2):
+        null = group.silence(source)
+        for other in {0, 1, 2} - {source}:
+            group.give(other, source, null)
+    group.now += 1000 * MILLISECOND  # all that was planned is due
+
+    def burst() -> list[tuple[int, int, tuple[int, ...] | None]]:
+        outs = [(out.pdu, out.to) for out in group.wake(0) if out.repair]
+        return [(pdu.sender, pdu.seq, to) for pdu, to in outs if isinstance(pdu, BlockMessage)]
+
+    assert burst() == [(1, 1, (2,)), (2, 1, (1,))]
+    assert burst() == []
+    usual, then = group.parts[0].known.trips.usual_ns, group.parts[0].repair.deadline
+    assert then is not None
+    assert group.now + usual <= then <= group.now + usual * 3 // 2
+    group.now = then - 1
+    assert burst() == []
+    group.now = then
+    assert burst() == [(1, 2, (2,)), (2, 2, (1,))]
+    assert [entry.copies for sender in (1, 2) for entry in group.parts[0].known.BM[sender].between(0, 99)] == [1] * 4
+
+
 @given(
     st.lists(
         st.tuples(st.sampled_from(["heard", "came", "skipped", "settle"]), st.integers(0, 1), st.integers(0, 6)),

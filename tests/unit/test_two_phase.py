@@ -364,13 +364,16 @@ def test_undecided_messages_are_raised_to_the_best_of_all_bounds_that_they_are_u
     for seed in range(60):
         rng = random.Random(seed)
         part = Tomp(PartContext(0, 3, random.Random(0)), TompOptions(delta=delta))
-        messages = 4
+        messages, nothing = 10, pack_vector([2**32 - 1] * 3)
         for seq in range(1, messages + 1):
             for sender in (1, 2):
                 part.accept(sender, TimedData(seq=seq, own=part.clock.time + 1), 0)
+        for sender in (1, 2):  # fewer undecided messages than bounds
+            for seq in rng.sample(range(1, messages + 1), rng.randint(0, messages)):
+                part.accept(sender, decision(seq=seq, time=50 + seq, host=sender, min_next_mid=nothing), 0)
         heard: list[tuple[int, int, tuple[int, int]]] = []
-        for _ in range(rng.randint(1, 12)):
-            time = rng.randint(10, 40)
+        for _ in range(rng.randint(1, 30)):
+            time = rng.randint(10, 90)
             bounds = [
                 (sender, rng.randint(1, messages + 2), rng.randint(0, 9), rng.randrange(3))
                 for sender in [0, 1, 2, *rng.choices(range(3), k=rng.randrange(3))]
@@ -391,6 +394,7 @@ def test_undecided_messages_are_raised_to_the_best_of_all_bounds_that_they_are_u
         for sender in (1, 2):
             stairs = part.bounds[sender].firsts
             assert all(first <= messages for first in stairs)
+            assert part.undecided[sender] or not stairs
             for seq, waiting in part.undecided[sender].items():
                 under = [
                     (number + (seq - first) * delta, host)
