@@ -34,7 +34,7 @@ from antiphon.protocol.machine import (
     Wake,
 )
 from antiphon.protocol.membership.agreement import ViewAgreement
-from antiphon.protocol.membership.connectivity import connected
+from antiphon.protocol.membership.connectivity import broken_links, connected
 from antiphon.protocol.membership.failure_detector import FailureDetector
 from antiphon.protocol.membership.flush import Flush
 from antiphon.protocol.membership.messages import (
@@ -1080,6 +1080,17 @@ def test_the_largest_set_is_found(seed: int) -> None:
 
     sets = (some for size in range(len(names), 0, -1) for some in combinations(names, size) if whole(some))
     assert connected(names, unheard) == next(sets)
+
+
+def test_of_many_broken_links_the_best_set_that_was_found_stands() -> None:
+    """In each of twelve triangles nobody hears another: to try all half a million ways out would take minutes."""
+    names = tuple(range(36))
+    unheard = {name: [3 * (name // 3) + place for place in range(3)] for name in names}
+    assert connected(names, unheard) == names[::3]
+
+
+def test_a_report_breaks_only_links_among_the_names_and_not_to_oneself() -> None:
+    assert set(broken_links((0, 1, 2), {0: [0, 1, 7], 2: [1], 7: [0]})) == {(1, 0), (1, 2)}
 
 
 def test_without_a_majority_that_hears_itself_all_say_so_and_name_the_links() -> None:

@@ -207,6 +207,8 @@ def test_requests_that_were_held_up_and_come_together_are_answered_once() -> Non
     sender.broadcast(Data(seq=2), 0)
     nack = Nack([(1, 2)])
     assert len(sender.receive(1, nack, 50_000_000).down) == 2
+    sender.receive(2, data(1), 50_000_000)
+    sender.release([0, 0, 1])  # the same number of another stream
     assert len(sender.receive(1, nack, 51_000_000).down) == 0
     assert len(sender.receive(2, nack, 51_000_000).down) == 2, "another member is another matter"
     assert len(sender.receive(1, nack, 90_000_000).down) == 2
