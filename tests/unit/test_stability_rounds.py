@@ -626,7 +626,7 @@ def test_reports_to_all_say_what_is_held_however_they_are_written(delta: bool) -
     whole = Report(50, False, vector(*held), False)
     assert receiver.receive(2, whole, now) == Step()
     assert receiver.receive(2, msgspec.structs.replace(whole, number=3), now) == Step()
-    assert receiver.receive(2, Report(51, True, pack_some(sender.held, sender.held < 0), False), now) == Step()
+    assert receiver.receive(2, Report(51, True, pack_some(sender.held, sender.held > 0), False), now) == Step()
 
 
 def test_who_was_the_last_to_lack_something_takes_it_for_stable_when_it_comes() -> None:
