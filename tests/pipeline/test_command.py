@@ -25,7 +25,7 @@ import pytest
 
 from antiphon.cli import main
 from antiphon.pipeline.interrupts import Interrupts
-from antiphon.pipeline.session import Session
+from antiphon.pipeline.session import Session, open_session
 from antiphon.trace import naive
 from antiphon.trace.event import Event
 from pipeline.traces import in_run, write
@@ -278,6 +278,14 @@ def interrupted_when(begun: Callable[[], object]) -> Iterator[None]:
         over.set()
         with contextlib.suppress(KeyboardInterrupt):  # it came when the work was over: the test's own assertions say so
             thread.join()
+
+
+def test_a_session_is_joined_although_the_conversation_with_it_was_cut(spark_session: Session) -> None:
+    """Ctrl-C in the middle of a call cuts it. To a new thread of the JVM no session is active; ours must not end it."""
+    with ThreadPoolExecutor(1) as pool:
+        opened = pool.submit(open_session).result()
+    assert not opened.owned
+    assert opened.spark.sparkContext is spark_session.spark.sparkContext
 
 
 def test_an_interrupt_that_python_drops_is_remembered() -> None:

@@ -61,19 +61,19 @@ def test_submissions_wait_in_order_and_no_more_than_there_is_room_for() -> None:
 
 def test_who_starves_asks_those_without_room_after_a_while_and_again_until_it_has_credit() -> None:
     waiting = submissions()
-    waiting.flow.heard(2, 0)
-    assert waiting.ask_at is None
+    waiting.flow.free[2] = 0
+    assert waiting.starved.at is None
     assert waiting.to_ask(10**12) == ()
     waiting.ask_if(True, 100)
-    assert waiting.ask_at == 100 + PAUSE
+    assert waiting.starved.at == 100 + PAUSE
     waiting.ask_if(True, 105)
-    assert waiting.ask_at == 100 + PAUSE, "it is still the same want"
+    assert waiting.starved.at == 100 + PAUSE, "it is still the same want"
     assert waiting.to_ask(99 + PAUSE) == ()
     assert waiting.to_ask(100 + PAUSE) == (2,)
-    assert waiting.ask_at is not None
-    assert waiting.ask_at > 100 + PAUSE
+    assert waiting.starved.at is not None
+    assert waiting.starved.at > 100 + PAUSE
     waiting.ask_if(False, 200 + PAUSE)
-    assert waiting.ask_at is None
+    assert waiting.starved.at is None
     assert waiting.to_ask(10**12) == ()
 
 
@@ -85,7 +85,7 @@ def test_asking_for_credit_in_vain_is_repeated_ever_less_often_where_recovery_ad
     waiting.ask_if(True, 0)
     at = []
     for _ in range(5):
-        assert waiting.ask_at is not None
-        at.append(waiting.ask_at)
-        waiting.to_ask(waiting.ask_at)
+        assert waiting.starved.at is not None
+        at.append(waiting.starved.at)
+        waiting.to_ask(waiting.starved.at)
     assert at == ([10, 20, 40, 80, 120] if adaptive else [10, 20, 30, 40, 50])

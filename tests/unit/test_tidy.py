@@ -34,6 +34,9 @@ BOTTOM: Final = 0
 
 # What others keep private and we cannot do without, and why.
 BORROWED: Final = {
+    "pipeline/session.py": {
+        "_active_spark_context": "whether Spark runs here already: what is public forgets it after a broken connection",
+    },
     "testing/loop.py": {
         "_get_running_loop": "asyncio's, for those who write a loop",
         "_set_running_loop": "asyncio's, for those who write a loop",

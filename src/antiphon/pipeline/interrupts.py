@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 
 
@@ -12,6 +13,7 @@ class Interrupts:
     def __init__(self) -> None:
         self.seen = False
         self._is_ours = False
+        self._unraisable = sys.unraisablehook
 
     def __enter__(self) -> Interrupts:
         # an application that has a handler of its own, or runs us in another thread, keeps what it has
@@ -19,7 +21,12 @@ class Interrupts:
             self._is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
         if self._is_ours:
             signal.signal(signal.SIGINT, self._note)
+            self._unraisable, sys.unraisablehook = sys.unraisablehook, self._quietly
         return self
+
+    def _quietly(self, dropped: sys.UnraisableHookArgs) -> None:
+        if not isinstance(dropped.exc_value, KeyboardInterrupt):  # that one is remembered
+            self._unraisable(dropped)
 
     def _note(self, number: int, frame: object) -> None:
         self.seen = True
@@ -33,5 +40,6 @@ class Interrupts:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._is_ours:
             signal.signal(signal.SIGINT, signal.default_int_handler)
+            sys.unraisablehook = self._unraisable
         if kind is None:
             self.check()

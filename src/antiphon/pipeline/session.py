@@ -167,12 +167,16 @@ def open_session(
     """Join the Spark that is there (an active session, spark-submit, SPARK_REMOTE), else start one."""
     settings = _settings(conf)
     try:
+        from pyspark import SparkContext
         from pyspark.sql import SparkSession
     except ImportError:
         raise UsageError("this command needs Spark: pip install 'antiphon[spark]'") from None
     # Not the user's matter. For good, not for a while: the filters of a process belong to all its threads.
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
     active = SparkSession.getActiveSession()
+    if active is None and SparkContext._active_spark_context is not None:
+        # A session is active in a thread of the JVM. Where Ctrl-C has cut the conversation with it, ours is another.
+        active = SparkSession.builder.getOrCreate()
     if active is not None:
         return Session(active)
 
