@@ -49,11 +49,14 @@ def members(tmp_path: Path) -> Iterator[list[subprocess.Popen[str]]]:
 def address() -> Iterator[str]:
     watched = [word for port in PORTS for word in ("--member", f"127.0.0.1:{port + SHIFT}")]
     server = command("dashboard", *watched, "--listen", "127.0.0.1:0", "--json", stdout=subprocess.PIPE)
-    assert server.stdout is not None
-    yield json.loads(server.stdout.readline())["listening"]
-    server.send_signal(signal.SIGINT)
-    assert server.wait(60) == 0
-    server.stdout.close()
+    with server:
+        try:
+            assert server.stdout is not None
+            yield json.loads(server.stdout.readline())["listening"]
+            server.send_signal(signal.SIGINT)
+            assert server.wait(60) == 0
+        finally:
+            server.kill()
 
 
 def test_the_page_follows_a_killed_member_within_two_seconds(

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import signal
+import socket
+import subprocess
+import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 import pyarrow as pa
@@ -17,7 +23,7 @@ from antiphon.cli import main
 from antiphon.live.events import Status
 from antiphon.live.publish import Publisher
 from antiphon.report.board_state import Headline, MemberRow
-from antiphon.report.dashboard_server import application
+from antiphon.report.dashboard_server import application, serve
 from antiphon.report.live_board import Board, Follower, Watched
 
 A, B, C = "127.0.0.1:7001", "127.0.0.1:7002", "127.0.0.1:7003"
@@ -258,6 +264,46 @@ def test_another_sites_name_is_refused() -> None:
 
     assert asyncio.run(ask("127.0.0.1:8765")) == 200
     assert asyncio.run(ask("evil.example:8765")) == 403
+
+
+def connect_to_events(address: str) -> socket.socket:
+    """A page that has asked for the events and has read the beginning of the answer, but reads no further."""
+    client = socket.create_connection(("127.0.0.1", urlsplit(address).port), timeout=30)
+    client.sendall(b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+    assert client.recv(8) == b"HTTP/1.1"
+    return client
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_it_ends_on_a_signal_although_it_was_started_in_the_background(number: signal.Signals) -> None:
+    """A shell without job control starts what is to run in the background with SIGINT ignored."""
+    command = [sys.executable, "-m", "antiphon.cli", "dashboard", "--member", A, "--listen", "127.0.0.1:0", "--json"]
+    with subprocess.Popen(
+        ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *command], stdout=subprocess.PIPE, text=True
+    ) as server:
+        try:
+            assert server.stdout is not None
+            with connect_to_events(json.loads(server.stdout.readline())["listening"]):
+                server.send_signal(number)
+                assert server.wait(30) == 0
+        finally:
+            server.kill()
+
+
+def test_a_page_that_does_not_read_does_not_keep_the_server_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
+    board = Board([])
+    state = msgspec.structs.replace(board.show(), headline=Headline("good", "x" * (64 << 20)))  # more than buffers take
+    monkeypatch.setattr(board, "show", lambda: state)
+
+    async def stall() -> None:
+        stop, address = asyncio.Event(), asyncio.get_running_loop().create_future()
+        serving = asyncio.create_task(serve(board, "127.0.0.1:0", address.set_result, stop))
+        with await asyncio.to_thread(connect_to_events, await address):
+            stop.set()
+            async with asyncio.timeout(30):
+                await serving
+
+    asyncio.run(stall())
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,7 @@ def run(args: argparse.Namespace) -> int:
     if args.watch is not None and not args.watch.is_dir():
         raise UsageError(f"--watch: {args.watch} is no folder; give the --checkpoint of antiphon watch")
     require("aiohttp")
+    from antiphon.commands.stop_signals import stop_event
     from antiphon.report.dashboard_server import serve
     from antiphon.report.live_board import Board, Follower, Watched
 
@@ -61,6 +62,9 @@ def run(args: argparse.Namespace) -> int:
         if args.listen.rpartition(":")[0].strip("[]") not in _LOOPBACK:
             print("antiphon dashboard: anyone who can reach this address sees the page", file=sys.stderr)
 
-    with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(serve(board, args.listen, ready))
+    async def serve_until_stopped() -> None:
+        await serve(board, args.listen, ready, stop_event())
+
+    with contextlib.suppress(KeyboardInterrupt):  # before there was a loop to take it
+        asyncio.run(serve_until_stopped())
     return 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable
@@ -128,10 +127,9 @@ async def _take_part(args: argparse.Namespace, settings: dict[str, Any]) -> int:
     import asyncio
 
     import antiphon
+    from antiphon.commands.stop_signals import stop_event
 
-    loop, stop = asyncio.get_running_loop(), asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+    stop = stop_event()
     joining = antiphon.join(args.group, **settings)
     entering = asyncio.create_task(joining.__aenter__())
     stopping = asyncio.create_task(stop.wait())

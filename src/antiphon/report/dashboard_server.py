@@ -17,6 +17,7 @@ from antiphon.report.live_board import Board
 from antiphon.web.page import asset, page
 
 _PUSH_S: Final = 0.25
+_GRACE_S: Final = 0.5  # at the end, for answers under way; a page that does not read is cut off then
 
 
 def application(board: Board, hosts: frozenset[str]) -> web.Application:
@@ -27,6 +28,8 @@ def application(board: Board, hosts: frozenset[str]) -> web.Application:
         script=asset("dashboard.js"),
         style=asset("dashboard.css"),
     )
+
+    stopping = asyncio.Event()
 
     @web.middleware
     async def guard(
@@ -55,14 +58,18 @@ def application(board: Board, hosts: frozenset[str]) -> web.Application:
         await response.prepare(request)
         sent = -1
         with contextlib.suppress(ConnectionError):  # the browser went away
-            while True:
+            while not stopping.is_set():
                 if board.version != sent:
                     sent = board.version
                     await response.write(b"data: " + msgspec.json.encode(board.show()) + b"\n\n")
                 await asyncio.sleep(_PUSH_S)
         return response
 
+    async def end_streams(_: web.Application) -> None:
+        stopping.set()
+
     made = web.Application(middlewares=[guard])
+    made.on_shutdown.append(end_streams)
     made.add_routes([web.get("/", index), web.get("/state", state), web.get("/events", events)])
 
     async def work(_: web.Application) -> AsyncIterator[None]:
@@ -85,11 +92,11 @@ async def _tick(board: Board) -> None:
         await asyncio.sleep(1.0)
 
 
-async def serve(board: Board, listen: str, ready: Callable[[str], None]) -> None:
-    """Serve until cancelled; `ready` is told the page's address."""
+async def serve(board: Board, listen: str, ready: Callable[[str], None], stop: asyncio.Event) -> None:
+    """Serve until `stop` is set; `ready` is told the page's address."""
     host, port = parse(listen, "--listen", port_min=0)
     hosts = frozenset({host, "localhost", "127.0.0.1", "::1"})
-    runner = web.AppRunner(application(board, hosts), access_log=None, shutdown_timeout=0.5)
+    runner = web.AppRunner(application(board, hosts), access_log=None, shutdown_timeout=_GRACE_S)
     await runner.setup()
     try:
         site = web.TCPSite(runner, host, port)
@@ -99,6 +106,6 @@ async def serve(board: Board, listen: str, ready: Callable[[str], None]) -> None
             raise UsageError(f"--listen: {listen}: {error.strerror or error}; choose another port") from None
         port = runner.addresses[0][1]
         ready(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
-        await asyncio.Event().wait()
+        await stop.wait()
     finally:
         await runner.cleanup()
