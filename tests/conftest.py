@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+
 import hypothesis
 import pytest
+
+# A shell that starts the tests in the background lets them, and all that they start, ignore Ctrl-C. Some tests send it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples everywhere, and no deadline: a busy machine is no failure.
 hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True)
