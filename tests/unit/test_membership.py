@@ -545,6 +545,13 @@ def test_each_side_goes_on_and_the_smaller_one_joins_the_other_again_and_takes_i
     assert last.elders[:3] == (0, 1, 2)  # their state stands
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_who_gives_way_on_the_word_of_its_own_side_waits_until_it_hears_the_other(seed: int) -> None:
+    fault = Fault(kind="partition", at="300ms", until="1200ms", groups=[[3, 4]])
+    group = ran(Watched(scenario(fault, members=5, messages=40, membership=SIDES, ordering="causal-blocks"), seed))
+    assert [group.notices(name) for name in range(5)] == [[], [], [], ["yielded"], ["yielded"]]
+
+
 def test_four_sides_become_one() -> None:
     fault = Fault(kind="partition", at="300ms", until="900ms", groups=[[0], [1], [2], [3, 4]])
     group = Watched(scenario(fault, members=5, messages=40, membership=SIDES, ordering="abcast"))
