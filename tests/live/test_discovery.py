@@ -150,6 +150,8 @@ def test_names_of_neighbours_differ() -> None:
     ("settings", "message"),
     [
         ({"discover": "nowhere"}, "discover: 'nowhere' is no address"),
+        ({"discover": "dns:"}, "discover: 'dns:' names no host; write dns:name"),
+        ({"discover": "dns::7001"}, "discover: 'dns::7001' names no host"),
         ({"discover": "127.0.0.1:7100"}, "discover: 127.0.0.1:7100 cannot be used on 127.0.0.1"),
         ({"peers": ["127.0.0.1:7001"]}, "discover: .* give neither peers"),
         ({"views": False}, "discover: .* nor views=False"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import subprocess
 import sys
@@ -102,3 +103,18 @@ def test_who_was_never_in_a_view_cannot_be_chosen(tmp_path: Path) -> None:
     (one,) = kept_in(tmp_path)
     with pytest.raises(UsageError, match="has never been in a view"):
         rescued(one)
+
+
+def test_what_is_kept_as_json_and_a_name_that_is_not_there(tmp_path: Path) -> None:
+    """A mistyped name ends with an error that says which there are, whether or not anything was to be done."""
+    saved = msgspec.msgpack.encode(Saved(1, before_the_first([0]), NO_BALLOT, None, None))
+    (tmp_path / "x.state").write_bytes(kept(saved=saved))
+    assert json.loads(rescue(tmp_path, "--json").stdout) == {
+        "kept": [{"group": "orders", "member": "a:1", "view": 0, "members": ["a:1"]}]
+    }
+    for words in ((), ("--yes",)):
+        done = rescue(tmp_path, "--member", "b:1", *words)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "--member b:1: no such member; there is group orders, member a:1" in done.stderr
+    assert rescue(tmp_path, "--yes").returncode == 2
+    assert (tmp_path / "x.state").read_bytes() == kept(saved=saved)

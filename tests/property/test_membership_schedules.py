@@ -17,7 +17,7 @@ import pytest
 
 from antiphon.protocol.machine import MILLISECOND, SECOND
 from antiphon.protocol.ordering import ORDERINGS
-from antiphon.sim.scenario import to_toml
+from antiphon.sim.scenario import Scenario, to_toml
 from antiphon.sim.view_cluster import ViewCluster
 from antiphon.sim.view_schedules import broken_links, flaw, flaw_of, not_delivering, schedule
 from support.mutants_membership import MUTANTS
@@ -32,21 +32,24 @@ TRANSFERS = 40  # of each ordering and each kind of partition, with the applicat
 SEEDS = 300  # in which a mutant must be noticed
 
 
+def must_be_right(scenario: Scenario, seed: int) -> None:
+    wrong = flaw(scenario, seed)
+    assert wrong is None, f"seed {seed}: {wrong}\n{to_toml(scenario)}"
+
+
 @pytest.mark.parametrize("first", range(0, SCHEDULES, CHUNK))
 @pytest.mark.parametrize("ordering", sorted(ORDERINGS))
 def test_random_schedules(ordering: str, first: int) -> None:
     for seed in range(first, first + CHUNK):
         scenario = schedule(seed, ordering)
-        wrong = flaw(scenario, seed)
-        assert wrong is None, f"seed {seed}: {wrong}\n{to_toml(scenario)}"
+        must_be_right(scenario, seed)
 
 
 @pytest.mark.parametrize("ordering", sorted(ORDERINGS))
 def test_random_schedules_in_which_each_side_goes_on(ordering: str) -> None:
     for seed in range(SIDES):
         scenario = schedule(seed, ordering, "each-side")
-        wrong = flaw(scenario, seed)
-        assert wrong is None, f"seed {seed}: {wrong}\n{to_toml(scenario)}"
+        must_be_right(scenario, seed)
 
 
 @pytest.mark.parametrize("partition", ["majority", "each-side"])
@@ -56,8 +59,7 @@ def test_random_schedules_in_which_joiners_are_given_the_others_state(
 ) -> None:
     for seed in range(TRANSFERS):
         scenario = schedule(seed, ordering, partition, transfer=True)
-        wrong = flaw(scenario, seed)
-        assert wrong is None, f"seed {seed}: {wrong}\n{to_toml(scenario)}"
+        must_be_right(scenario, seed)
 
 
 @pytest.mark.parametrize("partition", ["majority", "each-side"])
@@ -65,8 +67,7 @@ def test_random_schedules_in_which_messages_outlive_their_time(partition: Litera
     for seed in range(LAGGING):
         scenario = schedule(seed, "causal-blocks", partition)
         lagging = msgspec.structs.replace(scenario.membership, slow="lag", lifetime_ns=20 * MILLISECOND)
-        wrong = flaw(msgspec.structs.replace(scenario, membership=lagging), seed)
-        assert wrong is None, f"seed {seed}: {wrong}\n{to_toml(scenario)}"
+        must_be_right(msgspec.structs.replace(scenario, membership=lagging), seed)
 
 
 @pytest.mark.parametrize("partition", ["majority", "each-side"])
@@ -77,8 +78,7 @@ def test_random_schedules_in_which_a_name_loses_its_state(
     for seed in range(FORGETTING):
         scenario = schedule(seed, ordering, partition, forgetting=True)
         if any(fault.forgets for fault in scenario.faults):
-            wrong = flaw(scenario, seed)
-            assert wrong is None, f"seed {seed}: {wrong}\n{to_toml(scenario)}"
+            must_be_right(scenario, seed)
 
 
 @pytest.mark.parametrize("ordering", sorted(ORDERINGS))

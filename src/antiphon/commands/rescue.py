@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from antiphon.errors import UsageError
+
+if TYPE_CHECKING:
+    from antiphon.live.rescue import Kept
 
 _EXAMPLES = """examples:
   antiphon rescue /var/lib/orders                                  shows whose state is there
@@ -40,24 +45,41 @@ def run(args: argparse.Namespace) -> int:
     kept = [one for one in kept_in(args.state) if args.group in (None, one.state.group)]
     if not kept:
         raise UsageError(f"{args.state}: no member's state is there; name its state folder, and the right group")
-    chosen = [one for one in kept if one.state.member == args.member]
-    if args.member is None or (args.yes and len(chosen) != 1):
-        for one in kept:
-            view = f"view {one.saved.view.number}: {', '.join(one.members)}"
-            print(f"group {one.state.group}, member {one.state.member}, {view}")
+    if args.member is None:
         if args.yes:
-            raise UsageError("rescue: name one --member of these (and its --group), which goes on alone")
+            raise UsageError("--yes: name the --member that goes on alone")
+        _show(args, {"kept": [_described(one) for one in kept]}, [_in_words(one) for one in kept])
         return 0
-    for one in chosen:
-        state = rescued(one)
-        gone = [name for name in one.members if name != one.state.member]
-        print(
-            f"group {one.state.group}: {one.state.member} goes on alone, without {', '.join(gone) or 'others'} of view "
-            f"{one.saved.view.number}; what only they had is lost, and if they still decide, there are two groups"
-        )
-        if args.yes:
-            atomic_write(one.path, msgspec.msgpack.encode(state))
-            print("done: start it again; all others that are left join it")
-        else:
-            print("nothing was done: say --yes")
+    chosen = [one for one in kept if one.state.member == args.member]
+    if len(chosen) != 1:
+        wrong = "several groups have one of that name, say which --group" if chosen else "no such member"
+        raise UsageError(f"--member {args.member}: {wrong}; there is {'; '.join(map(_in_words, kept))}")
+    (one,) = chosen
+    state = rescued(one)
+    gone = [name for name in one.members if name != one.state.member]
+    if args.yes:
+        atomic_write(one.path, msgspec.msgpack.encode(state))
+    words = [
+        f"group {one.state.group}: {one.state.member} goes on alone, without {', '.join(gone) or 'others'} of view "
+        f"{one.saved.view.number}; what only they had is lost, and if they still decide, there are two groups",
+        "done: start it again; all others that are left join it" if args.yes else "nothing was done: say --yes",
+    ]
+    _show(args, {**_described(one), "without": gone, "done": args.yes}, words)
     return 0
+
+
+def _described(one: Kept) -> dict[str, object]:
+    return {
+        "group": one.state.group,
+        "member": one.state.member,
+        "view": one.saved.view.number,
+        "members": one.members,
+    }
+
+
+def _in_words(one: Kept) -> str:
+    return f"group {one.state.group}, member {one.state.member}, view {one.saved.view.number}: {', '.join(one.members)}"
+
+
+def _show(args: argparse.Namespace, summary: dict[str, object], words: list[str]) -> None:
+    print(json.dumps(summary) if args.json else "\n".join(words))

@@ -99,7 +99,7 @@ class Discovery:
         """Help those who come later; the seeker is told every member's name and address, those of now at once."""
         self._seeker = seeker
         for number, contact in self.members.items():
-            seeker.learn(number, contact.name, contact.place())
+            seeker.learn(number, contact.name, contact.socket_address())
 
     def close(self) -> None:
         """Fall silent."""
@@ -127,7 +127,7 @@ class Discovery:
         others = [contact for contact in self.members.values() if contact.name != self._own.name]
         known = random.sample(others, min(KNOWN_MAX, len(others)))
         hello = Hello(time.time_ns(), self._own, self.has_found, self.founding, tuple(known), view if small else None)
-        self._sockets.say(self.seal.seal(hello), {*self._asked(), *(contact.place() for contact in others)})
+        self._sockets.say(self.seal.seal(hello), {*self._asked(), *(contact.socket_address() for contact in others)})
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._loop.call_later(CALM_S if self.has_found else PAUSE_S, self._say)
@@ -203,7 +203,7 @@ class Discovery:
 
     def _meet(self, contact: Contact, *, itself: bool) -> None:
         """Learn of a member; where a known one is now, it says itself."""
-        place, number = contact.place(), number_of(contact.name)
+        number = number_of(contact.name)
         known = self.members.get(number)
         if known is not None and (known.name != contact.name or number == number_of(self._own.name)):
             if itself:
@@ -212,7 +212,7 @@ class Discovery:
         if known is None or (itself and known != contact):
             self.members[number] = contact
             if self._seeker is not None:
-                self._seeker.learn(number, contact.name, place)
+                self._seeker.learn(number, contact.name, contact.socket_address())
 
     def _clash(self, known: Contact, contact: Contact) -> None:
         """Refuse a member whose name cannot be told from that of another."""

@@ -54,7 +54,7 @@ class Contact(msgspec.Struct, frozen=True, array_like=True):
     name: _Name
     address: Annotated[str, msgspec.Meta(max_length=64)]
 
-    def place(self) -> Address:
+    def socket_address(self) -> Address:
         """Return the address as sockets take it, or raise `Refused`."""
         try:
             host, port = parse(self.address, "discover")

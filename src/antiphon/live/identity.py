@@ -64,7 +64,7 @@ def _numbered(names: Sequence[str]) -> dict[int, str]:
 
 
 async def listed(settings: Settings, folder: StateFolder, anomalies: Anomalies) -> Identity:
-    """Find out who is who from the list of peers; names are entries of the list, and numbers their places in it."""
+    """Find out who is who from the list of peers; names are entries of the list, and numbers their positions in it."""
     own = await resolve(settings.address or settings.bind, "bind")
     entry, entries = entries_of(settings.address or settings.bind, settings.peers)
     contacts = Contacts((parse(one, "peers") for one in entries), six=":" in own[0], anomalies=anomalies)
@@ -118,7 +118,7 @@ async def found(settings: Settings, folder: StateFolder, make_socket: MakeSocket
         me=me,
         own=own,
         names=names if founding is None else _numbered(founding.founders),
-        addresses={number: one.place() for number, one in discovery.members.items()},
+        addresses={number: one.socket_address() for number, one in discovery.members.items()},
         declared=declared,
         contacts=contacts,
         folder=folder,

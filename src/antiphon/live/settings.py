@@ -179,6 +179,8 @@ def dns_name(settings: Settings) -> tuple[str, int] | None:
     if settings.discover is None or not settings.discover.startswith(DNS):
         return None
     text, own_port = settings.discover.removeprefix(DNS), settings.bind.rpartition(":")[2]
+    if not text.partition(":")[0]:
+        raise UsageError(f"discover: {settings.discover!r} names no host; write dns:name or dns:name:port")
     return parse(text if ":" in text else f"{text}:{own_port}", "discover")
 
 
