@@ -22,6 +22,7 @@ class Peer(msgspec.Struct):
     standing: Standing = "joiner"
     reported: frozenset[int] = frozenset()  # the names that it did not hear when it spoke last
     unheard: frozenset[int] = frozenset()  # those that it did not hear twice in succession
+    awaited: bool = False  # it was given time to speak once, and has not spoken since
 
     def says(self, alive: Alive) -> None:
         """Take what a sign of life says; one report of silence may be of a moment's loss, two count."""
@@ -55,7 +56,7 @@ class FailureDetector:
             # whom it does not hear is a matter of the links, which are the same for every incarnation
             peer.process, peer.view, peer.standing = process, NO_VIEW, "joiner"
         if process == peer.process:
-            peer.heard_at = max(peer.heard_at, now)
+            peer.heard_at, peer.awaited = max(peer.heard_at, now), False
         return process == peer.process
 
     def latest(self, process: int) -> int:
@@ -71,6 +72,13 @@ class FailureDetector:
         """Give everyone time: this process itself was away."""
         for peer in self.by_name.values():
             peer.heard_at = now
+
+    def await_word(self, names: Iterable[int], now: Instant) -> None:
+        """Give time to names that should be about to speak: once, since a broken link would earn it for ever."""
+        for name in names:
+            peer = self.by_name.get(name)
+            if peer is not None and not peer.awaited:
+                peer.heard_at, peer.awaited = now, True
 
     # Who is alive
 

@@ -188,7 +188,7 @@ class Lifecycle:
         if how == "yielded":  # all of a side give way together
             others = [name for name in self.view.names if name != self.own.name]
             self._outbox.say_to_names(others, Newer(view))
-            self._detector.refresh(now)  # the other side may not have been heard here yet: only one of ours was told
+            self._detector.await_word(view.names, now)  # only one of ours may have heard the other side yet
         self._outbox.counts["exclusions"] += 1
         self.adopt(view, now)
         self.begin_next_incarnation(now)
