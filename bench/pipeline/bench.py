@@ -68,8 +68,8 @@ def cpu_of(process: int) -> float:
 
 def run_antiphon(trace: Path, check: str) -> dict[str, Any]:
     """Our check on Spark; CPU seconds of the tasks, and of everything."""
-    from antiphon.pipeline.check import CheckOptions, check_layout
-    from antiphon.pipeline.ingest import ingest
+    from antiphon.pipeline.checking import CheckOptions, check_layout
+    from antiphon.pipeline.ingesting import ingest
     from antiphon.pipeline.session import Session, Work, open_session
     from antiphon.pipeline.store.layout import Totals
     from antiphon.trace.schema import GUARANTEES

@@ -51,8 +51,8 @@ def main() -> None:
     args = parser.parse_args()
     shutil.rmtree(args.out, ignore_errors=True)
 
-    from antiphon.pipeline.ingest import ingest
-    from antiphon.pipeline.measure import measure_layout
+    from antiphon.pipeline.ingesting import ingest
+    from antiphon.pipeline.measuring import measure_layout
     from antiphon.pipeline.results import WatchCommit
     from antiphon.pipeline.session import open_session
     from antiphon.pipeline.watch import DirectoryWatch

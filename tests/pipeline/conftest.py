@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.pipeline.check import CheckOptions, check_layout, check_runs
-from antiphon.pipeline.ingest import ingest
+from antiphon.pipeline.checking import CheckOptions, check_layout, check_runs
+from antiphon.pipeline.ingesting import ingest
 from antiphon.pipeline.inline import Inline
 from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.pipeline.session import Session, open_session

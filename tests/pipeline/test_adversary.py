@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from antiphon.pipeline import ingest as ingesting
-from antiphon.pipeline.check import CheckOptions
+from antiphon.pipeline import ingesting
+from antiphon.pipeline.checking import CheckOptions
 from antiphon.pipeline.reading import read_batches
 from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.pipeline.store.files import find_files

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.pipeline.check import CheckOptions
+from antiphon.pipeline.checking import CheckOptions
 from antiphon.trace import naive
 from antiphon.trace.event import Event
 from pipeline.conftest import Checker

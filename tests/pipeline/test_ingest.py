@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from antiphon.errors import UsageError
-from antiphon.pipeline.ingest.quarantine import QUARANTINE_SCHEMA
+from antiphon.pipeline.ingesting.quarantine import QUARANTINE_SCHEMA
 from antiphon.pipeline.reading.mapping import Mapping, load_mapping
 from antiphon.trace import naive, reader
 from antiphon.trace.event import Event

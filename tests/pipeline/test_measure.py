@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from antiphon.cli import main
-from antiphon.pipeline.ingest import ingest
+from antiphon.pipeline.ingesting import ingest
 from antiphon.pipeline.inline import Inline
-from antiphon.pipeline.measure import measure_layout
-from antiphon.pipeline.measure.job import TABLES
-from antiphon.pipeline.measure.quantiles import Sketch, exact
+from antiphon.pipeline.measuring import measure_layout
+from antiphon.pipeline.measuring.job import TABLES
+from antiphon.pipeline.measuring.quantiles import Sketch, exact
 from antiphon.pipeline.results import MeasureResult, read_measure
 from antiphon.pipeline.session import Session
 from antiphon.sim.about import about

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from antiphon.pipeline.check.run import CheckedRun
+from antiphon.pipeline.checking.run import CheckedRun
 from antiphon.trace import naive
 from antiphon.trace.event import Event
 from pipeline.conftest import Checker

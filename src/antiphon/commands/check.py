@@ -53,8 +53,8 @@ def _count(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Check a trace, say what was found, and return the exit code."""
-    from antiphon.pipeline.check import CheckOptions, check_layout
-    from antiphon.pipeline.ingest import ingest
+    from antiphon.pipeline.checking import CheckOptions, check_layout
+    from antiphon.pipeline.ingesting import ingest
     from antiphon.pipeline.reading.mapping import load_mapping
     from antiphon.pipeline.results import CHECK_FILE, as_json, write_result
     from antiphon.pipeline.store.files import find_files

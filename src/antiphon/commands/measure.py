@@ -25,8 +25,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure a trace and say what was found."""
-    from antiphon.pipeline.ingest import ingest
-    from antiphon.pipeline.measure import measure_layout
+    from antiphon.pipeline.ingesting import ingest
+    from antiphon.pipeline.measuring import measure_layout
     from antiphon.pipeline.reading.mapping import load_mapping
     from antiphon.pipeline.results import MEASURE_FILE, as_json, write_result
     from antiphon.pipeline.store.files import find_files

@@ -43,7 +43,7 @@ from pyspark.sql.types import StructType
 
 from antiphon.atomic_write import Replacement
 from antiphon.errors import UsageError
-from antiphon.pipeline.ingest import FILE_PART_BYTES, TASK_ROWS
+from antiphon.pipeline.ingesting import FILE_PART_BYTES, TASK_ROWS
 from antiphon.pipeline.reading import read_batches
 from antiphon.pipeline.reading.mapping import Mapping, load_mapping
 from antiphon.pipeline.reading.rows import TRACE_SCHEMA

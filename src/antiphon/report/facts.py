@@ -10,9 +10,9 @@ from typing import Final
 import msgspec
 
 from antiphon.errors import UsageError
-from antiphon.pipeline.check import CheckOptions, check_layout
-from antiphon.pipeline.ingest import ingest
-from antiphon.pipeline.measure import measure_layout
+from antiphon.pipeline.checking import CheckOptions, check_layout
+from antiphon.pipeline.ingesting import ingest
+from antiphon.pipeline.measuring import measure_layout
 from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.pipeline.results import (
     CheckResult,

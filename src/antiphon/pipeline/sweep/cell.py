@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 
 from antiphon.errors import AntiphonError
-from antiphon.pipeline.check import CheckOptions, check_layout
-from antiphon.pipeline.ingest import ingest
+from antiphon.pipeline.checking import CheckOptions, check_layout
+from antiphon.pipeline.ingesting import ingest
 from antiphon.pipeline.inline import Inline
-from antiphon.pipeline.measure import measure_layout
+from antiphon.pipeline.measuring import measure_layout
 from antiphon.pipeline.results import CellGuarantee, CellLatency, CellValues, SweepCell
 from antiphon.pipeline.sweep.plan import CellPlan
 from antiphon.sim.about import about

@@ -8,9 +8,9 @@ import msgspec
 import numpy as np
 
 from antiphon.pipeline.columns import CONTROL, DELIVER, DISCARD, NULL_TIME, RECEIVE, SEND, STABLE, VIEW, Array, Unit
-from antiphon.pipeline.measure.history import ending
-from antiphon.pipeline.measure.job import MeasureJob, MeasurePart, MeasureTask, added
-from antiphon.pipeline.measure.ledger import (
+from antiphon.pipeline.measuring.history import ending
+from antiphon.pipeline.measuring.job import MeasureJob, MeasurePart, MeasureTask, added
+from antiphon.pipeline.measuring.ledger import (
     Ledger,
     LogReader,
     LogRows,
@@ -23,7 +23,7 @@ from antiphon.pipeline.measure.ledger import (
     traffic,
     view_ends,
 )
-from antiphon.pipeline.measure.quantiles import Sketch, exact
+from antiphon.pipeline.measuring.quantiles import Sketch, exact
 from antiphon.pipeline.results import BufferPeak, Repairs
 from antiphon.pipeline.store.arena import ArenaWriter
 

@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 
 from antiphon.atomic_write import Replacement
 from antiphon.pipeline.columns import as_numpy
-from antiphon.pipeline.ingest.job import IngestJob, IngestPart
-from antiphon.pipeline.ingest.quarantine import Quarantine
-from antiphon.pipeline.ingest.segments import Segments, stretches
+from antiphon.pipeline.ingesting.job import IngestJob, IngestPart
+from antiphon.pipeline.ingesting.quarantine import Quarantine
+from antiphon.pipeline.ingesting.segments import Segments, stretches
 from antiphon.pipeline.reading import read_batches
 from antiphon.pipeline.reading.rows import DUPLICATE, REASONS, TRACE_SCHEMA, UnreadableRow
 from antiphon.trace.run_file import RunFiles

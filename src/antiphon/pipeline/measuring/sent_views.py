@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from antiphon.pipeline.columns import VIEW, Array, RunIndex
-from antiphon.pipeline.measure.job import MeasureTask
+from antiphon.pipeline.measuring.job import MeasureTask
 
 NO_VIEW = 0  # the number here of what was sent before its sender installed a view
 

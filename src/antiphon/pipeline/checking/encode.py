@@ -12,9 +12,9 @@ import msgspec
 import numpy as np
 
 from antiphon.pipeline import kernels as k
-from antiphon.pipeline.check.findings import Finding, Stub, TaskFindings
-from antiphon.pipeline.check.run import CheckedRun, CheckJob, Workspace, spans_of, steady_span
-from antiphon.pipeline.check.total import fingerprint
+from antiphon.pipeline.checking.findings import Finding, Stub, TaskFindings
+from antiphon.pipeline.checking.run import CheckedRun, CheckJob, Workspace, spans_of, steady_span
+from antiphon.pipeline.checking.total import fingerprint
 from antiphon.pipeline.columns import DELIVER, DISCARD, RECEIVE, SEND, STABLE, Array, Unit
 from antiphon.pipeline.store.arena import ArenaWriter
 from antiphon.pipeline.store.layout import TraceLayout

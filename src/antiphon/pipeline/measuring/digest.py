@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 
 from antiphon.atomic_write import Replacement
 from antiphon.pipeline.columns import Array
-from antiphon.pipeline.measure.across_members import waiting_edges
-from antiphon.pipeline.measure.history import run_history
-from antiphon.pipeline.measure.job import SHOWN, TABLES, MeasureJob, MeasurePart, MeasureTask
+from antiphon.pipeline.measuring.across_members import waiting_edges
+from antiphon.pipeline.measuring.history import run_history
+from antiphon.pipeline.measuring.job import SHOWN, TABLES, MeasureJob, MeasurePart, MeasureTask
 from antiphon.pipeline.results import HeldBack
 from antiphon.pipeline.store.layout import TraceLayout
 

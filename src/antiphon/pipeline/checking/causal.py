@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from antiphon.pipeline import kernels as k
-from antiphon.pipeline.check.findings import Finding, Stub
-from antiphon.pipeline.check.run import CheckedRun
+from antiphon.pipeline.checking.findings import Finding, Stub
+from antiphon.pipeline.checking.run import CheckedRun
 from antiphon.pipeline.columns import Array, Unit
 
 

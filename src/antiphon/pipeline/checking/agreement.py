@@ -7,8 +7,8 @@ from collections import defaultdict
 import numpy as np
 
 from antiphon.pipeline import kernels as k
-from antiphon.pipeline.check.findings import Finding, Stub
-from antiphon.pipeline.check.run import GONE, NOTHING, CheckedRun
+from antiphon.pipeline.checking.findings import Finding, Stub
+from antiphon.pipeline.checking.run import GONE, NOTHING, CheckedRun
 from antiphon.pipeline.columns import Array, Unit
 
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 import numpy as np
 
 from antiphon.pipeline.columns import CRASH, END, LEAVE, NULL_TIME, VIEW, Array, RunIndex
-from antiphon.pipeline.measure.job import MeasureTask
-from antiphon.pipeline.measure.ledger import LogRows
+from antiphon.pipeline.measuring.job import MeasureTask
+from antiphon.pipeline.measuring.ledger import LogRows
 
 ENDINGS: Final = (None, "end", "leave", "excluded", "crash")  # None: its log was cut short
 PROCESSES_MAX: Final = 1_000  # of a run; those that did not simply end come first

@@ -13,11 +13,11 @@ from pathlib import Path
 import msgspec
 
 from antiphon.errors import UsageError
-from antiphon.pipeline.check.compare import compare_members
-from antiphon.pipeline.check.encode import collect_sends, encode_members
-from antiphon.pipeline.check.findings import Finding, TaskFindings
-from antiphon.pipeline.check.run import CheckJob, steady_span
-from antiphon.pipeline.check.witness import Witnesses
+from antiphon.pipeline.checking.compare import compare_members
+from antiphon.pipeline.checking.encode import collect_sends, encode_members
+from antiphon.pipeline.checking.findings import Finding, TaskFindings
+from antiphon.pipeline.checking.run import CheckJob, steady_span
+from antiphon.pipeline.checking.witness import Witnesses
 from antiphon.pipeline.results import CheckResult, GuaranteeResult
 from antiphon.pipeline.session import Session
 from antiphon.pipeline.store.layout import Totals, TraceLayout

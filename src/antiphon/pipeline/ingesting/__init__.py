@@ -18,9 +18,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from antiphon.pipeline.ingest.job import FilePart, IngestJob, IngestPart
-from antiphon.pipeline.ingest.relayout import lay_out, spill
-from antiphon.pipeline.ingest.survey import segments_do_not_overlap, survey
+from antiphon.pipeline.ingesting.job import FilePart, IngestJob, IngestPart
+from antiphon.pipeline.ingesting.relayout import lay_out, spill
+from antiphon.pipeline.ingesting.survey import segments_do_not_overlap, survey
 from antiphon.pipeline.reading import open_parquet_input
 from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.pipeline.reading.text import TextSpan, can_be_cut, count_marks

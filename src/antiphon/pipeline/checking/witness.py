@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from antiphon.pipeline import words as sentence
-from antiphon.pipeline.check.encode import Log, read_log
-from antiphon.pipeline.check.findings import Stub
-from antiphon.pipeline.check.run import CheckJob
+from antiphon.pipeline.checking.encode import Log, read_log
+from antiphon.pipeline.checking.findings import Stub
+from antiphon.pipeline.checking.run import CheckJob
 from antiphon.pipeline.columns import CODES, DELIVER, DISCARD, RECEIVE, SEND, Array, Unit
 from antiphon.pipeline.store.layout import TraceLayout
 from antiphon.trace.schema import EVENTS

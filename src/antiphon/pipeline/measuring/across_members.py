@@ -18,11 +18,11 @@ import pyarrow.parquet as pq
 from antiphon.atomic_write import Replacement
 from antiphon.pipeline.columns import NULL_TIME, Array, RunIndex, Unit
 from antiphon.pipeline.kernels import compiled
-from antiphon.pipeline.measure.job import TABLES, MeasureJob, MeasurePart, MeasureTask, Sends
-from antiphon.pipeline.measure.ledger import between
-from antiphon.pipeline.measure.per_member import Tables
-from antiphon.pipeline.measure.quantiles import Sketch
-from antiphon.pipeline.measure.sent_views import SentViews
+from antiphon.pipeline.measuring.job import TABLES, MeasureJob, MeasurePart, MeasureTask, Sends
+from antiphon.pipeline.measuring.ledger import between
+from antiphon.pipeline.measuring.per_member import Tables
+from antiphon.pipeline.measuring.quantiles import Sketch
+from antiphon.pipeline.measuring.sent_views import SentViews
 from antiphon.pipeline.store.arena import ArenaWriter
 from antiphon.pipeline.store.layout import TraceLayout, shares
 

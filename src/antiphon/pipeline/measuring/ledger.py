@@ -29,7 +29,7 @@ from antiphon.pipeline.columns import (
     as_numpy,
 )
 from antiphon.pipeline.kernels import compiled
-from antiphon.pipeline.measure.job import added
+from antiphon.pipeline.measuring.job import added
 from antiphon.pipeline.store.layout import TraceLayout
 
 FINAL: Final = 100  # the code given to control rows that say: its position in the total order is known here

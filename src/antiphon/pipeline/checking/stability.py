@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from antiphon.pipeline.check.findings import Finding, Stub
-from antiphon.pipeline.check.run import CheckedRun
+from antiphon.pipeline.checking.findings import Finding, Stub
+from antiphon.pipeline.checking.run import CheckedRun
 from antiphon.pipeline.columns import NULL_TIME, Array, Unit
 
 HELD: int = NULL_TIME  # since ever, for all that is known

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from antiphon.pipeline.check.agreement import check_agreement
-from antiphon.pipeline.check.causal import check_causal
-from antiphon.pipeline.check.findings import Finding, TaskFindings
-from antiphon.pipeline.check.run import CheckedRun, CheckJob, Workspace
-from antiphon.pipeline.check.stability import check_stability
-from antiphon.pipeline.check.total import check_total
-from antiphon.pipeline.check.view_synchrony import check_view_synchrony
+from antiphon.pipeline.checking.agreement import check_agreement
+from antiphon.pipeline.checking.causal import check_causal
+from antiphon.pipeline.checking.findings import Finding, TaskFindings
+from antiphon.pipeline.checking.run import CheckedRun, CheckJob, Workspace
+from antiphon.pipeline.checking.stability import check_stability
+from antiphon.pipeline.checking.total import check_total
+from antiphon.pipeline.checking.view_synchrony import check_view_synchrony
 from antiphon.pipeline.columns import RunIndex
 from antiphon.pipeline.kernels import BLOCK
 from antiphon.pipeline.store.layout import TraceLayout, shares

@@ -15,11 +15,11 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from antiphon.pipeline.measure.across_members import compare_members
-from antiphon.pipeline.measure.digest import add_up
-from antiphon.pipeline.measure.job import TABLES, MeasureJob, MeasurePart
-from antiphon.pipeline.measure.per_member import measure_members
-from antiphon.pipeline.measure.quantiles import RELATIVE_ERROR, Sketch
+from antiphon.pipeline.measuring.across_members import compare_members
+from antiphon.pipeline.measuring.digest import add_up
+from antiphon.pipeline.measuring.job import TABLES, MeasureJob, MeasurePart
+from antiphon.pipeline.measuring.per_member import measure_members
+from antiphon.pipeline.measuring.quantiles import RELATIVE_ERROR, Sketch
 from antiphon.pipeline.results import Clock, MeasureResult, Quantiles, WireTraffic
 from antiphon.pipeline.session import Session
 from antiphon.pipeline.store.layout import Totals, TraceLayout

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from antiphon.atomic_write import Replacement
-from antiphon.pipeline.ingest.job import IngestPart
+from antiphon.pipeline.ingesting.job import IngestPart
 from antiphon.pipeline.reading.rows import UnreadableRow
 
 QUARANTINE_SCHEMA = pa.schema(

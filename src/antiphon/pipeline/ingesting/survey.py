@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from antiphon.pipeline.ingest.job import IngestJob, IngestPart
-from antiphon.pipeline.ingest.segments import Segments
+from antiphon.pipeline.ingesting.job import IngestJob, IngestPart
+from antiphon.pipeline.ingesting.segments import Segments
 from antiphon.pipeline.reading import open_parquet_input
 from antiphon.pipeline.reading.rows import TYPES
 from antiphon.pipeline.store.layout import TraceLayout

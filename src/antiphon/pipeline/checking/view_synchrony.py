@@ -8,8 +8,8 @@ from itertools import combinations
 
 import numpy as np
 
-from antiphon.pipeline.check.findings import Finding, Stub
-from antiphon.pipeline.check.run import CheckedRun
+from antiphon.pipeline.checking.findings import Finding, Stub
+from antiphon.pipeline.checking.run import CheckedRun
 from antiphon.pipeline.columns import Array, Unit
 from antiphon.pipeline.kernels import distinct
 
