@@ -43,3 +43,22 @@ def count(number: int, one: str, many: str | None = None) -> str:
 def listed(names: Sequence[str]) -> str:
     """Say names as one does: a, b and c."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+_NUMBERS: Final = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
+
+def number(value: int) -> str:
+    """Say a small number as a word, a larger one in digits."""
+    return _NUMBERS[value] if 0 <= value < len(_NUMBERS) else f"{value:,}"
+
+
+def ordinal(value: int) -> str:
+    """Say which of several: 1st, 2nd, 3rd, 4th."""
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(value % 10, "th")
+    return f"{value}{'th' if value % 100 in (11, 12, 13) else ending}"
+
+
+def sentence(text: str) -> str:
+    """Make a sentence: a capital first, a full stop last."""
+    return f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith(".") else ".")

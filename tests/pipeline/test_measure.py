@@ -21,7 +21,7 @@ from antiphon.pipeline.inline import Inline
 from antiphon.pipeline.measuring import measure_layout
 from antiphon.pipeline.measuring.job import TABLES
 from antiphon.pipeline.measuring.quantiles import Sketch, exact
-from antiphon.pipeline.results import MeasureResult, read_measure
+from antiphon.pipeline.results import MeasureResult, ProcessRow, read_measure, read_measured
 from antiphon.pipeline.session import Session
 from antiphon.sim.about import about
 from antiphon.sim.cluster import SimulatedRun, simulate
@@ -283,6 +283,28 @@ def test_nobody_is_blamed_outside_of_its_views(inline_session: Session, tmp_path
     assert summary.latency["everywhere"].count == 3, "0:1, 0:3 and 0:4 reached all who had to hold them"
     ends = {row["member"]: row["buffer_end"] for row in tables["members"]}
     assert ends == {0: 0, 1: 0, 2: 0, 10002: 0}, "what a view kept is let go with it"
+
+
+def test_what_was_lost_with_a_member_is_counted(inline_session: Session, tmp_path: Path) -> None:
+    """1 sends three messages, delivers two of its own, and crashes; 2 delivers the first; 3 delivers what 2 sent."""
+    rows = [
+        *(Event("r", 1, seq, "send", 1, seq, time_ns=seq) for seq in (1, 2, 3)),
+        *(Event("r", 1, 3 + seq, "deliver", 1, seq, time_ns=10) for seq in (1, 2)),
+        Event("r", 1, 6, "crash", time_ns=20),
+        Event("r", 2, 1, "deliver", 1, 1, time_ns=11),
+        Event("r", 2, 2, "send", 2, 1, time_ns=12),
+        Event("r", 2, 3, "end", time_ns=5_000_000_000),
+        Event("r", 3, 1, "deliver", 2, 1, time_ns=13),
+        Event("r", 3, 2, "deliver", 1, 1, time_ns=9),
+        Event("r", 3, 3, "end", time_ns=30),
+    ]
+    write(rows, tmp_path / "trace" / "events.parquet")
+    measured(inline_session, tmp_path / "trace", tmp_path)
+    found = {row.member: row for row in read_measured(tmp_path / "out", ProcessRow)}
+    assert (found[1].ending, found[1].undelivered, found[1].alone) == ("crash", 2, 1)
+    assert (found[2].ending, found[2].undelivered, found[2].alone) == ("end", None, None)
+    assert (found[2].quiet_at_ns, found[2].quiet_ns) == (12, 5_000_000_000 - 12)
+    assert (found[3].set_back_at_ns, found[3].set_back_ns) == (13, 4)
 
 
 def test_foreign_trace_without_times_or_bytes(inline_session: Session, tmp_path: Path) -> None:

@@ -161,6 +161,12 @@ class ProcessRow(msgspec.Struct, frozen=True):
     first_ns: int | None
     last_ns: int | None
     ending: Literal["end", "leave", "excluded", "crash"] | None  # None: it was cut short
+    undelivered: int | None = None  # messages of its own that no other member delivered
+    alone: int | None = None  # messages that it delivered and nobody else did
+    quiet_at_ns: int | None = None  # where the longest time without a row of its own begins
+    quiet_ns: int | None = None  # and how long that is
+    set_back_ns: int | None = None  # how far its clock went back, at most; None: it never did
+    set_back_at_ns: int | None = None
 
 
 class HistogramRow(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from antiphon.report.figures import COLOURS, SERIES, drawing, inline_svg, log_time_axis, look
 from antiphon.wording import duration, time_unit
@@ -94,6 +94,39 @@ def _binned(buckets: Sequence[tuple[int, int, int]], edges: Sequence[float]) -> 
     return counts, instant
 
 
+class Moment(NamedTuple):
+    """Something on the timeline that charts carry: a view, something bad, or (shade) a stretch of trouble."""
+
+    at_ns: int  # since the start
+    until_ns: int | None
+    label: str
+    kind: Literal["view", "bad", "shade"]
+
+
+def _carry(axes: Axes, moments: Sequence[Moment], size: int, end_ns: float) -> None:
+    """Draw the timeline behind what a chart shows: views and troubles as upright lines, stretches of trouble grey."""
+    for one in moments:
+        if one.kind == "shade":
+            until = end_ns if one.until_ns is None else min(one.until_ns, end_ns)
+            axes.axvspan(max(one.at_ns, 0) / size, until / size, facecolor=COLOURS["line"], alpha=0.55, linewidth=0)
+    room = -math.inf
+    for one in sorted(moments):
+        if one.kind == "shade" or not 0 <= one.at_ns <= end_ns:
+            continue
+        bad = one.kind == "bad"
+        axes.axvline(
+            one.at_ns / size, color=COLOURS["bad" if bad else "ink"], linewidth=1,
+            linestyle=(0, (1, 1.2)) if bad else (0, (3, 2)),
+        )  # fmt: skip
+        if one.at_ns >= room:
+            text = one.label.removeprefix("view ") if one.kind == "view" and room >= 0 else one.label
+            axes.annotate(
+                text, (one.at_ns / size, 1), (2, 3), xycoords=("data", "axes fraction"), textcoords="offset points",
+                fontsize=9, color=COLOURS["bad" if bad else "ink"], annotation_clip=False,
+            )  # fmt: skip
+            room = one.at_ns + end_ns * (len(text) + 2) / 110
+
+
 class Level(NamedTuple):
     """Something that is filled over time: from when, until when, on average over the members, and at the fullest."""
 
@@ -106,14 +139,20 @@ class Level(NamedTuple):
 BOUND_SHOWN: Final = 0.4  # a level that stays below this share of its bound is drawn large, with the bound above it
 
 
-def occupancy(levels: Sequence[Level], bound: int | None, label: str) -> str:
-    """How full buffers were over time, on average and the fullest, and the bound that they must not pass."""
-    first = levels[0].start_ns
+def occupancy(
+    levels: Sequence[Level], bound: int | None, label: str, moments: Sequence[Moment] = (), first: int | None = None
+) -> str:
+    """How full buffers were over time, on average and the fullest, and the bound that they must not pass.
+
+    Times are shown since `first`, by default the beginning of the first level.
+    """
+    first = levels[0].start_ns if first is None else first
     name, size = time_unit(levels[-1].end_ns - first)
     edges = [(level.start_ns - first) / size for level in levels] + [(levels[-1].end_ns - first) / size]
     peak = max(max(level.peak for level in levels), 1)
     with drawing(height_in=3.1) as (figure, [axes]):
         mean, fullest = look(0), look(1)
+        _carry(axes, moments, size, levels[-1].end_ns - first)
         axes.stairs([level.mean for level in levels], edges, fill=True, color=mean.colour, alpha=0.3)
         axes.stairs(
             [level.mean for level in levels], edges, color=mean.colour, linewidth=1.4, label="mean of the members"
@@ -163,7 +202,7 @@ class Shade(NamedTuple):
 def timeline(
     names: Sequence[str],
     lives: Sequence[IncarnationBar],
-    views: Sequence[tuple[int, str]],
+    views: Sequence[Moment],
     shades: Sequence[Shade],
     end_ns: int,
     label: str,
@@ -186,17 +225,9 @@ def timeline(
                 axes.plot(
                     [stop], [life.lane], marker=marker, markersize=8, color=inside, markeredgecolor=COLOURS["bad"]
                 )
-        last = -math.inf
-        for at_ns, name in views:
-            axes.axvline(at_ns / size, color=COLOURS["ink"], linewidth=1, linestyle=(0, (3, 2)))
-            if at_ns - last > end_ns / 30:  # a label that would cover the one before is left out
-                axes.annotate(
-                    f"view {name}" if last < 0 else name, (at_ns / size, 1), (2, 3), xycoords=("data", "axes fraction"),
-                    textcoords="offset points", fontsize=9,
-                )  # fmt: skip
-                last = at_ns
+        _carry(axes, views, size, end_ns)
         axes.set_ylim(len(names) - 0.4, -0.6)
-        axes.set_yticks(range(len(names)), [f"member {name}" for name in names])
+        axes.set_yticks(range(len(names)), names)
         axes.tick_params(axis="y", length=0)
         axes.set_xlim(0, end_ns / size * 1.01)
         axes.grid(axis="y", visible=False)
@@ -208,9 +239,16 @@ LEVELS: Final = (0.12, 0.3, 0.5, 0.72, 1.0)  # opacities of a heat map
 USUAL_SHARE: Final = 0.95  # of its values; what is above has the strongest colour too
 
 
-def heat_map(names: Sequence[str], edges_ns: Sequence[int], values: Sequence[Sequence[float]], label: str) -> str:
+def heat_map(
+    names: Sequence[str],
+    edges_ns: Sequence[int],
+    values: Sequence[Sequence[float]],
+    label: str,
+    moments: Sequence[Moment] = (),
+    first: int | None = None,
+) -> str:
     """Members by time, darker where more messages waited for them; one hue, so that only its strength speaks."""
-    first = edges_ns[0]
+    first = edges_ns[0] if first is None else first
     unit, size = time_unit(edges_ns[-1] - first)
     edges = [(edge - first) / size for edge in edges_ns]
     seen = sorted(value for row in values for value in row if value > 0)
@@ -218,6 +256,7 @@ def heat_map(names: Sequence[str], edges_ns: Sequence[int], values: Sequence[Seq
     usual = seen[int(USUAL_SHARE * (len(seen) - 1))] if seen else 0.0  # a few extremes must not make all the rest pale
     step = _round_step(usual / len(LEVELS))
     with drawing(height_in=1.35 + 0.24 * len(names)) as (figure, [axes]):
+        _carry(axes, moments, size, edges_ns[-1] - first)
         for index, row in enumerate(values):
             for level, opacity in enumerate(LEVELS):
                 bars = _stretches(row, edges, level, step)
@@ -238,7 +277,8 @@ def heat_map(names: Sequence[str], edges_ns: Sequence[int], values: Sequence[Seq
             Patch(facecolor=COLOURS["series-2"], alpha=LEVELS[-1], label=f"up to {max(most, step * len(LEVELS)):,.3g}")
         ]
         axes.legend(
-            handles=keys, loc="lower left", bbox_to_anchor=(0, 1), ncols=5, frameon=False, fontsize=9,
+            handles=keys, loc="lower left", bbox_to_anchor=(0, 1 + 0.9 / len(names) * bool(moments)),
+            ncols=5, frameon=False, fontsize=9,
             labelcolor=COLOURS["ink"], title="messages waiting for it alone", alignment="left", title_fontsize=9.5,
             handlelength=1.4, columnspacing=1.2, borderaxespad=0.2,
         )  # fmt: skip

@@ -31,10 +31,13 @@ from antiphon.pipeline.results import (
 )
 from antiphon.pipeline.session import Session
 from antiphon.pipeline.store.files import find_files
+from antiphon.pipeline.store.layout import TraceLayout
 from antiphon.report.run_settings import RunSettings, run_settings
 from antiphon.report.sources import Given
 from antiphon.report.witness_rows import NamedWitness, WitnessRows, find_witness_rows
+from antiphon.trace.schema import GUARANTEES
 
+UNIFORM: Final = ("agreement", "total")  # the guarantees that have a uniform form
 DRAWN_MAX: Final = 10  # witnesses that are drawn
 
 Start = Callable[[], AbstractContextManager[Session]]
@@ -56,6 +59,7 @@ class Facts(msgspec.Struct, kw_only=True):
     events: int
     quarantined: int
     checked: CheckResult | None = None
+    uniform: CheckResult | None = None  # the same with the deliveries of members that crashed or left, if any did
     measured: MeasureResult | None = None
     lost: str | None = None  # where the trace was when it was checked, if it is not there any more
     run: RunRow | None = None  # the run that is drawn
@@ -85,7 +89,7 @@ def gather(
     known: TraceResult | None = checked or measured
     check_here = check and checked is None and measured is None
     witnesses = to_draw(checked) if checked is not None else []
-    tables, drawn = given.measure, []
+    tables, drawn, also = given.measure, [], None
     if given.trace is not None and (check_here or measured is None or witnesses):
         with ExitStack() as stack:
             here = _Trace(given.trace, folder, start, stack, mapping)
@@ -95,6 +99,7 @@ def gather(
             if check_here:
                 checked = here.check(uniform=uniform)
                 witnesses = to_draw(checked)
+                also = None if uniform else here.check_uniform(checked)
             if measured is None:
                 measured, tables = here.measure()
             rows = find_witness_rows(here.session, here.layout, witnesses) if witnesses else []
@@ -108,6 +113,7 @@ def gather(
         events=known.events,
         quarantined=known.quarantined,
         checked=checked,
+        uniform=also,
         measured=measured,
         lost=known.trace if given.trace is None and (measured is None or witnesses) else None,
         drawn=drawn,
@@ -161,14 +167,25 @@ class _Trace:
         self.session = stack.enter_context(start())
         self.totals = ingest(self.session, trace, self.layout, mapping)
 
-    def check(self, *, uniform: bool) -> CheckResult:
-        """Check all guarantees; `uniform`: deliveries of members that crashed or left count too."""
+    def check_uniform(self, plain: CheckResult) -> CheckResult | None:
+        """Check what is different where deliveries of members that crashed or left count too, if any did."""
+        counts = TraceLayout(self.layout).column
+        if not (counts["crash"].any() or counts["leave"].any()):
+            return None
+        names = tuple(name for name in UNIFORM if plain.guarantees[name].verdict != "violated")
+        return self.check(uniform=True, guarantees=names, scratch="uniform") if names else None
+
+    def check(
+        self, *, uniform: bool, guarantees: tuple[str, ...] = tuple(GUARANTEES), scratch: str = "scratch"
+    ) -> CheckResult:
+        """Check guarantees; `uniform`: deliveries of members that crashed or left count too."""
         options = CheckOptions(
+            guarantees=guarantees,
             implied_own_deliveries=self.mapping is not None and self.mapping.own_deliveries == "implied",
             unrecorded_sends=self.mapping is not None and self.mapping.sends == "unrecorded",
             uniform=uniform,
         )
-        return check_layout(self.session, self.layout, self.totals, self.folder / "scratch", options)
+        return check_layout(self.session, self.layout, self.totals, self.folder / scratch, options)
 
     def measure(self) -> tuple[MeasureResult, Path]:
         """Measure; return what was found, and the folder of the tables."""

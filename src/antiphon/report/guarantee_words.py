@@ -11,22 +11,62 @@ from antiphon.web.elements import SIGNS
 
 
 class GuaranteeWords(NamedTuple):
-    """A guarantee as one would say it: its name, and what it means to have it."""
+    """A guarantee as one would say it: its name, what it means to have it, and what is counted of it."""
 
     name: str
     meaning: str
+    examined: tuple[str, str]  # one and many of what is examined
+    broken: tuple[str, str]  # and of what a violation is
 
 
 GUARANTEES: Final[dict[str, GuaranteeWords]] = {
-    "integrity": GuaranteeWords("Integrity", "nothing is delivered twice, or out of nowhere"),
-    "validity": GuaranteeWords("Validity", "whoever sends a message delivers it too"),
-    "agreement": GuaranteeWords("Agreement", "what one member delivers, all who go on with it deliver"),
-    "fifo": GuaranteeWords("Sender order", "each sender's messages are delivered in the order it sent them"),
-    "causal": GuaranteeWords("Causal order", "no answer is delivered before what it answers"),
-    "total": GuaranteeWords("Total order", "all members deliver in one and the same order"),
-    "stability": GuaranteeWords("Stability", "what is called stable is really held by every member"),
+    "integrity": GuaranteeWords(
+        "Integrity",
+        "nothing is delivered twice, or out of nowhere",
+        ("delivery", "deliveries"),
+        ("false or repeated delivery", "false or repeated deliveries"),
+    ),
+    "validity": GuaranteeWords(
+        "Validity",
+        "whoever sends a message delivers it too",
+        ("own message of a member", "own messages of members"),
+        ("own message not delivered", "own messages not delivered"),
+    ),
+    "agreement": GuaranteeWords(
+        "Agreement",
+        "what one member delivers, all who go on with it deliver",
+        ("delivery that obliges others", "deliveries that oblige others"),
+        ("delivery is missing", "deliveries are missing"),
+    ),
+    "fifo": GuaranteeWords(
+        "Sender order",
+        "each sender's messages are delivered in the order it sent them",
+        ("delivery", "deliveries"),
+        ("delivery too late", "deliveries too late"),
+    ),
+    "causal": GuaranteeWords(
+        "Causal order",
+        "no answer is delivered before what it answers",
+        ("delivery with a cause", "deliveries with a cause"),
+        ("delivery before its cause", "deliveries before their cause"),
+    ),
+    "total": GuaranteeWords(
+        "Total order",
+        "all members deliver in one and the same order",
+        ("pair of members", "pairs of members"),
+        ("pair that disagrees", "pairs that disagree"),
+    ),
+    "stability": GuaranteeWords(
+        "Stability",
+        "what is called stable is really held by every member",
+        ("mark of stability", "marks of stability"),
+        ("wrong mark", "wrong marks"),
+    ),
     "view-synchrony": GuaranteeWords(
-        "View synchrony", "members that move on together have delivered the same messages"
+        "View synchrony",
+        "members that move on together have delivered the same messages",
+        ("pair of members in a view", "pairs of members in a view"),
+        ("pair that differs", "pairs that differ"),
     ),
 }
 

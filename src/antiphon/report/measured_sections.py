@@ -11,8 +11,10 @@ from markupsafe import Markup
 from antiphon.pipeline.results import HeldBack, MeasureResult, WaitingRow, WireTraffic
 from antiphon.report import charts
 from antiphon.report.facts import Facts
-from antiphon.report.history_section import member_name
+from antiphon.report.history_section import moments
+from antiphon.report.member_names import member_name
 from antiphon.report.run_settings import BufferBound, buffer_bound
+from antiphon.report.timeline import start_ns
 from antiphon.web.elements import bar, element, figure, paragraph, section, table
 from antiphon.wording import count, duration, size
 
@@ -94,8 +96,8 @@ def _buffers(facts: Facts, measured: MeasureResult) -> Markup | None:
     if not facts.occupancy:
         return section("buffers", title, paragraph(said))
     levels = [charts.Level(row.start_ns, row.end_ns, row.mean, row.peak) for row in facts.occupancy]
-    drawing = charts.occupancy(levels, bound.messages if bound else None, f"Messages held over time. {said}")
-    first = levels[0].start_ns
+    first, most_allowed = start_ns(facts), bound.messages if bound else None
+    drawing = charts.occupancy(levels, most_allowed, f"Messages held over time. {said}", moments(facts), first)
     step = max(1, -(-len(levels) // TABLE_ROWS))
     rows = [
         (
@@ -131,10 +133,10 @@ def _held_back(facts: Facts, measured: MeasureResult) -> Markup | None:
     said = f"A message can become stable when its last member holds it. {who}{where} was waited for "
     said += f"most: it was the last to hold {count(first.last, 'message')}"
     said += f" and never held {first.lacked:,} that nobody could call stable" if first.lacked else ""
-    said += f"; the others waited {duration(first.waited_ns)} in all for it alone, at most "
-    said += f"{duration(first.longest_ns)} for one message."
+    said += f"; the others waited up to {duration(first.longest_ns)} for it alone, "
+    said += f"{duration(first.waited_ns)} summed over these messages."
     behind = table(
-        ("Member", "Last to hold", "Never held", "Waited for alone, in all", "At most"),
+        ("Member", "Last to hold", "Never held", "Waited for alone, sum over messages", "At most"),
         [
             (
                 _capital(member_name(facts, row.member)) + (f" ({row.run})" if facts.runs > 1 else ""),
@@ -160,7 +162,8 @@ def _held_back(facts: Facts, measured: MeasureResult) -> Markup | None:
         [row.messages / (max(others, 1) if member is None else 1) for row in rows] for member, rows in by_member.items()
     ]
     names = [f"the other {others:,}, mean" if member is None else member_name(facts, member) for member in by_member]
-    drawing = charts.heat_map(names, edges, values, f"Members by time, darker where more messages waited. {said}")
+    label = f"Members by time, darker where more messages waited. {said}"
+    drawing = charts.heat_map(names, edges, values, label, moments(facts), start_ns(facts))
     caption = "Each row is a member. The stronger the colour, the more messages everyone else held and it did not yet."
     return section("held-back", title, paragraph(said, _spread_words(worst)), figure(drawing, caption, behind))
 

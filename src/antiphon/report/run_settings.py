@@ -19,7 +19,7 @@ class NetworkSettings(msgspec.Struct, frozen=True):
 
 
 class ScenarioFault(msgspec.Struct, frozen=True, rename={"source": "from", "target": "to"}):
-    """What a scenario let go wrong: a crash, partition, cut, pause, join or leave, and until when."""
+    """What was let go wrong: a crash, partition, cut, pause, join, leave or step of a clock, and until when."""
 
     kind: str
     at: str
@@ -28,6 +28,8 @@ class ScenarioFault(msgspec.Struct, frozen=True, rename={"source": "from", "targ
     groups: list[list[int]] | None = None
     source: list[int] | None = None
     target: list[int] | None = None
+    forgets: bool = False  # of a crash: the disk is lost too
+    by: str | None = None  # of a clock: how far it is set
 
 
 class RunParameters(msgspec.Struct, frozen=True):
@@ -58,6 +60,8 @@ class RunSettings(msgspec.Struct, frozen=True):
     seed: int | None = None
     versions: RunVersions = RunVersions()
     parameters: RunParameters | None = None
+    faults: list[ScenarioFault] = []  # what a test did to its processes
+    names: dict[str, str] = {}  # of the members, by their numbers
 
 
 def run_settings(trace: str | None, run: str) -> RunSettings:

@@ -8,11 +8,13 @@ from typing import Final
 from markupsafe import Markup
 
 from antiphon.diagram.page import DIAGRAM_SCRIPT, DIAGRAM_STYLE, witness_diagram
-from antiphon.pipeline.results import CheckResult
+from antiphon.pipeline.results import CheckResult, GuaranteeResult
 from antiphon.report.facts import Facts
 from antiphon.report.guarantee_words import GUARANTEES, verdict
-from antiphon.report.history_section import group_size, history, history_notice
+from antiphon.report.history_section import history, told
+from antiphon.report.incidents import headline_of, incidents
 from antiphon.report.measured_sections import measured_sections
+from antiphon.report.member_names import group_size
 from antiphon.report.run_settings import RunSettings
 from antiphon.report.witness_rows import NamedWitness, WitnessRows
 from antiphon.web import elements
@@ -50,7 +52,12 @@ def trace_page(facts: Facts) -> str:
 
 
 def headline(facts: Facts) -> str:
-    """What happened, in one sentence."""
+    """What happened to the group, if anything did, and then the verdict."""
+    return " ".join(filter(None, (headline_of(incidents(facts)), verdict_sentence(facts))))
+
+
+def verdict_sentence(facts: Facts) -> str:
+    """Which guarantees were kept, in one sentence."""
     if not facts.events:
         return "The trace is empty."
     if facts.checked is None:
@@ -81,8 +88,9 @@ def _mood(facts: Facts) -> str:
 
 
 def _head(facts: Facts) -> Markup:
-    top = elements.headline("Report on", facts.trace, _mood(facts), headline(facts))
-    return joined((top, paragraph(_story(facts), kind="story"), *_notices(facts), _tiles(facts)))
+    happened = incidents(facts)
+    top = elements.headline("Report on", facts.trace, _mood(facts), verdict_sentence(facts), headline_of(happened))
+    return joined((top, told(happened), paragraph(_story(facts), kind="story"), *_notices(facts), _tiles(facts)))
 
 
 def _story(facts: Facts) -> str:
@@ -141,9 +149,6 @@ def _notices(facts: Facts) -> list[Markup]:
     if facts.settings.finished is False:
         text = "The simulation reached its limit of time before everything was delivered and stable."
         said.append(notice("warn", "The run did not finish.", text))
-    changed = history_notice(facts)
-    if changed is not None:
-        said.append(changed)
     if facts.runs > 1 and facts.run is not None:
         text = f"What is drawn over time is the run {facts.run.run}; --run NAME draws another."
         said.append(notice("info", f"{facts.runs:,} runs.", text))
@@ -154,9 +159,9 @@ def _tiles(facts: Facts) -> Markup | None:
     measured = facts.measured
     if not facts.events or measured is None:
         return None
-    size, _, incarnations = group_size(facts).partition(", ")
+    size, _, lives = group_size(facts).partition(", ")
     shown: list[tuple[str, object]] = [("members", size.split()[0])]
-    shown += [("incarnations", incarnations.split()[0])] if incarnations else []
+    shown += [("lives of theirs", lives.split()[0])] if lives else []
     shown.append(("events", f"{facts.events:,}"))
     for name, key in (("median delivery", "delivery"), ("median until stable", "stable")):
         found = measured.latency.get(key)
@@ -187,15 +192,14 @@ def _verdicts(facts: Facts) -> Markup | None:
             verdict(found[name].verdict, decides=name in names),
             _guarantee(name),
             kind if name in names else wanted,
-            f"{found[name].examined:,}",
-            f"{found[name].violations:,}",
+            _coverage(name, found[name]),
+            *([_uniform(facts.uniform, name)] if facts.uniform is not None else []),
         )
         for name in ordered
     ]
     whole = table(
-        ("Verdict", "Guarantee", "Asked for", "Examined", "Violations"),
+        ("Verdict", "Guarantee", "Asked for", "What was examined", *(["Uniform"] if facts.uniform else [])),
         rows,
-        numbers=(3, 4),
         kind="verdicts",
         row_head=1,
         data=[
@@ -208,8 +212,28 @@ def _verdicts(facts: Facts) -> Markup | None:
     if spare and kind == "promised":
         said = listed([GUARANTEES[name].name for name in spare])
         note = f"{said} {'was' if len(spare) == 1 else 'were'} not kept, and not promised: that is no fault."
+    uniform = ""
+    if facts.uniform is not None:
+        uniform = "Uniform: what members delivered that crashed or left counts as well. Safe delivery promises it."
     title = "What was promised, what was kept" if kind == "promised" else "Which guarantees were kept"
-    return section("verdicts", title, whole, paragraph(note, kind="muted") if note else None)
+    notes = [paragraph(text, kind="muted") for text in (note, uniform) if text]
+    return section("verdicts", title, whole, *notes)
+
+
+def _coverage(name: str, found: GuaranteeResult) -> str:
+    """Say how much a verdict covers, in its units."""
+    words = GUARANTEES[name]
+    if not found.examined and not found.violations:
+        return "nothing"
+    broken = f": {count(found.violations, *words.broken)}" if found.violations else ""
+    return f"{count(found.examined, *words.examined)}{broken}"
+
+
+def _uniform(uniform: CheckResult, name: str) -> Markup | str:
+    found = uniform.guarantees.get(name)
+    if found is None:
+        return "the same"
+    return joined((verdict(found.verdict, decides=False), f" {_coverage(name, found)}"))
 
 
 def _guarantee(name: str) -> Markup:

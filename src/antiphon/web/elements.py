@@ -18,12 +18,13 @@ def joined(parts: Iterable[object], between: str = "") -> Markup:
     return Markup(between).join(escape(part) for part in parts if part)
 
 
-def headline(kicker: str, about: str, mood: str, text: str) -> Markup:
-    """Return the top of a page: what it is about, and what happened in one sentence; `mood` is good, bad or warn."""
+def headline(kicker: str, about: str, mood: str, text: str, happened: str = "") -> Markup:
+    """Return the top of a page: what it is about, what happened, and the verdict; `mood` is good, bad or warn."""
+    first = Markup('<span class="happened">{}</span> ').format(happened) if happened else ""
     return Markup(
         '<p class="muted kicker">{} <span class="mono">{}</span></p>'
-        '<h1 class="headline {}"><span aria-hidden="true">{}</span> {}</h1>'
-    ).format(kicker, about, mood, SIGNS[mood], text)
+        '<h1 class="headline">{}<span class="{}"><span aria-hidden="true">{}</span> {}</span></h1>'
+    ).format(kicker, about, first, mood, SIGNS[mood], text)
 
 
 def notice(kind: str, title: str, text: str) -> Markup:

@@ -45,7 +45,7 @@ def measure_layout(session: Session, folder: Path, totals: Totals, out: Path, sc
     job = MeasureJob(str(folder), str(scratch), str(out), tasks)
     for name in TABLES:
         (out / name).mkdir(parents=True, exist_ok=True)
-    for name in ("waited", "occupancy"):
+    for name in ("waited", "occupancy", "parted"):
         (scratch / name).mkdir(parents=True, exist_ok=True)
     whole = MeasurePart()
     for work, label in ((measure_members, "measure"), (compare_members, "compare")):

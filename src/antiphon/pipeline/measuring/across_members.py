@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from antiphon.atomic_write import Replacement
 from antiphon.pipeline.columns import NULL_TIME, Array, RunIndex, Unit
 from antiphon.pipeline.kernels import compiled
+from antiphon.pipeline.measuring.history import ENDINGS
 from antiphon.pipeline.measuring.job import TABLES, MeasureJob, MeasurePart, MeasureTask, Sends
 from antiphon.pipeline.measuring.ledger import between
 from antiphon.pipeline.measuring.per_member import Tables
@@ -49,6 +50,7 @@ def compare_members(job: MeasureJob, task: int) -> bytes:
         [_waits(here, piece, arena, sketches["everywhere"]) for piece in _pieces(here.layout, job, task)],
     )
     arena.close()
+    _leave(job, "parted", task, [_parted(here, piece) for piece in _pieces(here.layout, job, task)])
     return msgspec.msgpack.encode(MeasurePart(sketches={name: sketch.buckets for name, sketch in sketches.items()}))
 
 
@@ -193,6 +195,46 @@ def _waits(here: MeasureTask, piece: WaitPiece, arena: ArenaWriter, everywhere: 
     return pa.table([*columns, waited[chosen], longest[chosen]], schema=TABLES["held_back"])
 
 
+PARTED: Final = pa.schema(
+    [("run", pa.string()), ("member", pa.int32()), ("undelivered", pa.int64()), ("alone", pa.int64())]
+)
+
+
+def _parted(here: MeasureTask, piece: WaitPiece) -> pa.Table:
+    """Count what members that did not stay to the end took with them: messages that only they sent or delivered."""
+    sends, layout = here.sends(piece.run), here.layout
+    start, stop = (len(sends.seq) * number // piece.parts for number in (piece.part, piece.part + 1))
+    units = layout.units_of(piece.run)
+    gone = [unit for unit in units if ENDINGS[int(here.array(unit, "ending")[0])] != "end"]
+    if len(gone) == len(units) and not any(int(here.array(unit, "ending")[0]) for unit in gone):
+        gone = []  # no log says how it ends
+    delivered, by_sender = np.zeros(stop - start, np.int64), np.zeros(stop - start, bool)
+    for unit in units if gone else ():
+        mine = _delivered(here, unit, sends, start, stop)
+        delivered[mine] += 1
+        by_sender[mine[sends.sender[start:stop][mine] == layout.unit_member[unit]]] = True
+    rows = []
+    for unit in gone:
+        run, member = here.who(unit)
+        own = sends.sender[start:stop] == member
+        rows.append(
+            {
+                "run": run,
+                "member": member,
+                "undelivered": int((own & (delivered - by_sender == 0)).sum()),
+                "alone": int((delivered[_delivered(here, unit, sends, start, stop)] == 1).sum()),
+            }
+        )
+    return pa.Table.from_pylist(rows, PARTED)
+
+
+def _delivered(here: MeasureTask, unit: Unit, sends: Sends, start: int, stop: int) -> Array:
+    """Return which of some messages a member delivered."""
+    found, chosen = match(here, unit, sends, start, stop)
+    mine: Array = found[(found >= 0) & (here.array(unit, "delivered")[chosen] > 0)]
+    return mine
+
+
 def waiting_edges(first_ns: int, last_ns: int) -> Array:
     """Where the parts of a run's time begin and end, by which waiting is told."""
     return np.unique(np.linspace(first_ns, last_ns + 1, WAITING_BINS + 1).astype(np.int64))
@@ -221,7 +263,7 @@ class Holders:
         self, here: MeasureTask, unit: Unit, index: int, sends: Sends, start: int, stop: int, wanted: Array | None
     ) -> None:
         """Lay one member's ledger beside the messages; `wanted` says which it had to hold, None: all."""
-        found, chosen = self._match(here, unit, sends, start, stop)
+        found, chosen = match(here, unit, sends, start, stop)
         if wanted is not None:
             found = np.where((found >= 0) & wanted[found], found, -1)
         hold, held, marked = (here.array(unit, name)[chosen] for name in ("hold", "held", "marked"))
@@ -231,21 +273,22 @@ class Holders:
 
     def holds(self, here: MeasureTask, unit: Unit, sends: Sends, start: int, stop: int) -> Array:
         """Which of the messages a member ever held."""
-        found, chosen = self._match(here, unit, sends, start, stop)
+        found, chosen = match(here, unit, sends, start, stop)
         result = np.zeros(stop - start, bool)
         result[found[(found >= 0) & (here.array(unit, "held")[chosen] > 0)]] = True
         return result
 
-    def _match(self, here: MeasureTask, unit: Unit, sends: Sends, start: int, stop: int) -> tuple[Array, slice]:
-        """Where the messages of a part of a member's ledger are among the chosen sends, and which part that is."""
-        sender, seq = here.array(unit, "sender"), here.array(unit, "seq")
-        if start == stop:
-            return np.zeros(0, np.int64), slice(0, 0)
-        low = _bound(sender, seq, int(sends.sender[start]), int(sends.seq[start]))
-        high = _bound(sender, seq, int(sends.sender[stop - 1]), int(sends.seq[stop - 1]) + 1)
-        found = np.empty(high - low, np.int64)
-        find_sends(sender[low:high], seq[low:high], sends.sender[start:stop], sends.seq[start:stop], 0, found)
-        return found, slice(low, high)
+
+def match(here: MeasureTask, unit: Unit, sends: Sends, start: int, stop: int) -> tuple[Array, slice]:
+    """Where the messages of a part of a member's ledger are among the chosen sends, and which part that is."""
+    sender, seq = here.array(unit, "sender"), here.array(unit, "seq")
+    if start == stop:
+        return np.zeros(0, np.int64), slice(0, 0)
+    low = _bound(sender, seq, int(sends.sender[start]), int(sends.seq[start]))
+    high = _bound(sender, seq, int(sends.sender[stop - 1]), int(sends.seq[stop - 1]) + 1)
+    found = np.empty(high - low, np.int64)
+    find_sends(sender[low:high], seq[low:high], sends.sender[start:stop], sends.seq[start:stop], 0, found)
+    return found, slice(low, high)
 
 
 def _bound(sender: Array, seq: Array, who: int, number: int) -> int:

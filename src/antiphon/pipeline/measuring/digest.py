@@ -35,8 +35,9 @@ def add_up(job: MeasureJob, task: int) -> bytes:
     _write(job, "runs", _runs(layout, spans))
     _write(job, "occupancy", _occupancy(job, layout))
     _write(job, "waiting", _waiting(here, spans))
+    parted = _parted(job)
     for run in range(len(layout.runs)):
-        views, processes = run_history(here, run)
+        views, processes = run_history(here, run, parted)
         job.write("views", f"{run:06}", views)
         job.write("processes", f"{run:06}", processes)
     _write(job, "repair_matrix", _repair_matrix(Path(job.out, "repairs")))
@@ -78,6 +79,16 @@ def _held_back(job: MeasureJob) -> pa.Table:
     names = [name.removesuffix("_sum").removesuffix("_max") for name in total.column_names]
     total = total.rename_columns(names).select(schema.names).cast(schema)
     return total.sort_by([("run", "ascending"), ("waited_ns", "descending"), ("member", "ascending")])
+
+
+def _parted(job: MeasureJob) -> dict[tuple[str, int], tuple[int, int]]:
+    """Return for those that did not stay: how many messages of theirs nobody delivered, and what they alone did."""
+    found: dict[tuple[str, int], tuple[int, int]] = {}
+    for table in _read(Path(job.scratch, "parted")):
+        for row in table.to_pylist():
+            undelivered, alone = found.get((row["run"], row["member"]), (0, 0))
+            found[row["run"], row["member"]] = undelivered + row["undelivered"], alone + row["alone"]
+    return found
 
 
 def _occupancy(job: MeasureJob, layout: TraceLayout) -> pa.Table:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -26,14 +26,29 @@ def ending(rows: LogRows) -> Array:
     return np.array([ENDINGS.index(name), rows.time[row]], np.int64)
 
 
-def run_history(here: MeasureTask, run: RunIndex) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return a run's rows of the tables `views` and `processes`; none if nothing changed in it."""
+def pace(time: Array) -> Array:
+    """Return of a log's times: where the longest gap begins, its length, and where and how far the clock went back."""
+    steps = np.diff(time)
+    if not len(steps):
+        return np.array([NULL_TIME, 0, NULL_TIME, 0], np.int64)
+    longest, back = int(steps.argmax()), int(steps.argmin())
+    return np.array([time[longest], max(steps[longest], 0), time[back], max(-steps[back], 0)], np.int64)
+
+
+Parted: TypeAlias = dict[tuple[str, int], tuple[int, int]]  # (run, member) -> undelivered, alone
+
+
+def run_history(here: MeasureTask, run: RunIndex, parted: Parted) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return a run's rows of the tables `views` and `processes`; none if nothing changed in it and nobody stood out."""
     layout = here.layout
     units, segments = layout.units_of(run), layout.segments_of(run)
     endings = {unit: here.array(unit, "ending") for unit in units}
     changed = any(layout.column[name][segments].any() for name in ("view", "leave", "crash"))
     ended = [bool(code) for code, _ in endings.values()]
-    if not changed and (all(ended) or not any(ended)):  # a trace in which no log has an end says nothing by that
+    paces = {unit: here.array(unit, "pace").tolist() or [NULL_TIME, 0, NULL_TIME, 0] for unit in units}
+    stands_out = _stands_out(list(paces.values()))
+    # a trace in which no log has an end says nothing by that
+    if not changed and not stands_out and (all(ended) or not any(ended)):
         return [], []
     processes = []
     for unit, (code, time) in endings.items():
@@ -45,10 +60,38 @@ def run_history(here: MeasureTask, run: RunIndex) -> tuple[list[dict[str, Any]],
                 "first_ns": int(span[0]) if len(span) else None,
                 "last_ns": _known(int(time)) or (int(span[1]) if len(span) else None),
                 "ending": ENDINGS[int(code)],
+                **_parted(parted, layout.runs[run], int(layout.unit_member[unit])),
+                **_pace(*paces[unit]),
             }
         )
     processes.sort(key=lambda row: row["ending"] == "end")
     return _views(here, run), processes[:PROCESSES_MAX]
+
+
+STANDS_OUT: Final = 4  # times as long a silence as half of the others' longest
+SILENCE_NS_MIN: Final = 100_000_000
+
+
+def _stands_out(paces: list[list[int]]) -> bool:
+    """Say whether somebody was silent for much longer than the others, or had its clock set back."""
+    silences = sorted(pace[1] for pace in paces)
+    usual = silences[(len(silences) - 1) // 2] if silences else 0
+    longest = max(silences, default=0)
+    return (longest >= SILENCE_NS_MIN and longest >= STANDS_OUT * usual) or any(pace[3] for pace in paces)
+
+
+def _parted(parted: Parted, run: str, member: int) -> dict[str, int | None]:
+    undelivered, alone = parted.get((run, member), (None, None))
+    return {"undelivered": undelivered, "alone": alone}
+
+
+def _pace(quiet_at: int, quiet: int, back_at: int, back: int) -> dict[str, int | None]:
+    return {
+        "quiet_at_ns": _known(quiet_at),
+        "quiet_ns": quiet or None,
+        "set_back_at_ns": _known(back_at) if back else None,
+        "set_back_ns": back or None,
+    }
 
 
 def _views(here: MeasureTask, run: RunIndex) -> list[dict[str, Any]]:
@@ -66,7 +109,7 @@ def _views(here: MeasureTask, run: RunIndex) -> list[dict[str, Any]]:
             {
                 "run": layout.runs[run],
                 "view": number,
-                "members": sorted(members),
+                "members": list(members),  # in their order: the first of ours is the coordinator
                 "installed": len(installed),
                 "first_ns": min(known, default=None),
                 "last_ns": max(known, default=None),

@@ -90,6 +90,12 @@ TABLES: Final[dict[str, pa.Schema]] = {
             ("first_ns", pa.int64()),
             ("last_ns", pa.int64()),
             ("ending", pa.string()),  # end, leave, excluded, crash; null: its log was cut short
+            ("undelivered", pa.int64()),  # messages of its own that no other member ever delivered
+            ("alone", pa.int64()),  # messages that it delivered and nobody else did
+            ("quiet_at_ns", pa.int64()),  # where the longest time without a row of its own begins
+            ("quiet_ns", pa.int64()),  # and how long that is
+            ("set_back_ns", pa.int64()),  # how far its clock went back, at most
+            ("set_back_at_ns", pa.int64()),
         ]
     ),
     "histogram": pa.schema(

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from antiphon.pipeline.columns import CONTROL, DELIVER, DISCARD, NULL_TIME, RECEIVE, SEND, STABLE, VIEW, Array, Unit
-from antiphon.pipeline.measuring.history import ending
+from antiphon.pipeline.measuring.history import ending, pace
 from antiphon.pipeline.measuring.job import MeasureJob, MeasurePart, MeasureTask, added
 from antiphon.pipeline.measuring.ledger import (
     Ledger,
@@ -85,6 +85,7 @@ def _leave(
     for name, time in (("hold", hold), ("deliver", deliver), ("stable", stable)):
         arena.put(unit, name, time)
     arena.put(unit, "held", (book.hold >= 0).astype(np.uint8))
+    arena.put(unit, "delivered", (book.deliver >= 0).astype(np.uint8))
     marked = (book.stable >= 0) & ((book.hold < 0) | (book.stable < view_ends(rows, book.hold)))
     arena.put(unit, "marked", marked.astype(np.uint8))  # in its own view: a mark of a later one covers all before
     sent = book.send >= 0
@@ -97,6 +98,7 @@ def _leave(
     known = rows.time[rows.time != NULL_TIME]
     if len(known):
         arena.put(unit, "span", np.array([known.min(), known.max()], np.int64))
+        arena.put(unit, "pace", pace(known))
 
 
 def _count(

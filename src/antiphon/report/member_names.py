@@ -1,0 +1,44 @@
+"""What members are called on a page: by the names that people gave them, and which of their lives it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from antiphon.protocol.membership.views import incarnation_of, name_of
+from antiphon.report.facts import Facts
+from antiphon.wording import count, listed, ordinal
+
+LISTED_MAX: Final = 6  # members that a sentence names; more are counted
+
+
+def member_name(facts: Facts, member: int) -> str:
+    """Name a member as people do: by its name, and by its life if it has started more than once."""
+    name = lane_of(facts, member)
+    life = incarnation_of(member) if facts.settings.views else 1
+    said = facts.settings.names.get(str(name)) or f"member {name}"
+    return f"{said}, {ordinal(life)} life" if life > 1 else said
+
+
+def lane_of(facts: Facts, member: int) -> int:
+    """Return what all lives of a member have in common: its row in a picture."""
+    return name_of(member) if facts.settings.views else member
+
+
+def group_size(facts: Facts) -> str:
+    """Say how many members there are: names, and how many lives they had where that is more."""
+    names = {name_of(row.member) for row in facts.processes} if facts.settings.views else set()
+    if facts.runs > 1 or not names or len(facts.processes) < facts.members:
+        return count(facts.members, "member")
+    size = count(len(names), "member")
+    return size if len(names) == facts.members else f"{size}, {count(facts.members, 'life', 'lives')}"
+
+
+def members_named(facts: Facts, members: Sequence[int]) -> str:
+    """Name some members in a sentence; many are counted."""
+    if len(members) > LISTED_MAX:
+        return count(len(members), "member")
+    named = [member_name(facts, member) for member in members]
+    if len(named) > 1 and all(name.startswith("member ") and name[7:].isdecimal() for name in named):
+        return f"members {listed([name[7:] for name in named])}"
+    return listed(named) if named else "nobody"

@@ -1,0 +1,257 @@
+"""The timeline of a run: all that happened to the group, in order, and how each thing is known.
+
+A trace records views, leavings and crashes. What was done to the group from outside (partitions, pauses, kills, steps
+of a clock) stands in run.json, if a simulator wrote it; of other traces it is inferred as far as it shows, and said so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from antiphon.errors import UsageError
+from antiphon.pipeline.results import ProcessRow, ViewRow
+from antiphon.protocol.membership.views import incarnation_of
+from antiphon.report.facts import Facts
+from antiphon.report.member_names import lane_of, member_name, members_named
+from antiphon.report.run_settings import ScenarioFault
+from antiphon.sim.distributions import duration as parsed
+from antiphon.wording import count, duration
+
+Kind: TypeAlias = Literal[
+    "view", "join", "return", "leave", "crash", "silent end", "exclusion", "partition", "cut", "pause", "split",
+    "merge", "silence", "clock", "keys",
+]  # fmt: skip
+Basis: TypeAlias = Literal["recorded", "injected", "inferred"]
+
+BASIS_WORDS: Final[dict[Basis, str]] = {
+    "recorded": "recorded",
+    "injected": "done by the test",
+    "inferred": "inferred from the logs",
+}
+STANDS_OUT: Final = 4  # times as long a silence as half of the others' longest
+SILENCE_NS_MIN: Final = 100_000_000
+
+
+class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened to the group; times are since the beginning of the run, None where no clock says."""
+
+    kind: Kind
+    text: str
+    at_ns: int | None = None
+    until_ns: int | None = None
+    members: tuple[int, ...] = ()  # whom it happened to
+    sides: tuple[tuple[int, ...], ...] = ()  # of a network or a group that was parted
+    basis: Basis = "recorded"
+    forgets: bool = False  # a crash in which the disk was lost as well
+
+
+def timeline(facts: Facts) -> list[Occurrence]:
+    """Return what happened, in order of time; nothing of a run that only worked."""
+    found = [*_injected(facts), *_views(facts), *_endings(facts), *_standing_out(facts)]
+    if len(facts.views) == 1 and all(one.kind == "view" for one in found):
+        return []  # a group that was formed and stayed
+    return sorted(found, key=lambda one: (one.at_ns is None, one.at_ns or 0))
+
+
+def start_ns(facts: Facts) -> int:
+    """Return when the run began: where a simulator wrote it, by the clock that its scenario speaks of."""
+    if facts.settings.parameters is not None or facts.settings.faults:
+        return 0
+    return 0 if facts.run is None or facts.run.first_ns is None else facts.run.first_ns
+
+
+def since_start(facts: Facts, at_ns: int | None) -> int | None:
+    """Return a time of the trace as one since the beginning of the run."""
+    return None if at_ns is None else at_ns - start_ns(facts)
+
+
+def is_down(facts: Facts, name: int, at_ns: int) -> bool:
+    """Say whether a member had crashed or left by some time of the trace, and was not yet back."""
+    lives = [row for row in facts.processes if lane_of(facts, row.member) == name and (row.first_ns or 0) <= at_ns]
+    last = max(lives, key=lambda row: row.first_ns or 0, default=None)
+    return last is not None and last.ending in ("crash", "leave", None) and (last.last_ns or 0) <= at_ns
+
+
+def names_in(facts: Facts) -> list[int]:
+    """Return all members by what their lives have in common, in order."""
+    return sorted({lane_of(facts, row.member) for row in facts.processes})
+
+
+# --- what was done to the group ---------------------------------------------------------------------------------------
+
+
+def _injected(facts: Facts) -> Iterator[Occurrence]:
+    parameters = facts.settings.parameters
+    for fault in [*facts.settings.faults, *([] if parameters is None else parameters.faults)]:
+        at, until = since_start(facts, _instant(fault.at)), since_start(facts, _instant(fault.until))
+        till = f" until {duration(until)}" if until is not None else ", for good"
+        members: tuple[int, ...] = () if fault.member is None else (fault.member,)
+        sides = _sides(facts, fault, _instant(fault.at) or 0)
+        kind: Kind
+        match fault.kind:
+            case "partition":
+                kind, members, text = (
+                    "partition",
+                    _smaller(sides),
+                    f"the network is cut into {_between(facts, sides)}{till}",
+                )
+            case "cut":
+                source, target = (members_named(facts, one) if one else "the others" for one in sides)
+                kind, members, text = "cut", sides[0], f"nothing gets from {source} to {target}{till}"
+            case "pause":
+                kind, text = "pause", f"{_name(facts, members)} stands still{till}"
+            case "clock":
+                kind, text = "clock", f"the clock of {_name(facts, members)} is set {fault.by or 'anew'}"
+            case "crash":
+                lost = ", and its disk is lost" if fault.forgets else ""
+                kind, text = "crash", f"{_name(facts, members)} is killed{lost}"
+            case _:
+                continue  # the trace itself records who joins and leaves
+        yield Occurrence(
+            kind=kind,
+            text=text,
+            at_ns=at,
+            until_ns=None if kind == "crash" else until,
+            members=members,
+            sides=sides if kind in ("partition", "cut") else (),
+            basis="injected",
+            forgets=fault.forgets,
+        )
+
+
+def _instant(text: str | None) -> int | None:
+    try:
+        return None if text is None else parsed(text, "at")
+    except UsageError:
+        return None
+
+
+def _name(facts: Facts, who: Sequence[int]) -> str:
+    return member_name(facts, who[0]) if who else "a member"
+
+
+def _sides(facts: Facts, fault: ScenarioFault, at_ns: int) -> tuple[tuple[int, ...], ...]:
+    if fault.kind == "cut":
+        return tuple(fault.source or ()), tuple(fault.target or ())
+    named = {member for group in fault.groups or [] for member in group}
+    groups = [*(fault.groups or []), [name for name in names_in(facts) if name not in named]]
+    there = [tuple(name for name in group if not is_down(facts, name, at_ns)) for group in groups]
+    return tuple(group for group in there if group)
+
+
+def _between(facts: Facts, sides: Sequence[Sequence[int]]) -> str:
+    return " | ".join(members_named(facts, side) for side in sides)
+
+
+def _smaller(sides: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """Return who is not on the largest side."""
+    return tuple(member for side in sorted(sides, key=len)[:-1] for member in side)
+
+
+# --- what the views say -----------------------------------------------------------------------------------------------
+
+
+def _views(facts: Facts) -> Iterator[Occurrence]:
+    before: list[ViewRow] = []
+    for view in sorted(facts.views, key=lambda one: (one.first_ns or 0, one.view)):
+        at = since_start(facts, view.first_ns)
+        former = predecessors(facts, before, view)
+        members = tuple(view.members)
+        yield Occurrence(kind="view", text=_view_words(facts, former, view), at_ns=at, members=members)
+        old = {member for one in former for member in one.members}
+        known = {lane_of(facts, member) for one in before for member in one.members}
+        for member in view.members if before and former else ():
+            if member not in old:
+                again = lane_of(facts, member) in known or (facts.settings.views and incarnation_of(member) > 1)
+                text = f"{member_name(facts, member)} {'is back' if again else 'joins'}"
+                yield Occurrence(kind="return" if again else "join", text=text, at_ns=at, members=(member,))
+        if len(former) > 1:
+            text = f"the group comes together again: {_between(facts, [one.members for one in former])}"
+            sides = tuple(tuple(one.members) for one in former)
+            yield Occurrence(kind="merge", text=text, at_ns=at, members=members, sides=sides, basis="inferred")
+        twin = next((one for one in before if _parted(facts, before, one, view)), None)
+        if twin is not None:
+            sides = tuple(twin.members), members
+            text = f"the group splits: {_between(facts, sides)} go on by themselves"
+            yield Occurrence(kind="split", text=text, at_ns=at, sides=sides, members=_smaller(sides), basis="inferred")
+        before.append(view)
+
+
+def predecessors(facts: Facts, before: Sequence[ViewRow], view: ViewRow) -> list[ViewRow]:
+    """Return the views from which the members of a view came: the last of each, but for newcomers."""
+    found: list[ViewRow] = []
+    for member in view.members:
+        last = next((one for one in reversed(before) if member in one.members), None)
+        if last is not None and last not in found:
+            found.append(last)
+    return found
+
+
+def _parted(facts: Facts, before: Sequence[ViewRow], one: ViewRow, other: ViewRow) -> bool:
+    """Say whether two views are two sides of one that was before both."""
+    if set(one.members) & set(other.members):
+        return False
+    earlier = before[: next(index for index, view in enumerate(before) if view is one)]
+    common = [view for view in predecessors(facts, earlier, one) if view in predecessors(facts, earlier, other)]
+    return bool(common) and one.view == other.view
+
+
+def _view_words(facts: Facts, former: Sequence[ViewRow], view: ViewRow) -> str:
+    said = f"view {view.view} of {count(len(view.members), 'member')}"
+    if view.installed < len(view.members):
+        said += f", installed by {view.installed}"
+    if not former:
+        return said
+    old = [member for one in former for member in one.members]
+    came = [member for member in view.members if member not in old]
+    went = [member for member in old if member not in view.members]
+    said += f"; with {members_named(facts, came)}" if came else ""
+    return said + (f"; without {members_named(facts, went)}" if went else "")
+
+
+# --- how each log ends, and who stands out ----------------------------------------------------------------------------
+
+_ENDINGS: Final[dict[str | None, tuple[Kind, str]]] = {
+    "crash": ("crash", "crashes"),
+    "excluded": ("exclusion", "is excluded by the others"),
+    "leave": ("leave", "leaves"),
+    None: ("silent end", "stops without a word"),  # killed, or its log was cut short
+}
+
+
+def _endings(facts: Facts) -> Iterator[Occurrence]:
+    if all(row.ending is None for row in facts.processes):
+        return  # no log of this trace says how it ends
+    for row in facts.processes:
+        if row.ending != "end":
+            kind, words = _ENDINGS[row.ending]
+            text = f"{member_name(facts, row.member)} {words}"
+            basis: Basis = "inferred" if row.ending is None else "recorded"
+            at = since_start(facts, row.last_ns)
+            yield Occurrence(kind=kind, text=text, at_ns=at, members=(row.member,), basis=basis)
+
+
+def _standing_out(facts: Facts) -> Iterator[Occurrence]:
+    """Yield silences and clocks that went back, which a trace shows without naming them."""
+    silences = sorted(row.quiet_ns or 0 for row in facts.processes)
+    usual = silences[(len(silences) - 1) // 2] if silences else 0
+    for row in facts.processes:
+        quiet, at = row.quiet_ns or 0, since_start(facts, row.quiet_at_ns)
+        if quiet >= SILENCE_NS_MIN and quiet >= STANDS_OUT * usual and at is not None:
+            text = f"{member_name(facts, row.member)} records nothing for {duration(quiet)}"
+            who = (row.member,)
+            yield Occurrence(kind="silence", text=text, at_ns=at, until_ns=at + quiet, members=who, basis="inferred")
+        if row.set_back_ns is not None:
+            at = since_start(facts, row.set_back_at_ns)
+            text = f"the clock of {member_name(facts, row.member)} goes back by {duration(row.set_back_ns)}"
+            yield Occurrence(kind="clock", text=text, at_ns=at, members=(row.member,), basis="inferred")
+
+
+def gone(facts: Facts) -> list[ProcessRow]:
+    """Return the logs that do not end with the run."""
+    if all(row.ending is None for row in facts.processes):
+        return []
+    return [row for row in facts.processes if row.ending != "end"]
