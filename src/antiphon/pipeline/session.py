@@ -24,9 +24,11 @@ from antiphon.progress import Progress
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 Work = Callable[[int], bytes]
+FrameWork = Callable[["Iterable[pa.RecordBatch]"], bytes]
+Task = Callable[["Iterable[pa.RecordBatch]"], "Iterator[pa.RecordBatch]"]
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit for the driver that it starts
 
 # Fit for a laptop: the JVM only hands out descriptions of work, so the memory belongs to the Python workers.
@@ -61,15 +63,28 @@ class Session:
             return int(self.spark.conf.get("spark.default.parallelism", "") or os.cpu_count() or 2)
         return int(self.spark.sparkContext.defaultParallelism)
 
+    @property
+    def is_local(self) -> bool:
+        """Whether all workers are processes of this machine, which see the files that it sees."""
+        if _is_connect(self.spark):
+            return "SPARK_LOCAL_REMOTE" in os.environ  # set by Spark where it has started the server itself
+        return str(self.spark.sparkContext.master).partition("[")[0] == "local"
+
     def each(self, tasks: int, work: Work, label: str) -> list[bytes]:
         """Run `work(0)` ... `work(tasks - 1)` as one Spark job; their results come in no particular order."""
         if tasks == 0:
             return []
+        return self._collect(lambda: self.spark.range(0, tasks, 1, tasks), _numbered(work), label)
+
+    def over(self, frame: DataFrame, work: FrameWork, label: str) -> list[bytes]:
+        """Run `work` over the batches of each partition of a DataFrame, as one Spark job besides its own shuffles."""
+        return self._collect(lambda: frame, _partition(work), label)
+
+    def _collect(self, frame: Callable[[], DataFrame], task: Task, label: str) -> list[bytes]:
         self.jobs += 1
 
         def collect() -> list[bytes]:
-            numbered = self.spark.range(0, tasks, 1, tasks)
-            results: list[bytes] = numbered.mapInArrow(_task(work), "result binary").toArrow()["result"].to_pylist()
+            results: list[bytes] = frame().mapInArrow(task, "result binary").toArrow()["result"].to_pylist()
             return results
 
         with _progress(self.spark, label), one_line_errors():
@@ -178,7 +193,7 @@ def open_session(
         # A session is active in a thread of the JVM. Where Ctrl-C has cut the conversation with it, ours is another.
         active = SparkSession.builder.getOrCreate()
     if active is not None:
-        return Session(active)
+        return join_session(active)
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name)
@@ -201,9 +216,28 @@ def open_session(
         spark = builder.getOrCreate()
         if not _is_connect(spark):
             spark.sparkContext.setLogLevel("OFF" if quiet else "WARN")
-        if not where.startswith("local"):
-            spark.addArtifacts(str(_package_archive()), pyfile=True)
+        _send_package(spark)
     return Session(spark, owned=True)
+
+
+def join_session(spark: SparkSession) -> Session:
+    """Use a session that somebody else has started, and will stop."""
+    _send_package(spark)
+    return Session(spark)
+
+
+_sent: set[str] = set()  # the applications whose workers have this package
+
+
+def _send_package(spark: SparkSession) -> None:
+    """Send this package to workers that may be on other machines, once."""
+    session = Session(spark)
+    if session.is_local:
+        return
+    application = str(getattr(spark, "session_id", None) or spark.sparkContext.applicationId)
+    if application not in _sent:
+        spark.addArtifacts(str(_package_archive()), pyfile=True)
+        _sent.add(application)
 
 
 def _settings(conf: Iterable[str]) -> dict[str, str]:
@@ -232,7 +266,7 @@ def _package_archive() -> Path:
     return archive
 
 
-def _task(work: Work) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _numbered(work: Work) -> Task:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
@@ -240,6 +274,16 @@ def _task(work: Work) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Record
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 yield pa.RecordBatch.from_pydict({"result": pa.array([work(number)], pa.binary())})
+
+    return run
+
+
+def _partition(work: FrameWork) -> Task:
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        pa.set_cpu_count(1)
+        yield pa.RecordBatch.from_pydict({"result": pa.array([work(batches)], pa.binary())})
 
     return run
 

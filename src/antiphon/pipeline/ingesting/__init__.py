@@ -11,15 +11,16 @@ import functools
 import itertools
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
+from antiphon.pipeline.ingesting.frame import FrameFacts, fit_frame, spill_frame
 from antiphon.pipeline.ingesting.job import FilePart, IngestJob, IngestPart
-from antiphon.pipeline.ingesting.relayout import lay_out, spill
+from antiphon.pipeline.ingesting.relayout import lay_out, share_buckets, spill
 from antiphon.pipeline.ingesting.survey import segments_do_not_overlap, survey
 from antiphon.pipeline.reading import open_parquet_input
 from antiphon.pipeline.reading.mapping import Mapping
@@ -27,6 +28,9 @@ from antiphon.pipeline.reading.text import TextSpan, can_be_cut, count_marks
 from antiphon.pipeline.session import Session
 from antiphon.pipeline.store.files import find_files, format_of
 from antiphon.pipeline.store.layout import Totals, TraceLayout
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 TASK_ROWS = 4_000_000  # what one task reads
 FILE_PART_BYTES = 64 << 20  # a larger Parquet file is shared out by row groups
@@ -36,14 +40,12 @@ def ingest(session: Session, trace: str, folder: Path, mapping: Mapping | None =
     """Ingest a trace into a folder that `TraceLayout` opens; the trace itself is not touched."""
     mapping = mapping or Mapping()
     files = find_files(trace)
-    for name in ("index", "skeleton", "quarantine", "events", "spill"):
-        (folder / name).mkdir(parents=True, exist_ok=True)
-    bytes_in_all = sum(os.path.getsize(file) for file in files)
+    _make_folders(folder)
     root = str(Path(trace).absolute() if Path(trace).is_dir() else Path(trace).absolute().parent)
     spans = _cut_texts(session, files)
     splits = [*_plan([file for file in files if file not in spans], mapping)]
     splits += [[FilePart(file, span=span)] for file in spans for span in spans[file]]
-    source = IngestJob(root, mapping, str(folder), splits, max(1, min(1024, bytes_in_all // (8 << 20))))
+    source = IngestJob(root, mapping, str(folder), splits)
     parquet_only = all((format_of(Path(file)) or "parquet") == "parquet" for file in files)
     if parquet_only and not mapping.renames:
         parts = _each(session, len(source.splits), functools.partial(survey, source), "survey")
@@ -51,16 +53,46 @@ def ingest(session: Session, trace: str, folder: Path, mapping: Mapping | None =
             return _totals(trace, folder, parts)
         for stale in [*(folder / "index").iterdir(), *(folder / "skeleton").iterdir()]:
             stale.unlink()
-    spilled = _each(session, len(source.splits), functools.partial(spill, source), "read")
-    laid_out = _each(session, source.buckets, functools.partial(lay_out, source), "sort")
+    return _sort(session, trace, folder, _each(session, len(source.splits), functools.partial(spill, source), "read"))
+
+
+def ingest_frame(session: Session, frame: DataFrame, folder: Path, mapping: Mapping, about: FrameFacts) -> Totals:
+    """Ingest the rows of a DataFrame, which Spark computes once; they never come to the driver."""
+    wanted, mapping = fit_frame(frame, mapping)
+    job = IngestJob("", mapping, str(folder))
+    _make_folders(folder)
+    spilled = _decoded(session.over(wanted, functools.partial(spill_frame, job, about), "read"))
+    totals = _sort(session, about.name, folder, spilled)
+    totals.promises = sorted(about.promises) if about.promises else None
+    return totals
+
+
+def _make_folders(folder: Path) -> None:
+    for name in ("index", "skeleton", "quarantine", "events", "spill"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+
+
+def _sort(session: Session, trace: str, folder: Path, parts: list[IngestPart]) -> Totals:
+    """Lay out the rows that tasks have parted into buckets."""
+    spilled = [file for part in parts for file in part.spilled]
+    shared = share_buckets(spilled, session.parallelism)
+    laid_out = _each(session, len(shared), functools.partial(lay_out, str(folder), spilled, shared), "sort")
     for spilt in (folder / "spill").iterdir():
         spilt.unlink()
-    return _totals(trace, folder, spilled + laid_out)
+    parts = parts + laid_out
+    for aside in (folder / "quarantine").iterdir():
+        if aside.name not in {part.quarantine for part in parts}:  # of a task that Spark had to repeat
+            aside.unlink()
+    return _totals(trace, folder, parts)
 
 
 def _each(session: Session, tasks: int, work: Any, label: str) -> list[IngestPart]:
+    return _decoded(session.each(tasks, work, label))
+
+
+def _decoded(results: Iterable[bytes]) -> list[IngestPart]:
     decode = msgspec.msgpack.Decoder(IngestPart).decode
-    return [decode(result) for result in session.each(tasks, work, label)]
+    return [decode(result) for result in results]
 
 
 def _totals(trace: str, folder: Path, parts: list[IngestPart]) -> Totals:

@@ -23,8 +23,15 @@ class IngestJob(msgspec.Struct, frozen=True):
     root: str  # the folder above which no run.json is looked for
     mapping: Mapping
     folder: str
-    splits: list[list[FilePart]]  # by task
-    buckets: int
+    splits: list[list[FilePart]] = []  # by task
+
+
+class SpillFile(msgspec.Struct, frozen=True):
+    """A file of rows parted by (run, member): which buckets it has, in order, and how many rows of each."""
+
+    name: str
+    buckets: list[int]
+    rows: list[int]
 
 
 class IngestPart(msgspec.Struct):
@@ -34,7 +41,9 @@ class IngestPart(msgspec.Struct):
     in_order: bool = True
     quarantined: dict[str, int] = msgspec.field(default_factory=dict)  # by event
     reasons: dict[str, int] = msgspec.field(default_factory=dict)  # why rows were put aside
+    quarantine: str = ""  # the file that they went to, if any were
     promises: list[str] | None = None
+    spilled: list[SpillFile] = msgspec.field(default_factory=list)
 
     def note(self, found: RunFile | None) -> bool:
         """Note what the run.json of a file promises; return whether its runs have one global clock."""

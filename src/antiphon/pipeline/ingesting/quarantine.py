@@ -50,4 +50,5 @@ class Quarantine:
         if self.writer is not None:
             self.writer.close()
             self.file.commit()
+            part.quarantine = self.file.path.name
         part.quarantined, part.reasons = dict(self.counts), dict(self.reasons)

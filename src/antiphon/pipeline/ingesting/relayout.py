@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import uuid
 import zlib
 from pathlib import Path
 from typing import Final
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 
 from antiphon.atomic_write import Replacement
 from antiphon.pipeline.columns import as_numpy
-from antiphon.pipeline.ingesting.job import IngestJob, IngestPart
+from antiphon.pipeline.ingesting.job import IngestJob, IngestPart, SpillFile
 from antiphon.pipeline.ingesting.quarantine import Quarantine
 from antiphon.pipeline.ingesting.segments import Segments, stretches
 from antiphon.pipeline.reading import read_batches
@@ -25,44 +26,67 @@ from antiphon.trace.schema import EVENTS
 
 ROW_GROUP_ROWS: Final = 1 << 20
 TINY_ROWS: Final = 1 << 16  # members with fewer rows share a row group
+BUCKETS: Final = 1024
+SHARE_ROWS_MIN: Final = 100_000  # that a task sorts, if there are as many
+SHARE_ROWS_MAX: Final = 1_000_000  # unless one bucket has more
 
 
 def spill(source: IngestJob, task: int) -> bytes:
-    """Read some files and part their rows by (run, member) into buckets: one IPC file, one batch a bucket."""
+    """Read some files and part their rows by (run, member) into buckets."""
     part = IngestPart()
     quarantine = Quarantine(source.folder, f"read-{task:06}")
     run_files = RunFiles(source.root)
-    number = 0
     for split in source.splits[task]:
         clock = part.note(run_files.of(Path(split.file).parent))
         for batch in read_batches(split.file, split.row_groups, source.mapping, split.span):
             quarantine.add(batch.bad)
             if batch.good.num_rows:
-                _write_buckets(batch.good, source, f"{task:06}-{number:06}", clock)
-                number += 1
+                part.spilled.append(write_buckets(batch.good, source.folder, clock))
     quarantine.close(part)
     return msgspec.msgpack.encode(part)
 
 
-def _write_buckets(table: pa.Table, source: IngestJob, name: str, clock: bool) -> None:
+def write_buckets(table: pa.Table, folder: str, clock: bool) -> SpillFile:
+    """Write rows, parted by (run, member), as one IPC file: one batch for each bucket that has any.
+
+    Its name is never given twice. A task may run twice, and only the files that it tells the driver of will be read.
+    """
     table = _with_codes(table)
     run = table["run"].combine_chunks()
     hashes = np.array([zlib.crc32(text.encode()) for text in run.dictionary.to_pylist()], np.uint64)
     key = hashes[run.indices.to_numpy()] * np.uint64(0x9E3779B97F4A7C15) + table["member"].to_numpy().astype(np.uint64)
     key = (key ^ (key >> np.uint64(31))) * np.uint64(0xBF58476D1CE4E5B9)
-    bucket = ((key >> np.uint64(40)) % np.uint64(source.buckets)).astype(np.uint16)
+    bucket = ((key >> np.uint64(40)) % np.uint64(BUCKETS)).astype(np.uint16)
     order = np.argsort(bucket, kind="stable")
-    ends = np.cumsum(np.bincount(bucket, minlength=source.buckets))
+    counts = np.bincount(bucket, minlength=BUCKETS)
+    present = np.flatnonzero(counts)
     schema = table.schema.with_metadata({"clock": str(int(clock))})
     sorted_rows = table.take(pa.array(order)).combine_chunks().replace_schema_metadata(schema.metadata)
-    path = Path(source.folder) / "spill" / f"{name}.arrow"
+    written = SpillFile(f"{uuid.uuid4().hex}.arrow", present.tolist(), counts[present].tolist())
+    path = Path(folder, "spill", written.name)
     with Replacement(path, durable=False) as fresh, pa.ipc.new_file(str(fresh), schema) as out:
         start = 0
-        for end in ends.tolist():
-            piece = sorted_rows.slice(start, end - start)
-            batches = piece.to_batches()
-            out.write_batch(batches[0] if batches else pa.RecordBatch.from_pylist([], schema=schema))
-            start = end
+        for rows in written.rows:
+            out.write_batch(sorted_rows.slice(start, rows).to_batches()[0])
+            start += rows
+    return written
+
+
+def share_buckets(spilled: list[SpillFile], tasks: int) -> list[list[int]]:
+    """Share the buckets out among tasks that sort: about as many rows in each, and not too many."""
+    rows = np.zeros(BUCKETS, np.int64)
+    for file in spilled:
+        rows[file.buckets] += file.rows
+    size = max(SHARE_ROWS_MIN, min(SHARE_ROWS_MAX, int(rows.sum()) // tasks))
+    shared: list[list[int]] = []
+    filled = size
+    for bucket in np.flatnonzero(rows).tolist():
+        if filled + rows[bucket] // 2 >= size:
+            shared.append([])
+            filled = 0
+        shared[-1].append(bucket)
+        filled += int(rows[bucket])
+    return shared
 
 
 def _with_codes(table: pa.Table) -> pa.Table:
@@ -79,31 +103,31 @@ def _with_codes(table: pa.Table) -> pa.Table:
     return pa.table(columns, names=TRACE_SCHEMA.names)
 
 
-def lay_out(source: IngestJob, bucket: int) -> bytes:
-    """Sort one bucket by (run, member, step) and write it, one member after the other."""
+def lay_out(folder: str, spilled: list[SpillFile], shared: list[list[int]], task: int) -> bytes:
+    """Sort some buckets by (run, member, step) and write their rows, one member after the other."""
     part = IngestPart()
     clocks: dict[str, bool] = {}
     pieces = []
-    for spill in sorted((Path(source.folder) / "spill").glob("*.arrow")):
-        reader = pa.ipc.open_file(pa.memory_map(str(spill)))
-        batch = reader.get_batch(bucket)
-        if not batch.num_rows:
+    wanted = set(shared[task])
+    for file in spilled:
+        batches = [number for number, bucket in enumerate(file.buckets) if bucket in wanted]
+        if not batches:
             continue
-        piece = pa.Table.from_batches([batch])
+        reader = pa.ipc.open_file(pa.memory_map(str(Path(folder, "spill", file.name))))
         clock = reader.schema.metadata[b"clock"] == b"1"
-        if clock:
-            run = piece["run"].chunk(0)
-            clocks.update(dict.fromkeys(run.dictionary.take(pc.unique(run.indices)).to_pylist(), True))
-        pieces.append(piece.replace_schema_metadata(None))
-    if not pieces:
-        return msgspec.msgpack.encode(part)
+        for number in batches:
+            piece = pa.Table.from_batches([reader.get_batch(number)])
+            if clock:
+                run = piece["run"].chunk(0)
+                clocks.update(dict.fromkeys(run.dictionary.take(pc.unique(run.indices)).to_pylist(), True))
+            pieces.append(piece.replace_schema_metadata(None))
     table = pa.concat_tables(pieces).unify_dictionaries().combine_chunks()
     table, repeated = _in_order(table)
-    quarantine = Quarantine(source.folder, f"sort-{bucket:06}")
+    quarantine = Quarantine(folder, f"sort-{task:06}")
     quarantine.add(repeated)
     quarantine.close(part)
     part.events = table.num_rows
-    _write_members(table, source.folder, f"part-{bucket:06}", clocks)
+    _write_members(table, folder, f"part-{task:06}", clocks)
     return msgspec.msgpack.encode(part)
 
 

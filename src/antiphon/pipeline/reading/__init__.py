@@ -48,22 +48,26 @@ def open_parquet_input(file: str, mapping: Mapping) -> tuple[pq.ParquetFile, Map
         source = pq.ParquetFile(file, memory_map=True, read_dictionary=texts)
     except pa.ArrowInvalid:
         raise UsageError(f"{file}: not a Parquet file") from None
-    schema = source.schema_arrow
+    require_columns(source.schema_arrow, file, mapping)
+    return source, mapping
+
+
+def require_columns(schema: pa.Schema, where: str, mapping: Mapping) -> None:
+    """Raise UsageError if a column that a trace needs is missing, or is of a type that cannot be its."""
     for name, kind in TYPES.items():
         foreign = mapping.foreign(name)
         if name in mapping.constants:
             continue
         if foreign not in schema.names:
             if name in REQUIRED:
-                raise UsageError(f"{file}: the column {foreign!r} is missing; a trace needs {', '.join(REQUIRED)}")
+                raise UsageError(f"{where}: the column {foreign!r} is missing; a trace needs {', '.join(REQUIRED)}")
         elif not _fits(schema.field(foreign).type, kind):
             found = schema.field(foreign).type
             names_members = name in ("member", "sender", "members")
             if names_members and mapping.members and _fits(found, pa.string()):
                 continue
             hint = "; a mapping's [members] gives names their numbers" if names_members else ""
-            raise UsageError(f"{file}: the column {foreign!r} is {found}, expected {COLUMNS[name]}{hint}")
-    return source, mapping
+            raise UsageError(f"{where}: the column {foreign!r} is {found}, expected {COLUMNS[name]}{hint}")
 
 
 def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
@@ -75,5 +79,5 @@ def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
         listed = pa.types.is_list(found) or pa.types.is_large_list(found)
         return bool(listed and pa.types.is_integer(found.value_type))
     if pa.types.is_integer(wanted):
-        return bool(pa.types.is_integer(found) or pa.types.is_floating(found))
+        return bool(pa.types.is_integer(found) or pa.types.is_floating(found) or pa.types.is_decimal(found))
     return bool(pa.types.is_string(found) or pa.types.is_large_string(found))

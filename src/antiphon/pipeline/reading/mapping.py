@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Collection
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 from urllib.parse import unquote
 
 import msgspec
@@ -76,13 +76,22 @@ def _constant(file: str, name: str, value: str) -> str | int:
 def load_mapping(path: str) -> Mapping:
     """Read a mapping file; UsageError says what is wrong with it."""
     try:
-        mapping = msgspec.convert(tomllib.loads(Path(path).read_text()), Mapping)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        content = tomllib.loads(Path(path).read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: not a mapping file: {error}") from None
+    return make_mapping(content, path)
+
+
+def make_mapping(content: dict[str, Any], where: str) -> Mapping:
+    """Return the mapping that a mapping file's content says; UsageError says what is wrong with it."""
+    try:
+        mapping = msgspec.convert(content, Mapping)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{where}: not a mapping file: {error}") from None
     for name in [*mapping.columns, *mapping.constants]:
         if name not in COLUMNS:
-            raise UsageError(f"{path}: no trace column is called {name!r}; they are {', '.join(COLUMNS)}")
+            raise UsageError(f"{where}: no trace column is called {name!r}; they are {', '.join(COLUMNS)}")
     for event in mapping.events.values():
         if event not in EVENTS:
-            raise UsageError(f"{path}: no event is called {event!r}; they are {', '.join(EVENTS)}")
+            raise UsageError(f"{where}: no event is called {event!r}; they are {', '.join(EVENTS)}")
     return mapping

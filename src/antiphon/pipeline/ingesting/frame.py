@@ -1,0 +1,69 @@
+"""The rows of a DataFrame as a trace's: columns named by a mapping, batches read where Spark has them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+
+from antiphon.pipeline.ingesting.job import IngestJob, IngestPart
+from antiphon.pipeline.ingesting.quarantine import Quarantine
+from antiphon.pipeline.ingesting.relayout import write_buckets
+from antiphon.pipeline.reading import BATCH_ROWS, require_columns
+from antiphon.pipeline.reading.mapping import Mapping
+from antiphon.pipeline.reading.rows import sort_out
+from antiphon.trace.schema import COLUMNS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class FrameFacts(msgspec.Struct, frozen=True):
+    """What a table's rows do not say of themselves, and a folder's run.json would."""
+
+    name: str = "DataFrame"
+    promises: tuple[str, ...] = ()
+    global_clock: bool = False
+
+
+def fit_frame(frame: DataFrame, mapping: Mapping) -> tuple[DataFrame, Mapping]:
+    """Return the columns of a DataFrame that a trace has, and the mapping as it applies to them."""
+    from pyspark.sql import functions
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    mapping = mapping.fitted("", frame.columns)
+    wanted = [foreign for name in COLUMNS if (foreign := mapping.foreign(name)) in frame.columns]
+    chosen = frame.select(*(functions.col("`" + name.replace("`", "``") + "`") for name in wanted))
+    require_columns(to_arrow_schema(chosen.schema), "the DataFrame", mapping)
+    return chosen, mapping
+
+
+def spill_frame(job: IngestJob, about: FrameFacts, batches: Iterable[pa.RecordBatch]) -> bytes:
+    """Part one partition's rows by (run, member) into buckets."""
+    part = IngestPart()
+    quarantine = Quarantine(job.folder, f"read-{uuid.uuid4().hex}")
+    for table in _gathered(batches):
+        rows = sort_out(table, about.name, 1, job.mapping)
+        # where Spark computes a row is no property of it
+        quarantine.add([msgspec.structs.replace(row, row=None) for row in rows.bad])
+        if rows.good.num_rows:
+            part.spilled.append(write_buckets(rows.good, job.folder, about.global_clock))
+    quarantine.close(part)
+    return msgspec.msgpack.encode(part)
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Put batches together: Spark's are small."""
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows += batch.num_rows
+        if rows >= BATCH_ROWS:
+            yield pa.Table.from_batches(waiting)
+            waiting, rows = [], 0
+    if rows:
+        yield pa.Table.from_batches(waiting)

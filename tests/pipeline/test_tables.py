@@ -1,0 +1,132 @@
+"""A DataFrame is checked and measured as a folder is, in the number of jobs that is documented."""
+
+from __future__ import annotations
+
+import random
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, functions
+
+from antiphon import pipeline
+from antiphon.errors import UsageError
+from antiphon.pipeline.session import Session
+from antiphon.pipeline.tables import JOBS, TraceTable
+from antiphon.trace.event import Event
+from pipeline.conftest import Checker
+from pipeline.traces import chaos, write
+
+
+def good() -> list[Event]:
+    """Three messages of one sender, delivered by all."""
+    said = [Event("calm", 0, step, "send", 0, 1 + step // 2) for step in (0, 2, 4)]
+    heard = [Event("calm", 0, step, "deliver", 0, 1 + step // 2) for step in (1, 3, 5)]
+    return [*said, *heard, *(Event("calm", m, step, "deliver", 0, 1 + step) for m in (1, 2) for step in range(3))]
+
+
+def timed(session: Session) -> DataFrame:
+    rows = [(e.run, e.member, e.step, e.event, e.sender, e.seq, 10 * e.step + e.member) for e in good()]
+    types = "run string, member int, step long, event string, sender int, seq long, time_ns long"
+    return session.spark.createDataFrame(rows, types)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A trace in no order, in several files, with violations of all kinds and rows that occur twice."""
+    events = [event for seed in range(40) for event in chaos(seed, f"run-{seed}")]
+    random.Random(1).shuffle(events)
+    for part in range(3):
+        write(events[part::3] + events[:4], tmp_path / "trace" / f"{part}.parquet")
+    return tmp_path / "trace"
+
+
+def test_a_frame_is_checked_as_the_folder_is(folder: Path, spark_session: Session, inline: Checker) -> None:
+    totals, expected = inline.check(folder)
+    frame = spark_session.spark.read.parquet(str(folder))
+    checked = pipeline.check(frame, witnesses=10)
+
+    assert checked.result.guarantees.keys() == expected.keys()
+    for name, found in checked.result.guarantees.items():
+        wanted = expected[name]
+        assert (found.verdict, found.examined, found.violations, found.witnesses) == (
+            (wanted.verdict, wanted.examined, wanted.violations, wanted.witnesses)
+        )
+    assert (checked.result.runs, checked.result.events) == (totals.runs, totals.events)
+    assert checked.result.quarantined == checked.quarantine.count() == sum(totals.quarantined.values()) > 0
+
+    verdicts = {row.guarantee: row for row in checked.verdicts.collect()}
+    assert {name: row.verdict for name, row in verdicts.items()} == {n: one.verdict for n, one in expected.items()}
+    first = checked.witnesses.where("guarantee = 'fifo'").first()
+    assert first is not None
+    assert first.why == expected["fifo"].witnesses[0].why
+    assert [event.step for event in first.events] == [event.step for event in expected["fifo"].witnesses[0].events]
+
+
+def test_columns_are_named_by_a_mapping_and_may_be_other_types(spark_session: Session) -> None:
+    spark = spark_session.spark
+    words = {"send": "PUB", "deliver": "deliver"}
+    rows = [("calm", e.member, e.step, words[e.event], e.sender, Decimal((e.seq or 0) - 1)) for e in good()]
+    types = "RUN string, `my member` long, step int, what string, sender int, n decimal(20,0)"
+    frame = spark.createDataFrame(rows, types)
+    mapping = {
+        "columns": {"member": "my member", "event": "what", "seq": "n"},
+        "events": {"PUB": "send"},
+        "numbers_from": 0,
+    }
+    result = pipeline.check(frame, mapping=mapping).result
+    assert {found.verdict for found in result.guarantees.values()} <= {"holds", "unknown"}
+    assert result.guarantees["agreement"].verdict == "holds"
+    assert (result.events, result.quarantined) == (12, 0)
+
+    with pytest.raises(UsageError, match="the DataFrame: the column 'member' is missing"):
+        pipeline.check(frame).result  # noqa: B018
+    with pytest.raises(UsageError, match="no trace column is called 'who'"):
+        pipeline.check(frame, mapping={"columns": {"who": "member"}})
+
+
+def test_nothing_runs_before_it_is_asked_for_and_then_in_so_many_jobs(spark_session: Session) -> None:
+    spark = spark_session.spark
+    tracker = spark.sparkContext.statusTracker()
+    rows = timed(spark_session)
+    computed = spark.sparkContext.accumulator(0)
+
+    def count(batches):  # type: ignore[no-untyped-def]
+        for batch in batches:
+            computed.add(batch.num_rows)
+            yield batch
+
+    frame = rows.mapInArrow(count, rows.schema).withColumn("detail", functions.lit("x"))
+
+    before = set(tracker.getJobIdsForGroup())  # type: ignore[no-untyped-call]
+
+    def jobs() -> int:
+        return len(set(tracker.getJobIdsForGroup()) - before)  # type: ignore[no-untyped-call]
+
+    table = pipeline.ingest(frame)
+    checked, measured = pipeline.check(table), pipeline.measure(table)
+    assert (jobs(), computed.value) == (0, 0)
+    assert checked.result.guarantees["total"].verdict == "holds"
+    assert jobs() == len(JOBS["ingest"] + JOBS["check"]) == 4
+    assert measured.result.events == 12
+    assert jobs() == 4 + len(JOBS["measure"])
+    assert measured.tables["latency"].count() > 0
+    assert computed.value == 12, "Spark computes the DataFrame once"
+
+
+def test_what_a_run_file_says_is_said_of_a_frame(spark_session: Session) -> None:
+    frame = timed(spark_session)
+    checked = pipeline.check(frame, guarantees=["fifo", "total"], promises=["fifo"])
+    assert {name: found.promised for name, found in checked.result.guarantees.items()} == {"fifo": True, "total": False}
+    assert pipeline.measure(frame, global_clock=True).result.clock == "global"
+    assert pipeline.measure(frame).result.clock == "local"
+    with pytest.raises(UsageError, match="no guarantee is called 'luck'"):
+        pipeline.check(frame, promises=["luck"])
+
+
+def test_a_folder_is_checked_from_a_program(folder: Path, spark_session: Session, inline: Checker) -> None:
+    _, expected = inline.check(folder)
+    table = pipeline.ingest(folder, spark=spark_session.spark)
+    assert isinstance(table, TraceTable)
+    found = pipeline.check(table, guarantees=["fifo"]).result.guarantees["fifo"]
+    assert (found.violations, found.witnesses) == (expected["fifo"].violations, expected["fifo"].witnesses)
