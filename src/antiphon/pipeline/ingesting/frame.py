@@ -37,7 +37,7 @@ def fit_frame(frame: DataFrame, mapping: Mapping) -> tuple[DataFrame, Mapping]:
     mapping = mapping.fitted("", frame.columns)
     wanted = [foreign for name in COLUMNS if (foreign := mapping.foreign(name)) in frame.columns]
     chosen = frame.select(*(functions.col("`" + name.replace("`", "``") + "`") for name in wanted))
-    require_columns(to_arrow_schema(chosen.schema), "the DataFrame", mapping)
+    require_columns(to_arrow_schema(chosen.schema), "the DataFrame", mapping, texts=True)
     return chosen, mapping
 
 

@@ -52,8 +52,11 @@ def open_parquet_input(file: str, mapping: Mapping) -> tuple[pq.ParquetFile, Map
     return source, mapping
 
 
-def require_columns(schema: pa.Schema, where: str, mapping: Mapping) -> None:
-    """Raise UsageError if a column that a trace needs is missing, or is of a type that cannot be its."""
+def require_columns(schema: pa.Schema, where: str, mapping: Mapping, *, texts: bool = False) -> None:
+    """Raise UsageError if a column that a trace needs is missing, or is of a type that cannot be its.
+
+    `texts` lets every column be text, as a CSV file's are: then each row says for itself whether it can be read.
+    """
     for name, kind in TYPES.items():
         foreign = mapping.foreign(name)
         if name in mapping.constants:
@@ -63,6 +66,8 @@ def require_columns(schema: pa.Schema, where: str, mapping: Mapping) -> None:
                 raise UsageError(f"{where}: the column {foreign!r} is missing; a trace needs {', '.join(REQUIRED)}")
         elif not _fits(schema.field(foreign).type, kind):
             found = schema.field(foreign).type
+            if texts and _fits(found, pa.string()):
+                continue
             names_members = name in ("member", "sender", "members")
             if names_members and mapping.members and _fits(found, pa.string()):
                 continue
