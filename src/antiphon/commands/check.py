@@ -10,7 +10,7 @@ from antiphon.commands.choices import one_of
 from antiphon.commands.quarantine import show_reasons
 from antiphon.commands.spark_options import add_spark_options, spark_session
 from antiphon.console import show_table
-from antiphon.trace.schema import GUARANTEES
+from antiphon.trace.schema import ALL_GUARANTEES
 
 if TYPE_CHECKING:
     from antiphon.pipeline.results import CheckResult
@@ -22,9 +22,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--guarantee",
         action="append",
-        type=one_of(GUARANTEES),
+        type=one_of(ALL_GUARANTEES),
         metavar="NAME",
-        help=f"only this one; may be repeated: {', '.join(GUARANTEES)}",
+        help=f"only this one; may be repeated: {', '.join(ALL_GUARANTEES)}",
     )
     parser.add_argument(
         "--witnesses", type=_count, default=10, metavar="N", help="show at most N violations of each (default: 10)"
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     mapping = load_mapping(args.mapping) if args.mapping else None
     find_files(args.trace)  # say what is wrong with the path before Spark starts
     options = CheckOptions(
-        guarantees=tuple(name for name in GUARANTEES if not args.guarantee or name in args.guarantee),
+        guarantees=tuple(name for name in ALL_GUARANTEES if not args.guarantee or name in args.guarantee),
         uniform=args.uniform,
         happened_before=args.happened_before,
         implied_own_deliveries=mapping is not None and mapping.own_deliveries == "implied",

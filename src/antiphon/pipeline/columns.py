@@ -35,18 +35,35 @@ NO_EVENT: Final = 255  # a row whose event is no event
 SKELETON_EVENTS: Final = (VIEW, LEAVE, CRASH, END)  # those that shape a run
 NULL_TIME: Final = int(np.iinfo(np.int64).min)
 
+_TEXTS: Final = ("topic", "partition", "group", "detail")
+
 assert CODES["view"] == VIEW
 
 
 def as_numpy(column: pa.ChunkedArray, name: str) -> Array:
-    """A column as numpy: events as codes, nulls as 0, `time_ns` nulls as the smallest number."""
+    """A column as numpy: events as codes, nulls as 0, `time_ns` nulls as the smallest number; texts as they are."""
     array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
     if name == "event":
         return event_codes(array)
+    if name in _TEXTS:
+        return _texts(array)
+    if name == "redelivered":
+        texts = _texts(array)
+        marked: Array = (texts == "true") | (texts == "1")
+        return marked
     if array.null_count:
         array = array.fill_null(NULL_TIME if name == "time_ns" else 0)
     values: Array = array.to_numpy(zero_copy_only=False)
     return values
+
+
+def _texts(array: pa.Array) -> Array:
+    """Texts as Python's, None where there is none; each distinct one is made once."""
+    if not pa.types.is_dictionary(array.type):
+        array = array.cast(pa.string()).dictionary_encode()
+    names = np.array([*array.dictionary.to_pylist(), None], object)
+    texts: Array = names[array.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False)]
+    return texts
 
 
 def event_codes(array: pa.Array) -> Array:

@@ -20,6 +20,10 @@ OPEN_TO: Final[dict[str, frozenset[str]]] = {
     "total": frozenset({"deliver", "view", "leave", "crash"}),
     "stability": frozenset({"send", "receive", "deliver", "stable", "view", "leave", "crash", "end"}),
     "view-synchrony": frozenset({"deliver", "discard", "view", "leave", "crash"}),
+    "at-least-once": frozenset({"send", "deliver", "discard", "control", "leave", "crash", "end"}),
+    "at-most-once": frozenset({"deliver"}),
+    "partition-order": frozenset({"deliver"}),
+    "redelivery": frozenset({"deliver"}),
 }
 
 

@@ -79,3 +79,34 @@ def views_differ(deliverer: int, lacking: int, message: Message, view: int, foll
         f"member {deliverer} delivers {_message(message)} in view {view}, member {lacking} does not, "
         f"and both install view {following} next"
     )
+
+
+def consumer(group: str | None, member: int) -> str:
+    """Name a broker's consumer: a group, or a member by itself."""
+    return f"member {member}" if group is None else f"group {group}"
+
+
+def lost_though_acknowledged(consumer: str, message: Message) -> str:
+    """At-least-once: an acknowledged message that a consumer is never given."""
+    return f"{consumer} never takes {_message(message)}, which the broker acknowledged"
+
+
+def lost_though_delivered(consumer: str, message: Message, other: str) -> str:
+    """At-least-once: a message that one consumer is given and another is not."""
+    return f"{consumer} never takes {_message(message)}, which {other} is given"
+
+
+def given_again(consumer: str, message: Message) -> str:
+    """At-most-once: a message that a consumer is given twice."""
+    return f"{consumer} is given {_message(message)} again"
+
+
+def given_again_unmarked(consumer: str, message: Message) -> str:
+    """Redelivery: a message that a consumer is given twice without a mark."""
+    return f"{given_again(consumer, message)} and is not told so"
+
+
+def given_late(member: int, message: Message, highest: int, topic: str, partition: str | None) -> str:
+    """Partition order: a delivery after a higher number of the same partition."""
+    where = topic if partition is None else f"{topic} partition {partition}"
+    return f"member {member} is given {_message(message)} after number {highest}, both in {where}"

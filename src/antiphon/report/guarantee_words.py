@@ -68,6 +68,10 @@ GUARANTEES: Final[dict[str, GuaranteeWords]] = {
         ("pair of members in a view", "pairs of members in a view"),
         ("pair that differs", "pairs that differ"),
     ),
+    "at-least-once": GuaranteeWords("At least once", "what the broker took, every consumer that is owed it is given"),
+    "at-most-once": GuaranteeWords("At most once", "no consumer is given a message twice"),
+    "partition-order": GuaranteeWords("Partition order", "each partition is read in its own order"),
+    "redelivery": GuaranteeWords("Marked redelivery", "who is given a message again is told so"),
 }
 
 KINDS: Final[dict[str, str]] = {"holds": "good", "violated": "bad", "unknown": "warn"}  # verdict -> colour

@@ -23,6 +23,7 @@ from antiphon.report.sweep_table import (
     lines,
     measured,
 )
+from antiphon.trace import schema
 from antiphon.trace.verdict import HOLDS, INCONCLUSIVE, VIOLATED, VerdictName
 from antiphon.web import elements
 from antiphon.web.elements import (
@@ -112,7 +113,8 @@ def _verdicts(sweep: SweepTable) -> Markup | None:
     if not names:
         return None
     rows = []
-    for guarantee, words in GUARANTEES.items():
+    for guarantee in schema.GUARANTEES:
+        words = GUARANTEES[guarantee]
         head = Markup('{} <span class="meaning">{}</span>').format(words.name, words.meaning)
         cells: list[object] = [head]
         for name in names:

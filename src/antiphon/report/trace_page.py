@@ -17,6 +17,7 @@ from antiphon.report.measured_sections import measured_sections
 from antiphon.report.member_names import group_size
 from antiphon.report.run_settings import RunSettings
 from antiphon.report.witness_rows import NamedWitness, WitnessRows
+from antiphon.trace import schema
 from antiphon.web import elements
 from antiphon.web.elements import element, joined, notice, paragraph, section, table, tiles
 from antiphon.web.page import asset, page
@@ -75,7 +76,7 @@ def verdict_sentence(facts: Facts) -> str:
 
 
 def _kind_of(checked: CheckResult, names: Sequence[str]) -> str:
-    if len(checked.guarantees) < len(GUARANTEES):
+    if len(checked.guarantees) < len(schema.GUARANTEES):
         return "requested"
     return "promised" if any(checked.guarantees[name].promised for name in names) else "examined"
 

@@ -21,3 +21,7 @@ class Event(msgspec.Struct, frozen=True):
     bytes: int | None = None
     members: Sequence[int] | None = None
     detail: str | None = None
+    topic: str | None = None
+    partition: str | None = None
+    group: str | None = None
+    redelivered: bool | None = None

@@ -1,4 +1,4 @@
-"""The naive checker: eight guarantees, one function each, in plain loops over plain dicts.
+"""The naive checker: eight guarantees and four of brokers, one function each, in plain loops over plain dicts.
 
 It is meant to be obviously right rather than fast, and is the oracle for everything faster: property tests, planted
 violations, the Spark pipeline. `docs/trace-guarantees.md` is its specification; the words *view*, *follows*, *gone*,
@@ -21,6 +21,8 @@ readings are these:
   that oblige another member (agreement), first deliveries or discards with a predecessor that counts (causal), pairs
   of members with two common messages (total), marks (stability), pairs of members and views with a delivery
   (view-synchrony).
+- A send with a topic is nothing for validity, a delivery with a topic obliges nobody in agreement: at-least-once stands
+  in their place.
 - Violations are listed in the order of (run, member, step), or of what stands in their place in the specification;
   the witnesses are the first of that list.
 
@@ -38,7 +40,7 @@ import msgspec
 
 from antiphon.errors import UsageError
 from antiphon.trace.event import Event
-from antiphon.trace.schema import EVENTS, GUARANTEES
+from antiphon.trace.schema import ALL_GUARANTEES, EVENTS, GUARANTEES
 from antiphon.trace.verdict import Message, Verdict, VerdictName, Witness, WitnessEvent
 
 HappenedBefore = Literal["deliver", "receive"]
@@ -253,6 +255,8 @@ def check_validity(run: RunLogs, options: NaiveOptions) -> NaiveFindings:
         if history.has_gone:
             continue
         for message, position in history.sends.items():  # in the order of the sends
+            if history.rows[position].topic is not None:
+                continue
             found.examined += 1
             if history.handles(message):
                 continue
@@ -270,6 +274,8 @@ def check_agreement(run: RunLogs, options: NaiveOptions) -> NaiveFindings:
     missing: dict[tuple[int, Message], Witness] = {}
     for deliverer in run.histories.values():
         for message, position in deliverer.deliveries.items():
+            if deliverer.rows[position].topic is not None:
+                continue
             view = deliverer.view_at[position]
             obliges_another = False
             for member in run.members - {deliverer.member}:
@@ -528,6 +534,205 @@ def discarded_in(history: History, view: InstalledView) -> set[Message]:
     }
 
 
+Consumer = tuple[int, int, str]  # a member by itself (0, member, ""), or a group (1, 0, name)
+
+
+def consumer_of(row: Event) -> Consumer:
+    """For whom a client of a broker does something."""
+    return (0, row.member, "") if row.group is None else (1, 0, row.group)
+
+
+def named_consumer(consumer: Consumer) -> str:
+    """Name a consumer in a sentence."""
+    return f"group {consumer[2]}" if consumer[0] else f"member {consumer[1]}"
+
+
+def is_taken(row: Event) -> bool:
+    """Whether a consumer takes a message by this row."""
+    return row.event in ("deliver", "discard") and row.topic is not None
+
+
+def is_delivered(row: Event) -> bool:
+    """Whether a consumer is given a message by this row."""
+    return row.event == "deliver" and row.topic is not None
+
+
+def said(row: Event, *kinds: str) -> bool:
+    """Whether a broker and its client say one of these to each other."""
+    return row.event == "control" and row.detail in kinds
+
+
+class Consumption:
+    """All consumers of a run: what they take, what they subscribed to, and who they are."""
+
+    def __init__(self, run: RunLogs) -> None:
+        self.run = run
+        self.taken: dict[Consumer, set[Message]] = defaultdict(set)
+        self.delivered: dict[Consumer, set[Message]] = defaultdict(set)
+        self.patterns: dict[Consumer, set[str]] = defaultdict(set)
+        self.members: dict[Consumer, set[int]] = defaultdict(set)
+        self.done: dict[Consumer, dict[int, bool]] = defaultdict(dict)
+        self.acknowledged: dict[Message, tuple[History, int]] = {}
+        self.topics: dict[Message, str] = {}
+        for history in run.histories.values():
+            for position, row in enumerate(history.rows):
+                self._add(history, position, row)
+        for history in run.histories.values():
+            for message, position in history.sends.items():
+                topic = history.rows[position].topic
+                if topic is not None:
+                    self.topics[message] = topic
+
+    def _add(self, history: History, position: int, row: Event) -> None:
+        consumer = consumer_of(row)
+        if is_taken(row) or said(row, "subscribed", "subscribed-late"):
+            self.members[consumer].add(row.member)
+            self.done[consumer][row.member] = False
+        if is_taken(row):
+            self.taken[consumer].add(message_of(row))
+        if is_delivered(row):
+            self.delivered[consumer].add(message_of(row))
+            assert row.topic is not None
+            self.topics.setdefault(message_of(row), row.topic)
+        if said(row, "subscribed") and row.topic is not None:
+            self.patterns[consumer].add(row.topic)
+        if said(row, "acknowledged") and row.sender is not None and row.seq is not None:
+            self.acknowledged.setdefault(message_of(row), (history, position))
+        if said(row, "unsubscribed") and row.member in self.members.get(consumer, ()):
+            self.done[consumer][row.member] = True
+        if row.event in ("leave", "crash"):
+            for of_consumer in self.done.values():
+                if row.member in of_consumer:
+                    of_consumer[row.member] = True
+
+    def owes(self, consumer: Consumer, message: Message) -> bool:
+        """Whether the consumer is to be given the message."""
+        sender, number = message
+        topic = self.topics.get(message)
+        if topic is None:
+            return False
+        numbers = [other[1] for other in self.taken[consumer] if other[0] == sender and self.topics.get(other) == topic]
+        begun = any(covers(pattern, topic) for pattern in self.patterns[consumer])
+        if not begun and not any(other <= number for other in numbers):
+            return False
+        over = all(self.done[consumer].values())
+        return not over or any(other >= number for other in numbers)
+
+    def cut_short(self, consumer: Consumer) -> bool:
+        """Whether the tail of the log of one of its members is lacking."""
+        return any(self.run.cut_short(member) for member in self.members[consumer])
+
+    def first_delivery(self, message: Message, by_others_than: Consumer) -> tuple[History, int, Consumer]:
+        """Find where another consumer is given the message, and which."""
+        for history in self.run.histories.values():
+            for position, row in enumerate(history.rows):
+                if is_delivered(row) and message_of(row) == message and consumer_of(row) != by_others_than:
+                    return history, position, consumer_of(row)
+        raise AssertionError("another consumer is given it")
+
+
+def covers(pattern: str, topic: str) -> bool:
+    """Whether what is subscribed to covers a topic."""
+    if pattern == topic:
+        return True
+    wanted, levels = pattern.replace("/", ".").split("."), topic.replace("/", ".").split(".")
+    for position, level in enumerate(wanted):
+        if level in ("#", ">") and position == len(wanted) - 1:
+            return True
+        if position == len(levels) or level not in ("*", "+", levels[position]):
+            return False
+    return len(wanted) == len(levels)
+
+
+def check_at_least_once(run: RunLogs, options: NaiveOptions) -> NaiveFindings:
+    """What the broker acknowledged, or delivered to one consumer, every consumer that owes it takes."""
+    found = NaiveFindings()
+    consumption = Consumption(run)
+    for message in sorted(consumption.topics):
+        for consumer in sorted(consumption.members):
+            acknowledged = message in consumption.acknowledged
+            by_another = any(
+                message in messages for other, messages in consumption.delivered.items() if other != consumer
+            )
+            if not (acknowledged or by_another) or not consumption.owes(consumer, message):
+                continue
+            found.examined += 1
+            if message in consumption.taken[consumer]:
+                continue
+            if consumption.cut_short(consumer):
+                found.undecided = True
+                continue
+            why = f"{named_consumer(consumer)} never takes {named(message)}, which "
+            if acknowledged:
+                history, position = consumption.acknowledged[message]
+                why += "the broker acknowledged"
+            else:
+                history, position, other = consumption.first_delivery(message, consumer)
+                why += f"{named_consumer(other)} is given"
+            member = min(consumption.members[consumer])
+            events = [history.show(position, elsewhere=history.member != member)]
+            found.violations.append(run.witness(member, events, why))
+    return found
+
+
+def check_at_most_once(run: RunLogs, options: NaiveOptions) -> NaiveFindings:
+    """No consumer is given a message twice."""
+    return repeated_deliveries(run, lambda row: True, "again")
+
+
+def check_redelivery(run: RunLogs, options: NaiveOptions) -> NaiveFindings:
+    """Who is given a message again is told so."""
+    return repeated_deliveries(run, lambda row: not row.redelivered, "again and is not told so")
+
+
+def repeated_deliveries(run: RunLogs, counts: Callable[[Event], bool], words: str) -> NaiveFindings:
+    """Of the deliveries that count, each consumer has at most one of each message."""
+    found = NaiveFindings()
+    first: dict[tuple[Consumer, Message], tuple[History, int]] = {}
+    for member, history in run.histories.items():
+        for position, row in enumerate(history.rows):
+            if not is_delivered(row):
+                continue
+            found.examined += 1
+            if not counts(row):
+                continue
+            consumer, message = consumer_of(row), message_of(row)
+            before, at = first.setdefault((consumer, message), (history, position))
+            if (before, at) != (history, position):
+                events = [before.show(at, elsewhere=before.member != member), history.show(position)]
+                why = f"{named_consumer(consumer)} is given {named(message)} {words}"
+                found.violations.append(run.witness(member, events, why))
+                found.lasting += 1
+    return found
+
+
+def check_partition_order(run: RunLogs, options: NaiveOptions) -> NaiveFindings:
+    """Each member is given the messages of a partition in the order of their numbers, what comes again aside."""
+    found = NaiveFindings()
+    for member, history in run.histories.items():
+        had: set[tuple[Consumer, Message]] = set()
+        highest: dict[tuple[Consumer, int, str | None, str | None], int] = {}  # position
+        for position, row in enumerate(history.rows):
+            if not is_delivered(row):
+                continue
+            consumer, message = consumer_of(row), message_of(row)
+            is_first = (consumer, message) not in had
+            had.add((consumer, message))
+            if not is_first or row.redelivered:
+                continue
+            found.examined += 1
+            stream = (consumer, message[0], row.topic, row.partition)
+            before = highest.setdefault(stream, position)
+            reached = message_of(history.rows[before])[1]
+            if message[1] < reached:
+                where = f"{row.topic}" if row.partition is None else f"{row.topic} partition {row.partition}"
+                why = f"member {member} is given {named(message)} after number {reached}, both in {where}"
+                found.violations.append(run.witness(member, [history.show(before), history.show(position)], why))
+            elif message[1] > reached:
+                highest[stream] = position
+    return found
+
+
 CHECKS: Final[dict[str, Callable[[RunLogs, NaiveOptions], NaiveFindings]]] = {
     "integrity": check_integrity,
     "validity": check_validity,
@@ -537,31 +742,35 @@ CHECKS: Final[dict[str, Callable[[RunLogs, NaiveOptions], NaiveFindings]]] = {
     "total": check_total,
     "stability": check_stability,
     "view-synchrony": check_view_synchrony,
+    "at-least-once": check_at_least_once,
+    "at-most-once": check_at_most_once,
+    "partition-order": check_partition_order,
+    "redelivery": check_redelivery,
 }
 
 # What a row that could not be read might have changed, by its event.
-_BY_END: Final = frozenset({"integrity", "validity", "agreement", "causal", "stability"})
+_BY_END: Final = frozenset({"integrity", "validity", "agreement", "causal", "stability", "at-least-once"})
 _BY_GONE: Final = _BY_END | {"total", "view-synchrony"}
 AFFECTED_BY: Final[dict[str, frozenset[str]]] = {
-    "send": frozenset({"integrity", "validity", "causal", "stability"}),
+    "send": frozenset({"integrity", "validity", "causal", "stability", "at-least-once"}),
     "receive": frozenset({"causal", "stability"}),
-    "deliver": frozenset(GUARANTEES),
-    "discard": frozenset({"validity", "agreement", "causal", "view-synchrony"}),
+    "deliver": frozenset(ALL_GUARANTEES),
+    "discard": frozenset({"validity", "agreement", "causal", "view-synchrony", "at-least-once"}),
     "stable": frozenset({"stability"}),
-    "control": frozenset(),
+    "control": frozenset({"at-least-once"}),
     "view": frozenset({"agreement", "causal", "total", "stability", "view-synchrony"}),
     "leave": _BY_GONE,
     "crash": _BY_GONE,
     "end": _BY_END,
 }
 assert set(AFFECTED_BY) == set(EVENTS)
-assert tuple(CHECKS) == GUARANTEES
+assert tuple(CHECKS) == ALL_GUARANTEES
 
 
 def affected_by(event: str | None, happened_before: HappenedBefore) -> frozenset[str]:
     """Name the guarantees that a row with this event could affect; all if its event cannot be read."""
     if event not in AFFECTED_BY:
-        return frozenset(GUARANTEES)
+        return frozenset(ALL_GUARANTEES)
     if event == "receive" and happened_before == "deliver":
         return frozenset({"stability"})
     return AFFECTED_BY[event]
@@ -583,10 +792,13 @@ def check(
 
     `global_clock` may name the runs that have one; `unreadable` has the event (or None) of each row put aside.
     """
-    names = [name for name in GUARANTEES if guarantees is None or name in guarantees]
-    if guarantees is not None and len(names) < len(set(guarantees)):
-        wrong = min(set(guarantees) - set(GUARANTEES))
-        raise UsageError(f"no guarantee is called {wrong!r}; the guarantees are {', '.join(GUARANTEES)}")
+    events = list(events)
+    if guarantees is None:
+        guarantees = ALL_GUARANTEES if any(event.topic is not None for event in events) else GUARANTEES
+    names = [name for name in ALL_GUARANTEES if name in guarantees]
+    if len(names) < len(set(guarantees)):
+        wrong = min(set(guarantees) - set(ALL_GUARANTEES))
+        raise UsageError(f"no guarantee is called {wrong!r}; the guarantees are {', '.join(ALL_GUARANTEES)}")
     affected = {name for event in unreadable for name in affected_by(event, happened_before)}
 
     total = {name: NaiveFindings() for name in names}

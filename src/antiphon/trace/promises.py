@@ -8,16 +8,16 @@ from typing import Any
 from antiphon.errors import UsageError
 from antiphon.protocol.options import promises_of
 from antiphon.protocol.ordering import ALIASES, ORDERINGS
-from antiphon.trace.schema import GUARANTEES
+from antiphon.trace.schema import ALL_GUARANTEES
 
 
 def promised(run_json: Mapping[str, Any]) -> frozenset[str]:
     """Name the guarantees that follow from a run's ordering, stability and views, or from its list `promises`."""
     explicit = run_json.get("promises")
     if explicit is not None:
-        unknown = sorted(set(explicit) - set(GUARANTEES))
+        unknown = sorted(set(explicit) - set(ALL_GUARANTEES))
         if unknown:
-            raise UsageError(f"run.json promises {unknown[0]!r}; the guarantees are {', '.join(GUARANTEES)}")
+            raise UsageError(f"run.json promises {unknown[0]!r}; the guarantees are {', '.join(ALL_GUARANTEES)}")
         return frozenset(explicit)
     promises: set[str] = set()
     ordering = _setting(run_json, "ordering")

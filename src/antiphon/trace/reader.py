@@ -18,7 +18,7 @@ from antiphon.errors import UsageError
 from antiphon.trace.event import Event
 from antiphon.trace.files import visible_files
 from antiphon.trace.run_file import RunFile, RunFiles
-from antiphon.trace.schema import COLUMNS, EVENTS, REQUIRED
+from antiphon.trace.schema import BROKER_COLUMNS, COLUMNS, EVENTS, REQUIRED
 
 _ABOUT_A_MESSAGE: Final = frozenset({"send", "receive", "deliver", "discard", "stable"})
 _RANGE: Final = {"int32": 1 << 31, "int64": 1 << 63}
@@ -167,7 +167,7 @@ def _known_columns(file: Path, names: Iterable[str]) -> list[str]:
     missing = [name for name in REQUIRED if name not in present]
     if missing:
         raise UsageError(f"{file} lacks the column {', '.join(missing)}; a trace needs {', '.join(REQUIRED)}")
-    return [name for name in COLUMNS if name in present]
+    return [name for name in (*COLUMNS, *BROKER_COLUMNS) if name in present]
 
 
 def _event(row: Mapping[str, Any] | ValueError) -> Event:
@@ -175,6 +175,9 @@ def _event(row: Mapping[str, Any] | ValueError) -> Event:
     if isinstance(row, ValueError):
         raise row
     values = {name: _value(name, row[name]) for name in COLUMNS if row.get(name) is not None}
+    for name, kind in BROKER_COLUMNS.items():
+        if row.get(name) is not None:
+            values[name] = str(row[name]).lower() in ("true", "1") if kind == "bool" else str(row[name])
     for name in ("run", "member", "step", "event"):
         if name not in values:
             raise ValueError(f"{name} is missing")

@@ -21,6 +21,13 @@ COLUMNS: Final[dict[str, str]] = {
     "members": "list<int32>",
     "detail": "string",
 }
+# what logs of message brokers have besides; column -> Arrow type
+BROKER_COLUMNS: Final[dict[str, str]] = {
+    "topic": "string",
+    "partition": "string",
+    "group": "string",  # the consumer group, queue or durable subscription; null: the member for itself
+    "redelivered": "bool",
+}
 REQUIRED: Final[tuple[str, ...]] = ("run", "member", "step", "event", "sender", "seq")
 
 GUARANTEES: Final[tuple[str, ...]] = (
@@ -33,3 +40,14 @@ GUARANTEES: Final[tuple[str, ...]] = (
     "stability",
     "view-synchrony",
 )
+BROKER_GUARANTEES: Final[tuple[str, ...]] = ("at-least-once", "at-most-once", "partition-order", "redelivery")
+ALL_GUARANTEES: Final = (*GUARANTEES, *BROKER_GUARANTEES)  # the latter are examined where a trace has topics
+
+# what brokers and their clients say to each other: the `detail` of a `control` row
+ACKNOWLEDGED, SUBSCRIBED, SUBSCRIBED_LATE, UNSUBSCRIBED = (
+    "acknowledged",
+    "subscribed",
+    "subscribed-late",
+    "unsubscribed",
+)
+BROKER_KINDS: Final = (ACKNOWLEDGED, SUBSCRIBED, SUBSCRIBED_LATE, UNSUBSCRIBED)

@@ -1,4 +1,4 @@
-"""Check: the eight guarantees of a trace, exactly, with a witness for every violation shown.
+"""Check: the eight guarantees of a trace, and the four of brokers, exactly, with a witness for every violation shown.
 
 Two Spark jobs over an ingested trace: `encode` reads each member's log by itself, `compare` lays members side by side.
 The driver sees counts and the few stubs of witnesses, never events.
@@ -22,7 +22,7 @@ from antiphon.pipeline.results import CheckResult, GuaranteeResult
 from antiphon.pipeline.session import Session
 from antiphon.pipeline.store.layout import Totals, TraceLayout
 from antiphon.pipeline.verdicts import HappenedBefore, left_open, verdict
-from antiphon.trace.schema import GUARANTEES
+from antiphon.trace.schema import ALL_GUARANTEES, BROKER_GUARANTEES
 from antiphon.trace.verdict import Verdict
 
 TASK_ROWS = 4_000_000
@@ -31,7 +31,7 @@ TASK_ROWS = 4_000_000
 class CheckOptions(msgspec.Struct, frozen=True):
     """What to check, and how."""
 
-    guarantees: tuple[str, ...] = GUARANTEES
+    guarantees: tuple[str, ...] = ALL_GUARANTEES  # those of brokers only where there are topics, unless chosen
     uniform: bool = False
     happened_before: HappenedBefore = "deliver"
     implied_own_deliveries: bool = False
@@ -42,7 +42,7 @@ class CheckOptions(msgspec.Struct, frozen=True):
 def check_layout(session: Session, folder: Path, totals: Totals, scratch: Path, options: CheckOptions) -> CheckResult:
     """Check a whole ingested trace."""
     job, found = _find(session, folder, scratch, options, per_run=False)
-    verdicts = _verdicts(session, job, found.total(), left_open(totals.quarantined, options.happened_before), options)
+    verdicts = _verdicts(session, job, found.total(), left_open(totals.quarantined, options.happened_before))
     return _result(totals, verdicts)
 
 
@@ -74,7 +74,7 @@ def check_runs(session: Session, folder: Path, scratch: Path, options: CheckOpti
                 part.violations,
                 [witnesses.make(name, stub) for stub in part.stubs],
             )
-            for name in options.guarantees
+            for name in job.guarantees
             for part in [of_run.get(name, Finding())]
         }
         for run, of_run in found.found.items()
@@ -85,8 +85,8 @@ def _find(
     session: Session, folder: Path, scratch: Path, options: CheckOptions, *, per_run: bool
 ) -> tuple[CheckJob, TaskFindings]:
     for guarantee in options.guarantees:
-        if guarantee not in GUARANTEES:
-            raise UsageError(f"no guarantee is called {guarantee!r}; the guarantees are {', '.join(GUARANTEES)}")
+        if guarantee not in ALL_GUARANTEES:
+            raise UsageError(f"no guarantee is called {guarantee!r}; the guarantees are {', '.join(ALL_GUARANTEES)}")
     layout = TraceLayout(folder)
     rows = int(layout.unit_rows.sum()) + 1_000 * len(layout.unit_rows)
     tasks = max(1, min(len(layout.unit_rows), -(-rows // TASK_ROWS), 4096), min(session.parallelism, rows // 100_000))
@@ -111,6 +111,9 @@ def _find(
     if found.strays:  # somebody names a message that nobody sent: number these too, and read again
         job = msgspec.structs.replace(job, strays_known=True)
         found = _each(session, job, encode_members, "encode", job.encode_tasks)
+    if not found.topics and options.guarantees == ALL_GUARANTEES:
+        eight = tuple(name for name in job.guarantees if name not in BROKER_GUARANTEES)
+        job = msgspec.structs.replace(job, guarantees=eight)
     if job.compares:
         found.merge(_each(session, job, compare_members, "compare", job.compare_tasks))
     return job, found
@@ -127,14 +130,14 @@ def _each(
 
 
 def _verdicts(
-    session: Session, job: CheckJob, found: dict[str, Finding], affected: Collection[str], options: CheckOptions
+    session: Session, job: CheckJob, found: dict[str, Finding], affected: Collection[str]
 ) -> dict[str, Verdict]:
     [encoded] = (
         session.each(1, functools.partial(_make_witnesses, job, found), "witnesses") if _stubs(found) else [b"\x80"]
     )
     witnesses = msgspec.msgpack.decode(encoded, type=dict[str, Verdict])
     verdicts = {}
-    for name in options.guarantees:
+    for name in job.guarantees:
         part = found[name]
         decision = verdict(
             part.examined,

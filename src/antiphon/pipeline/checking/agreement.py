@@ -58,8 +58,10 @@ def _by_view(run: CheckedRun) -> dict[int, dict[int, Group]]:
     for unit in run.units:
         order = run.array(unit, "order")
         delivered: dict[int, Deliveries] = defaultdict(list)
+        obliges = run.array(unit, "obliges")  # there if the member's rows have topics: those oblige nobody
         for view, start, stop in run.stay_slices(unit):
-            delivered[view].append(order[start:stop])
+            piece = order[start:stop]
+            delivered[view].append(piece[obliges[start:stop]] if len(obliges) else piece)
         for view, following in run.follows[unit].items():
             views[view][following].append((unit, delivered.get(view, [])))
     return views
@@ -117,8 +119,8 @@ def _stub(run: CheckedRun, lacking: int, message: int) -> Stub:
         if unit == lacking:
             continue
         order = run.array(unit, "order")
-        at = np.flatnonzero(order == message)
-        if not len(at):
+        at, obliges = np.flatnonzero(order == message), run.array(unit, "obliges")
+        if not len(at) or (len(obliges) and not obliges[at[0]]):
             continue
         view = next(view for view, start, stop in run.stay_slices(unit) if start <= at[0] < stop)
         mine, its = run.follows[unit][view], run.follows[lacking].get(view, GONE)

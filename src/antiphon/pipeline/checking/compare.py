@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from antiphon.pipeline.checking.agreement import check_agreement
+from antiphon.pipeline.checking.brokers import Consumption
 from antiphon.pipeline.checking.causal import check_causal
 from antiphon.pipeline.checking.findings import Finding, TaskFindings
 from antiphon.pipeline.checking.run import CheckedRun, CheckJob, Workspace
@@ -52,6 +53,8 @@ def plan(layout: TraceLayout, job: CheckJob) -> Iterator[CheckPiece]:
             elif guarantee in ("total", "stability"):
                 for part in range(min(members, parts)):
                     yield CheckPiece(guarantee, run, part, min(members, parts), 1000 + size // min(members, parts))
+            elif guarantee in ("at-least-once", "at-most-once", "redelivery"):
+                yield CheckPiece(guarantee, run, 0, 1, 1000 + size)
             elif guarantee in ("agreement", "view-synchrony"):
                 for part in range(parts):
                     yield CheckPiece(guarantee, run, part, parts, 1000 + size // parts)
@@ -82,6 +85,12 @@ def _check(run: CheckedRun, piece: CheckPiece) -> Finding:
             return check_stability(run, piece.part, piece.parts) if run.has_stable else Finding()
         case "view-synchrony":
             return check_view_synchrony(run, piece.part, piece.parts)
+        case "at-least-once":
+            return Consumption(run).at_least_once()
+        case "at-most-once":
+            return Consumption(run).repeated(unmarked=False)
+        case "redelivery":
+            return Consumption(run).repeated(unmarked=True)
     raise AssertionError(piece.guarantee)
 
 

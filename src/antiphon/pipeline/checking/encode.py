@@ -12,12 +12,22 @@ import msgspec
 import numpy as np
 
 from antiphon.pipeline import kernels as k
+from antiphon.pipeline.checking.brokers import COLUMNS as BROKER_COLUMNS
+from antiphon.pipeline.checking.brokers import (
+    MemberTopics,
+    check_partition_order,
+    has_topics,
+    leave_consumption,
+    leave_sends,
+    read_topics,
+)
 from antiphon.pipeline.checking.findings import Finding, Stub, TaskFindings
 from antiphon.pipeline.checking.run import CheckedRun, CheckJob, Workspace, spans_of, steady_span
 from antiphon.pipeline.checking.total import fingerprint
 from antiphon.pipeline.columns import DELIVER, DISCARD, RECEIVE, SEND, STABLE, Array, Unit
 from antiphon.pipeline.store.arena import ArenaWriter
 from antiphon.pipeline.store.layout import TraceLayout
+from antiphon.trace.schema import BROKER_GUARANTEES
 
 
 class Log(NamedTuple):
@@ -81,8 +91,10 @@ def _encode_unit(
 ) -> None:
     job, universe = run.job, run.universe
     times = run.has_stable and run.global_clock and "stability" in job.guarantees
-    log = read_log(run.layout, unit, ("event", "sender", "seq", *(("time_ns",) if times else ())), job.implied)
+    more = (*(("time_ns",) if times else ()), *(BROKER_COLUMNS if has_topics(run.layout, unit) else ()))
+    log = read_log(run.layout, unit, ("event", "sender", "seq", *more), job.implied)
     event, sender, seq = (log.column[name] for name in ("event", "sender", "seq"))
+    topics = read_topics(log.column) if "topic" in log.column else None
     message, slot = np.empty(len(event), np.int32), np.empty(len(event), np.int32)
     lost = k.number_messages(
         event, sender, seq, universe.senders, universe.table, universe.table_base, universe.first_span,
@@ -95,10 +107,17 @@ def _encode_unit(
         return
 
     walk = k.walk(event, message, seq, slot, universe.sent, run.cut_slots, job.with_receipts, job.witnesses)
-    _judge_alone(run, unit, walk, found)
+    _judge_alone(run, unit, walk, topics, found)
+    if topics is not None and not set(BROKER_GUARANTEES).isdisjoint(job.guarantees):
+        found.topics |= len(topics.topics) > 0
+        found.add(run.name, "partition-order", check_partition_order(run, unit, log.column, topics, message))
+        leave_consumption(run, unit, log.column, topics, message, arena)
+        leave_sends(unit, topics, walk.sends, walk.send_row, arena)
 
     if job.compares:
         _leave_arrays(run, unit, log, message, walk, arena)
+        if topics is not None and "agreement" in job.guarantees:
+            arena.put(unit, "obliges", ~topics.has[walk.order_row])
 
 
 def _leave_arrays(run: CheckedRun, unit: Unit, log: Log, message: Array, walk: k.Walk, arena: ArenaWriter) -> None:
@@ -126,7 +145,7 @@ def _leave_arrays(run: CheckedRun, unit: Unit, log: Log, message: Array, walk: k
         _leave_marks(run, unit, log, message, walk, stay_positions, arena)
 
 
-def _judge_alone(run: CheckedRun, unit: Unit, walk: k.Walk, found: TaskFindings) -> None:
+def _judge_alone(run: CheckedRun, unit: Unit, walk: k.Walk, topics: MemberTopics | None, found: TaskFindings) -> None:
     """Integrity, fifo and validity, and whether a message of unknown past leaves causal order undecided."""
     job = run.job
     member = int(run.layout.unit_member[unit])
@@ -155,13 +174,14 @@ def _judge_alone(run: CheckedRun, unit: Unit, walk: k.Walk, found: TaskFindings)
     found.add(run.name, "fifo", Finding(deliveries, late, False, late, late_stubs))
     found.add(run.name, "causal", Finding(undecided=bool(tally[k.UNSENT_HANDLED_BY_CUT])))
     if unit not in run.gone:
-        missing = walk.send_row[(walk.state[walk.sends] & (k.DELIVERED | k.DISCARDED)) == 0]
+        own = np.ones(len(walk.sends), bool) if topics is None else ~topics.has[walk.send_row]
+        missing = walk.send_row[own & ((walk.state[walk.sends] & (k.DELIVERED | k.DISCARDED)) == 0)]
         cut = unit in run.cut
         found.add(
             run.name,
             "validity",
             Finding(
-                len(walk.sends),
+                int(own.sum()),
                 0 if cut else len(missing),
                 cut and len(missing) > 0,
                 0,

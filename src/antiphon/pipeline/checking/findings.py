@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from antiphon.trace.schema import GUARANTEES
+from antiphon.trace.schema import ALL_GUARANTEES
 
 
 class Stub(msgspec.Struct, frozen=True, array_like=True, order=True):
@@ -40,6 +40,7 @@ class TaskFindings(msgspec.Struct):
     witnesses: int
     per_run: bool
     strays: int = 0  # messages that somebody names and nobody sent
+    topics: bool = False  # whether any row has a topic
     found: dict[str, dict[str, Finding]] = {}
 
     def at(self, run: str, guarantee: str) -> Finding:
@@ -54,13 +55,14 @@ class TaskFindings(msgspec.Struct):
     def merge(self, other: TaskFindings) -> None:
         """Take in what another task found."""
         self.strays += other.strays
+        self.topics |= other.topics
         for run, of_run in other.found.items():
             for guarantee, part in of_run.items():
                 self.add(run, guarantee, part)
 
     def total(self) -> dict[str, Finding]:
         """All runs together."""
-        whole = {name: Finding() for name in GUARANTEES}
+        whole = {name: Finding() for name in ALL_GUARANTEES}
         for of_run in self.found.values():
             for guarantee, part in of_run.items():
                 whole[guarantee].add(part, self.witnesses)

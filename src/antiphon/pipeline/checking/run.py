@@ -39,7 +39,7 @@ class CheckJob(msgspec.Struct, frozen=True):
     @property
     def compares(self) -> bool:
         """Whether any guarantee needs members side by side."""
-        return not set(self.guarantees) <= {"integrity", "validity", "fifo"}
+        return not set(self.guarantees) <= {"integrity", "validity", "fifo", "partition-order"}
 
 
 class RunView(NamedTuple):

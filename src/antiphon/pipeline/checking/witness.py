@@ -24,6 +24,9 @@ class WitnessLog:
     def __init__(self, layout: TraceLayout, unit: Unit, implied: bool) -> None:
         self.member = int(layout.unit_member[unit])
         self.log: Log = read_log(layout, unit, ("event", "sender", "seq", "step"), implied)
+        self._more = functools.cache(
+            lambda name: read_log(layout, unit, ("event", "sender", "seq", name), implied).column[name]
+        )
 
     def rows(self, message: Message, *kinds: int) -> Array:
         """The rows of some kinds about a message."""
@@ -42,6 +45,15 @@ class WitnessLog:
     def event(self, row: int) -> str:
         """The name of a row's event."""
         return EVENTS[int(self.log.column["event"][row])]
+
+    def text(self, name: str, row: int) -> str | None:
+        """A row's topic, partition or group."""
+        texts = self._more(name)
+        return str(texts[row]) if isinstance(texts[row], str) else None
+
+    def consumer(self, row: int) -> str:
+        """Name the consumer for which the member did this."""
+        return sentence.consumer(self.text("group", row), self.member)
 
     def show(self, row: int, witness: int) -> WitnessEvent:
         """A row as an event of a member's witness."""
@@ -65,6 +77,10 @@ class Witnesses:
             "total": self._total,
             "stability": self._stability,
             "view-synchrony": self._view_synchrony,
+            "at-least-once": self._at_least_once,
+            "at-most-once": functools.partial(self._given_again, sentence.given_again),
+            "partition-order": self._partition_order,
+            "redelivery": functools.partial(self._given_again, sentence.given_again_unmarked),
         }
 
     def _log(self, run: str, member: int) -> WitnessLog:
@@ -160,3 +176,25 @@ class Witnesses:
         log = self.log(run, deliverer)
         shown = log.show(log.first((sender, seq), DELIVER), member)
         return [shown], sentence.views_differ(deliverer, other, (sender, seq), view, following)
+
+    def _at_least_once(self, run: str, member: int, of_consumer: int, *about: int) -> tuple[list[WitnessEvent], str]:
+        sender, seq, shown_member, row, acknowledged = about
+        consumer = self.log(run, member).consumer(of_consumer)
+        shown = self.log(run, shown_member)
+        if acknowledged:
+            why = sentence.lost_though_acknowledged(consumer, (sender, seq))
+        else:
+            why = sentence.lost_though_delivered(consumer, (sender, seq), shown.consumer(row))
+        return [shown.show(row, member)], why
+
+    def _given_again(
+        self, word: Callable[[str, Message], str], run: str, member: int, row: int, first_member: int, first: int
+    ) -> tuple[list[WitnessEvent], str]:
+        log, before = self.log(run, member), self.log(run, first_member)
+        return [before.show(first, member), log.show(row, member)], word(log.consumer(row), log.message(row))
+
+    def _partition_order(self, run: str, member: int, row: int, highest: int) -> tuple[list[WitnessEvent], str]:
+        log = self.log(run, member)
+        topic, partition = log.text("topic", row), log.text("partition", row)
+        why = sentence.given_late(member, log.message(row), log.message(highest)[1], str(topic), partition)
+        return [log.show(highest, member), log.show(row, member)], why

@@ -100,7 +100,8 @@ def _with_codes(table: pa.Table) -> pa.Table:
             columns.append(pa.array(as_numpy(table["event"], "event"), pa.uint8()))
         else:
             columns.append(column.cast(field.type))
-    return pa.table(columns, names=TRACE_SCHEMA.names)
+    more = [name for name in table.column_names if name not in TRACE_SCHEMA.names]
+    return pa.table([*columns, *(table[name] for name in more)], names=[*TRACE_SCHEMA.names, *more])
 
 
 def lay_out(folder: str, spilled: list[SpillFile], shared: list[list[int]], task: int) -> bytes:
@@ -121,7 +122,7 @@ def lay_out(folder: str, spilled: list[SpillFile], shared: list[list[int]], task
                 run = piece["run"].chunk(0)
                 clocks.update(dict.fromkeys(run.dictionary.take(pc.unique(run.indices)).to_pylist(), True))
             pieces.append(piece.replace_schema_metadata(None))
-    table = pa.concat_tables(pieces).unify_dictionaries().combine_chunks()
+    table = pa.concat_tables(pieces, promote_options="default").unify_dictionaries().combine_chunks()
     table, repeated = _in_order(table)
     quarantine = Quarantine(folder, f"sort-{task:06}")
     quarantine.add(repeated)
@@ -187,7 +188,7 @@ def _write_members(table: pa.Table, folder: str, name: str, clocks: dict[str, bo
             str(fresh),
             encoded.schema,
             compression="lz4",
-            use_dictionary=["run", "event", "detail"],
+            use_dictionary=["run", "event", "detail", "topic", "partition", "group"],
             write_statistics=["run", "member"],
         ) as out,
     ):

@@ -14,7 +14,7 @@ from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.pipeline.reading.rows import TYPES, RowBatch, sort_out
 from antiphon.pipeline.reading.text import TextSpan, read_csv, read_json_lines
 from antiphon.pipeline.store.files import format_of
-from antiphon.trace.schema import COLUMNS, REQUIRED
+from antiphon.trace.schema import BROKER_COLUMNS, COLUMNS, REQUIRED
 
 BATCH_ROWS: Final = 1 << 21
 
@@ -26,7 +26,11 @@ def read_batches(
     kind = format_of(Path(file)) or "parquet"
     if kind == "parquet":
         source, mapping = open_parquet_input(file, mapping)
-        wanted = [foreign for name in COLUMNS if (foreign := mapping.foreign(name)) in source.schema_arrow.names]
+        wanted = [
+            foreign
+            for name in (*COLUMNS, *BROKER_COLUMNS)
+            if (foreign := mapping.foreign(name)) in source.schema_arrow.names
+        ]
         row = 1
         if row_groups is not None:
             row += sum(source.metadata.row_group(group).num_rows for group in range(row_groups[0]))

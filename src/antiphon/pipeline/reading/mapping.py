@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import msgspec
 
 from antiphon.errors import UsageError
-from antiphon.trace.schema import COLUMNS, EVENTS
+from antiphon.trace.schema import BROKER_COLUMNS, COLUMNS, EVENTS
 
 _NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 
@@ -89,8 +89,9 @@ def make_mapping(content: dict[str, Any], where: str) -> Mapping:
     except msgspec.ValidationError as error:
         raise UsageError(f"{where}: not a mapping file: {error}") from None
     for name in [*mapping.columns, *mapping.constants]:
-        if name not in COLUMNS:
-            raise UsageError(f"{where}: no trace column is called {name!r}; they are {', '.join(COLUMNS)}")
+        if name not in COLUMNS and name not in BROKER_COLUMNS:
+            known = ", ".join((*COLUMNS, *BROKER_COLUMNS))
+            raise UsageError(f"{where}: no trace column is called {name!r}; they are {known}")
     for event in mapping.events.values():
         if event not in EVENTS:
             raise UsageError(f"{where}: no event is called {event!r}; they are {', '.join(EVENTS)}")

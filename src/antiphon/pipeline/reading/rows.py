@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from antiphon.pipeline.columns import CONTROL, NO_EVENT, SEND, Array, event_codes
 from antiphon.pipeline.reading.mapping import Mapping
-from antiphon.trace.schema import COLUMNS, EVENTS
+from antiphon.trace.schema import BROKER_COLUMNS, COLUMNS, EVENTS
 
 TYPES: Final[dict[str, pa.DataType]] = {
     name: pa.list_(pa.int32()) if kind.startswith("list") else pa.type_for_alias(kind) for name, kind in COLUMNS.items()
@@ -103,6 +103,7 @@ def _typed(raw: pa.Table, mapping: Mapping) -> tuple[pa.Table, Array]:
             column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
             column = _with_numbers(column, mapping.members) if name in _MEMBERS and mapping.members else column
             columns[name], unreadable[name] = _convert(column, kind)
+    columns |= _broker_columns(raw, mapping)
     if mapping.numbers_from != 1:
         columns["seq"] = pc.add(columns["seq"], 1 - mapping.numbers_from)
     if mapping.events:
@@ -131,7 +132,29 @@ def _typed(raw: pa.Table, mapping: Mapping) -> tuple[pa.Table, Array]:
 
 
 def _dictionary_schema(columns: dict[str, pa.Array]) -> pa.Schema:
-    return pa.schema([(name, columns[name].type) for name in TYPES])
+    return pa.schema([(name, column.type) for name, column in columns.items()])
+
+
+def _broker_columns(raw: pa.Table, mapping: Mapping) -> dict[str, pa.Array]:
+    """Return the columns of brokers that are there and have anything in them; texts in them cannot be wrong."""
+    columns: dict[str, pa.Array] = {}
+    for name, kind in BROKER_COLUMNS.items():
+        if name in mapping.constants:
+            column = pa.array([str(mapping.constants[name])] * raw.num_rows)
+        elif mapping.foreign(name) in raw.column_names:
+            column = raw[mapping.foreign(name)].combine_chunks()
+            column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+            if pa.types.is_nested(column.type):
+                continue
+            column = column.cast(pa.string())
+        else:
+            continue
+        if kind == "bool":
+            lower = pc.utf8_lower(column)
+            column = pc.is_in(lower, pa.array(["true", "1"]))
+        if column.null_count < len(column):
+            columns[name] = column
+    return columns
 
 
 def _with_numbers(column: pa.Array, numbers: dict[str, int]) -> pa.Array:
@@ -258,6 +281,9 @@ def _typed_objects(objects: list[dict[str, Any]], mapping: Mapping) -> tuple[pa.
         columns[mapping.foreign(name)] = pa.array(parsed, kind)
         lost = [value is not None and good is None for value, good in zip(values, parsed, strict=True)]
         wrong |= np.array(lost, bool)
+    for name in BROKER_COLUMNS:
+        texts = [content.get(mapping.foreign(name)) for content in objects]
+        columns[mapping.foreign(name)] = pa.array([None if text is None else str(text) for text in texts], pa.string())
     table, reason = _typed(pa.table(columns), mapping)
     reason[wrong & (reason == 0)] = BAD_TYPE
     return table, reason

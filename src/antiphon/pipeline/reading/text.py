@@ -18,7 +18,7 @@ from antiphon.pipeline.columns import CONTROL
 from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.pipeline.reading.rows import INTEGERS, TYPES, RowBatch, UnreadableRow, sort_out, sort_out_objects
 from antiphon.pipeline.store.files import format_of
-from antiphon.trace.schema import EVENTS, REQUIRED
+from antiphon.trace.schema import BROKER_COLUMNS, EVENTS, REQUIRED
 
 BLOCK_BYTES: Final = 32 << 20
 
@@ -135,7 +135,9 @@ def _require(header: Collection[str], file: str, mapping: Mapping) -> None:
 def read_json_lines(file: str, mapping: Mapping, span: TextSpan | None) -> Iterator[RowBatch]:
     """One JSON object a line; a block with a line that does not fit is read line by line."""
     mapping = mapping.fitted(file, _json_keys(file))
-    schema = pa.schema([(mapping.foreign(name), _json_type(name, kind, mapping)) for name, kind in TYPES.items()])
+    fields = [(mapping.foreign(name), _json_type(name, kind, mapping)) for name, kind in TYPES.items()]
+    fields += [(mapping.foreign(name), pa.type_for_alias(kind)) for name, kind in BROKER_COLUMNS.items()]
+    schema = pa.schema(fields)
     decode = msgspec.json.Decoder().decode
     text, before = _open_text(file, span)
     row = before + 1
