@@ -1,7 +1,7 @@
 """The guarantees of brokers: who takes what for which consumer, in what order, and how often.
 
 Each member's rows with topics are reduced to small arrays in the first stage (`leave_consumption`), where the order of
-partitions is settled too; the second stage puts a run's consumers together (`Consumption`).
+partitions is settled too; the second stage puts a run's consumers together (`RunConsumers`).
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def check_partition_order(
     return Finding(len(rows), len(late), False, 0, stubs)
 
 
-class Consumption:
+class RunConsumers:
     """All that the consumers of a run take, put together from its members' arrays."""
 
     def __init__(self, run: CheckedRun) -> None:

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from antiphon.pipeline.checking.agreement import check_agreement
-from antiphon.pipeline.checking.brokers import Consumption
+from antiphon.pipeline.checking.brokers import RunConsumers
 from antiphon.pipeline.checking.causal import check_causal
 from antiphon.pipeline.checking.findings import Finding, TaskFindings
 from antiphon.pipeline.checking.run import CheckedRun, CheckJob, Workspace
@@ -86,11 +86,11 @@ def _check(run: CheckedRun, piece: CheckPiece) -> Finding:
         case "view-synchrony":
             return check_view_synchrony(run, piece.part, piece.parts)
         case "at-least-once":
-            return Consumption(run).at_least_once()
+            return RunConsumers(run).at_least_once()
         case "at-most-once":
-            return Consumption(run).repeated(unmarked=False)
+            return RunConsumers(run).repeated(unmarked=False)
         case "redelivery":
-            return Consumption(run).repeated(unmarked=True)
+            return RunConsumers(run).repeated(unmarked=True)
     raise AssertionError(piece.guarantee)
 
 
