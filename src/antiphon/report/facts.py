@@ -35,7 +35,7 @@ from antiphon.pipeline.store.layout import TraceLayout
 from antiphon.report.run_settings import RunSettings, run_settings
 from antiphon.report.sources import Given
 from antiphon.report.witness_rows import NamedWitness, WitnessRows, find_witness_rows
-from antiphon.trace.schema import GUARANTEES
+from antiphon.trace.schema import ALL_GUARANTEES
 
 UNIFORM: Final = ("agreement", "total")  # the guarantees that have a uniform form
 DRAWN_MAX: Final = 10  # witnesses that are drawn
@@ -176,7 +176,7 @@ class _Trace:
         return self.check(uniform=True, guarantees=names, scratch="uniform") if names else None
 
     def check(
-        self, *, uniform: bool, guarantees: tuple[str, ...] = tuple(GUARANTEES), scratch: str = "scratch"
+        self, *, uniform: bool, guarantees: tuple[str, ...] = ALL_GUARANTEES, scratch: str = "scratch"
     ) -> CheckResult:
         """Check guarantees; `uniform`: deliveries of members that crashed or left count too."""
         options = CheckOptions(

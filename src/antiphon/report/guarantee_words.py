@@ -68,10 +68,30 @@ GUARANTEES: Final[dict[str, GuaranteeWords]] = {
         ("pair of members in a view", "pairs of members in a view"),
         ("pair that differs", "pairs that differ"),
     ),
-    "at-least-once": GuaranteeWords("At least once", "what the broker took, every consumer that is owed it is given"),
-    "at-most-once": GuaranteeWords("At most once", "no consumer is given a message twice"),
-    "partition-order": GuaranteeWords("Partition order", "each partition is read in its own order"),
-    "redelivery": GuaranteeWords("Marked redelivery", "who is given a message again is told so"),
+    "at-least-once": GuaranteeWords(
+        "At least once",
+        "what the broker took, every consumer that is owed it is given",
+        ("message owed to a consumer", "messages owed to consumers"),
+        ("message lost to a consumer", "messages lost to consumers"),
+    ),
+    "at-most-once": GuaranteeWords(
+        "At most once",
+        "no consumer is given a message twice",
+        ("delivery", "deliveries"),
+        ("repeated delivery", "repeated deliveries"),
+    ),
+    "partition-order": GuaranteeWords(
+        "Partition order",
+        "each partition is read in its own order",
+        ("first delivery", "first deliveries"),
+        ("delivery too late", "deliveries too late"),
+    ),
+    "redelivery": GuaranteeWords(
+        "Marked redelivery",
+        "who is given a message again is told so",
+        ("delivery", "deliveries"),
+        ("repeated delivery without a mark", "repeated deliveries without a mark"),
+    ),
 }
 
 KINDS: Final[dict[str, str]] = {"holds": "good", "violated": "bad", "unknown": "warn"}  # verdict -> colour
