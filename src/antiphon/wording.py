@@ -57,8 +57,3 @@ def ordinal(value: int) -> str:
     """Say which of several: 1st, 2nd, 3rd, 4th."""
     ending = {1: "st", 2: "nd", 3: "rd"}.get(value % 10, "th")
     return f"{value}{'th' if value % 100 in (11, 12, 13) else ending}"
-
-
-def sentence(text: str) -> str:
-    """Make a sentence: a capital first, a full stop last."""
-    return f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith(".") else ".")

@@ -303,8 +303,23 @@ def test_what_was_lost_with_a_member_is_counted(inline_session: Session, tmp_pat
     found = {row.member: row for row in read_measured(tmp_path / "out", ProcessRow)}
     assert (found[1].ending, found[1].undelivered, found[1].alone) == ("crash", 2, 1)
     assert (found[2].ending, found[2].undelivered, found[2].alone) == ("end", None, None)
-    assert (found[2].quiet_at_ns, found[2].quiet_ns) == (12, 5_000_000_000 - 12)
+    assert found[2].quiet_ns is None, "nobody did anything meanwhile"
     assert (found[3].set_back_at_ns, found[3].set_back_ns) == (13, 4)
+
+
+def test_who_is_silent_while_others_are_busy_is_told(inline_session: Session, tmp_path: Path) -> None:
+    second = 1_000_000_000
+    rows = [Event("r", 1, seq, "send", 1, seq, time_ns=seq * second // 10) for seq in range(1, 31)]
+    for member in (2, 3, 4):
+        late = 2 * second if member == 4 else 0  # 4 takes up its first ten messages, stands still, and then the rest
+        rows += [
+            Event("r", member, seq, "deliver", 1, seq, time_ns=seq * second // 10 + (late if seq > 10 else 0))
+            for seq in range(1, 31)
+        ]
+    write(rows, tmp_path / "trace" / "events.parquet")
+    measured(inline_session, tmp_path / "trace", tmp_path)
+    silent = {row.member: (row.quiet_at_ns, row.quiet_ns) for row in read_measured(tmp_path / "out", ProcessRow)}
+    assert silent == dict.fromkeys((1, 2, 3), (None, None)) | {4: (second, 2 * second + second // 10)}
 
 
 def test_foreign_trace_without_times_or_bytes(inline_session: Session, tmp_path: Path) -> None:

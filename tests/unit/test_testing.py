@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import subprocess
@@ -584,3 +585,39 @@ def test_a_promise_of_which_nothing_can_be_examined_fails() -> None:
     with pytest.raises(testing.Unexamined, match="nothing of validity could be examined: of 2 incarnations 2 crashed"):
         testing.run(main)
     testing.run(main, unexamined=["validity", "agreement"])
+
+
+def test_a_trace_tells_names_and_what_was_done_to_processes(tmp_path: Path) -> None:
+    async def member(own: str) -> None:
+        others = [one for one in ("a:1", "b:1", "c:1") if one != own]
+        async with antiphon.join("g", bind=own, peers=others) as group:
+            async for _ in group:
+                pass
+
+    async def main(world: World) -> None:
+        for own in ("a:1", "b:1", "c:1"):
+            world.spawn(own[0], member, own)
+        await asyncio.sleep(1)
+        parted = world.partition(["a"], ["b:1", "c:1"])
+        await asyncio.sleep(0.25)
+        parted.heal()
+        world.cut(["a"], ["b"])
+        world.heal()
+        world.pause("b")
+        await asyncio.sleep(0.25)
+        world.resume("b")
+        world.step_clock("c", "-2s")
+        world.crash("c")
+
+    with testing.simulated(1) as world:
+        world.run(main)
+    world.write_trace(tmp_path / "trace")
+    about = json.loads((tmp_path / "trace" / "run.json").read_text())
+    assert about["names"] == {"0": "a", "1": "b", "2": "c"}
+    assert about["faults"] == [
+        {"kind": "partition", "at": "1000000000ns", "until": "1250000000ns", "groups": [[0], [1, 2]]},
+        {"kind": "cut", "at": "1250000000ns", "until": "1250000000ns", "from": [0], "to": [1]},
+        {"kind": "pause", "at": "1250000000ns", "until": "1500000000ns", "member": 1},
+        {"kind": "clock", "at": "1500000000ns", "by": "back by 2 s", "member": 2},
+        {"kind": "crash", "at": "1500000000ns", "member": 2},
+    ]

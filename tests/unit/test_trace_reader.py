@@ -13,8 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from antiphon.errors import UsageError
+from antiphon.live.tracing import LiveTrace
 from antiphon.trace.event import Event
 from antiphon.trace.reader import read
+from antiphon.trace.run_file import read_names
 from antiphon.trace.schema import COLUMNS, REQUIRED
 
 ROWS: list[dict[str, Any]] = [
@@ -218,3 +220,15 @@ class TestRunJson:
         trace = read(write_parquet(tmp_path / "t.parquet", ROWS))
         assert trace.promised is None
         assert trace.global_clock == frozenset()
+
+
+def test_a_live_trace_tells_names_beside_its_events(tmp_path: Path) -> None:
+    names = {0: "alice:7000"}
+    trace = LiveTrace(tmp_path, "r", {}, 0, names)
+    other = LiveTrace(tmp_path, "r", {}, 1, {1: "bob:7000"})
+    names[2] = "carol:7000"  # somebody joins
+    trace.flush()
+    for one in (trace, other):
+        one.close(0, None)
+    (tmp_path / "_names-9.json").write_text("half of")
+    assert read_names(tmp_path) == {"0": "alice:7000", "1": "bob:7000", "2": "carol:7000"}

@@ -205,6 +205,8 @@ class LiveMember:
                 "views": settings.views,
                 "clock": "local",
             },
+            origin.name,
+            self._names,
         )
         self._flush_trace()
         return self._trace.incarnation

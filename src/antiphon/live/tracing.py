@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import queue
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from antiphon.errors import UsageError
 from antiphon.protocol.machine import Instant, TraceRow
 from antiphon.trace.log import MemberLog
-from antiphon.trace.run_file import write_run_file
+from antiphon.trace.run_file import NAMES_FILE, write_names, write_run_file
 from antiphon.trace.writer import write_part
 
 EVENTS_PER_FILE: Final = 20_000
@@ -26,13 +27,16 @@ FLUSH_S: Final = 0.7  # so that events are on the disk within a second, whatever
 class LiveTrace:
     """Writes the logs of one member's incarnations into a folder that all members may share."""
 
-    def __init__(self, folder: Path, run: str, about: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, run: str, about: dict[str, Any], me: int, names: Mapping[int, str]) -> None:
+        """Begin; `names` are the members' by number, and may grow while the trace does."""
         self._folder, self._run = folder, run
+        self._names, self._names_file, self._told = names, folder / f"{NAMES_FILE}-{me}.json", dict[int, str]()
         self._logs: list[LiveLog] = []
         self._jobs: queue.Queue[tuple[MemberLog, int, int] | None] = queue.Queue(FILES_WAITING_MAX)
         self.failed: str | None = None
         try:
             write_run_file(folder, run, about)
+            self._tell_names()
         except OSError as error:
             raise UsageError(f"trace: {folder}: {error.strerror}; name a folder that can be written") from None
         self._thread = threading.Thread(target=self._write_all, name="antiphon-trace", daemon=True)
@@ -48,6 +52,15 @@ class LiveTrace:
         """Hand over what was collected."""
         for log in self._logs:
             log.hand_over()
+        if self.failed is None and self._names != self._told:
+            try:
+                self._tell_names()
+            except OSError as error:
+                self.failed = f"{self._folder}: {error.strerror}: the trace ends early"
+
+    def _tell_names(self) -> None:
+        self._told = dict(self._names)
+        write_names(self._names_file, self._told)
 
     def close(self, now: Instant, last: Literal["end", "crash"] | None) -> None:
         """Hand over the rest and wait for the thread; `last`: how the last log ends, if that is known."""

@@ -163,10 +163,11 @@ class ProcessRow(msgspec.Struct, frozen=True):
     ending: Literal["end", "leave", "excluded", "crash"] | None  # None: it was cut short
     undelivered: int | None = None  # messages of its own that no other member delivered
     alone: int | None = None  # messages that it delivered and nobody else did
-    quiet_at_ns: int | None = None  # where the longest time without a row of its own begins
-    quiet_ns: int | None = None  # and how long that is
+    quiet_at_ns: int | None = None  # where it recorded nothing for long although the others were busy
+    quiet_ns: int | None = None  # and how long that was
     set_back_ns: int | None = None  # how far its clock went back, at most; None: it never did
     set_back_at_ns: int | None = None
+    clock_off_ns: int | None = None  # how far its clock is ahead of the others', if by a second or more
 
 
 class HistogramRow(msgspec.Struct, frozen=True):

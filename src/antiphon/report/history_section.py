@@ -11,9 +11,9 @@ from antiphon.report import charts
 from antiphon.report.facts import Facts
 from antiphon.report.incidents import TOLD_MAX, Incident, beyond_headline
 from antiphon.report.member_names import group_size, lane_of, member_name
-from antiphon.report.timeline import BASIS_WORDS, Occurrence, names_in, since_start, start_ns, timeline
+from antiphon.report.timeline import BASIS_WORDS, Occurrence, began_at, ended_at, names_in, timeline
 from antiphon.web.elements import element, figure, joined, section, table
-from antiphon.wording import count, duration, sentence
+from antiphon.wording import count, duration
 
 LANES_MAX: Final = 40
 LISTED_MAX: Final = 100
@@ -26,7 +26,7 @@ def told(found: Sequence[Incident]) -> Markup | None:
     others = beyond_headline(found)
     if not others:
         return None
-    lines = [element("li", sentence(one.text)) for one in others[:TOLD_MAX]]
+    lines = [element("li", f"{one.text}.") for one in others[:TOLD_MAX]]
     if len(others) > TOLD_MAX:
         lines.append(element("li", f"And {count(len(others) - TOLD_MAX, 'more thing')}: see the timeline below."))
     return element("ul", joined(lines), {"class": "told"})
@@ -72,31 +72,31 @@ def moments(facts: Facts) -> list[charts.Moment]:
 
 
 def _drawn(facts: Facts, happened: Sequence[Occurrence]) -> str:
-    run, rows, start = facts.run, facts.processes, start_ns(facts)
+    run, rows = facts.run, facts.processes
     every = names_in(facts)
     concerned = {lane_of(facts, member) for one in happened if one.kind != "view" for member in one.members}
     names = sorted(sorted(every, key=lambda name: (name not in concerned, name))[:LANES_MAX])
-    if run is None or run.last_ns is None or not names:
+    last = max((at for row in rows if (at := ended_at(facts, row)) is not None), default=None)
+    if run is None or last is None or last <= 0 or not names:
         return ""
     lanes = {name: index for index, name in enumerate(names)}
     lives = [
-        charts.IncarnationBar(
-            lanes[lane_of(facts, row.member)], row.first_ns - start, row.last_ns - start, row.ending or "stopped"
-        )
+        charts.IncarnationBar(lanes[lane_of(facts, row.member)], began, ended, row.ending or "stopped")
         for row in rows
-        if lane_of(facts, row.member) in lanes and row.first_ns is not None and row.last_ns is not None
+        if lane_of(facts, row.member) in lanes
+        and (began := began_at(facts, row)) is not None
+        and (ended := ended_at(facts, row)) is not None
     ]
     label = f"{group_size(facts)} over time: when each came and went, and {count(len(facts.views), 'view')}."
     shown = [member_name(facts, name) for name in names]
     if len(every) > len(names):
         shown.append(f"and {len(every) - len(names):,} more")
     views = [one for one in moments(facts) if one.kind == "view"]
-    return charts.timeline(shown, lives, views, list(_shades(facts, happened, lanes)), run.last_ns - start, label)
+    return charts.timeline(shown, lives, views, list(_shades(facts, happened, lanes, last)), last, label)
 
 
-def _shades(facts: Facts, happened: Sequence[Occurrence], lanes: dict[int, int]) -> Iterator[charts.Shade]:
+def _shades(facts: Facts, happened: Sequence[Occurrence], lanes: dict[int, int], end: int) -> Iterator[charts.Shade]:
     """Yield who was cut off from the largest side, stood still or was silent, and when."""
-    end = since_start(facts, None if facts.run is None else facts.run.last_ns) or 0
     for one in happened:
         if one.kind in _SHADED and one.at_ns is not None:
             for member in one.members:

@@ -10,19 +10,22 @@ import msgspec
 from antiphon.pipeline.results import ProcessRow, ViewRow
 from antiphon.protocol.membership.views import incarnation_of
 from antiphon.report.facts import Facts
-from antiphon.report.member_names import lane_of, member_name, members_named
-from antiphon.report.timeline import Occurrence, gone, is_down, names_in, since_start, timeline
-from antiphon.wording import count, duration, number, sentence
+from antiphon.report.member_names import begin, lane_of, member_name, members_named
+from antiphon.report.timeline import Occurrence, ended_at, gone, is_down, names_in, since_start, timeline
+from antiphon.wording import count, duration, number
 
 HEADLINE_MAX: Final = 2  # incidents that the headline tells; the others are told below it
 TOLD_MAX: Final = 8  # below it
 FLAPPING_MIN: Final = 3  # departures of one member that are told as one story
+SOON_NS: Final = 2_000_000_000  # what follows a fault comes within this time of its end
 NEAR_NS: Final = 1_000_000  # a recorded crash and the kill that the test meant are no further apart
 STORM_PER_MESSAGE: Final = 1.0  # repairs for each message and member that had to receive it
 SLOW_NS_MIN: Final = 100_000_000
-SLOW_DELIVERIES: Final = 20  # the others wait so many times as long for it as a delivery takes
 
-_GRAVITY: Final = ("crash", "partition", "split", "flapping", "cut", "exclusion", "storm", "pause", "silence", "clock")
+_GRAVITY: Final = (
+    "crash", "partition", "split", "flapping", "outside", "loss", "cut", "exclusion", "slow", "storm", "pause",
+    "silence", "clock",
+)  # fmt: skip
 
 
 class Incident(msgspec.Struct, frozen=True):
@@ -41,7 +44,7 @@ class Incident(msgspec.Struct, frozen=True):
 def headline_of(found: Sequence[Incident]) -> str:
     """Tell the gravest, in order of time, and how many more there are."""
     more = beyond_headline(found)
-    said = [sentence(one.text) for one in found if one not in more]
+    said = [f"{one.text}." for one in found if one not in more]
     return " ".join([*said, *([f"And {count(len(more), 'more thing')} happened."] if more else [])])
 
 
@@ -53,8 +56,9 @@ def beyond_headline(found: Sequence[Incident]) -> list[Incident]:
 
 def incidents(facts: Facts) -> list[Incident]:
     """Return what happened, in order of time; told once, with the cause if it is known."""
-    found = [*_Teller(facts).tell(), *_storm(facts), *_slow(facts)]
-    return sorted(found, key=lambda one: (one.at_ns is None, one.at_ns or 0))
+    found = [*_Teller(facts).tell(), *_storm(facts), *_slow(facts), *_lost(facts)]
+    found = [msgspec.structs.replace(one, text=begin(facts, one.text)) for one in found]
+    return sorted(found, key=lambda one: (one.at_ns is None, one.at_ns or 0, one.rank))
 
 
 class _Teller:
@@ -95,13 +99,13 @@ class _Teller:
                 if other.basis == "injected":
                     one = other
         name = member_name(facts, row.member)
-        before = self._last_view(row.member, since_start(facts, row.last_ns))
+        before = self._last_view(row.member, ended_at(facts, row))
         post = ", the coordinator," if before and facts.settings.views and before.members[0] == row.member else ""
         does = "was killed" if one.basis == "injected" else "crashed" if row.ending == "crash" else "fell silent"
         said = [f"{name}{post} {does}{_at(one)}"]
         if row.ending is None:
             said[0] += " (its log ends without a word)"
-        said += self._went_on(row, before, since_start(facts, row.last_ns))
+        said += self._went_on(row, before, ended_at(facts, row))
         said += _left_behind(row)
         said += self._returned(row, forgets=one.forgets)
         return "; ".join(said)
@@ -138,9 +142,17 @@ class _Teller:
         if excluded:
             text += f"; {members_named(facts, excluded)} {'was' if len(excluded) == 1 else 'were'} excluded"
             text += " and came back" if back else ""
-        elif facts.settings.views:
+        elif facts.settings.views and not self._changed_during(one):
             text += "; the view stayed"
         return text
+
+    def _changed_during(self, one: Occurrence) -> bool:
+        """Say whether a view was installed while it lasted, or soon after."""
+        if one.at_ns is None:
+            return True
+        until = None if one.until_ns is None else one.until_ns + SOON_NS
+        times = [at for view in self.views if (at := since_start(self.facts, view.first_ns)) is not None]
+        return any(at >= one.at_ns and (until is None or at <= until) for at in times)
 
     # what nobody said the cause of
 
@@ -151,7 +163,7 @@ class _Teller:
                 place
                 for place, one in enumerate(self.occurred)
                 if place not in self.told
-                and one.kind in ("exclusion", "return", "join")
+                and one.kind in ("exclusion", "return", "join", "silence")
                 and lane_of(facts, one.members[0]) == name
             ]
             out = [place for place in places if self.occurred[place].kind == "exclusion"]
@@ -172,6 +184,7 @@ class _Teller:
             "join": "joined",
             "return": "came back",
         }
+        self._leave_out_the_end()
         for kind, does in words.items():
             places = [place for place, one in enumerate(self.occurred) if one.kind == kind and place not in self.told]
             if len(places) > FLAPPING_MIN:
@@ -193,11 +206,22 @@ class _Teller:
                 length = duration((one.until_ns or 0) - (one.at_ns or 0))
                 text = f"{members_named(facts, one.members)} recorded nothing for {length} from {_moment(one.at_ns)} on"
                 text += " (it stood still or was cut off: inferred from its log)"
+            elif one.kind == "outside":
+                text = f"{members_named(facts, one.members)} never got into the group: no view lists it "
+                text += "(another key, other settings or no link would do that; inferred from the views)"
             elif one.kind == "clock":
                 text = _past(one.text) + _at(one) + (" (inferred from its log)" if one.basis == "inferred" else "")
             else:
                 text = _past(one.text) + _at(one) + (" (inferred from the views)" if one.basis == "inferred" else "")
             yield Incident(one.kind, one.at_ns, text)
+
+    def _leave_out_the_end(self) -> None:
+        """Take it for the end of the run, no incident, where all who were left leave one after the other."""
+        if any(row.ending == "end" for row in self.facts.processes) or not self.views:
+            return
+        last = {member for place, one in enumerate(self.occurred) if one.kind == "leave" for member in one.members}
+        if set(self.views[-1].members) <= last:
+            self.told.update(place for place, one in enumerate(self.occurred) if one.kind == "leave")
 
     # looking around
 
@@ -210,9 +234,7 @@ class _Teller:
         if one.basis != "injected":
             return next((row for row in ends if row.member == one.members[0]), None)
         near = [
-            row
-            for row in ends
-            if (at := since_start(facts, row.last_ns)) is not None and abs(at - (one.at_ns or 0)) <= NEAR_NS
+            row for row in ends if (at := ended_at(facts, row)) is not None and abs(at - (one.at_ns or 0)) <= NEAR_NS
         ]
         return near[0] if near else None
 
@@ -248,7 +270,7 @@ class _Teller:
                 if lane_of(facts, again) == lane_of(facts, row.member) and _is_next(facts, row.member, again):
                     self.told.add(place)
                     as_what = ", as a newcomer without its state" if forgets else ""
-                    return [f"it was back{_after(one.at_ns, since_start(facts, row.last_ns))}{as_what}"]
+                    return [f"it was back{_after(one.at_ns, ended_at(facts, row))}{as_what}"]
         return []
 
     def _view_of_side(self, side: Sequence[int], one: Occurrence) -> ViewRow | None:
@@ -269,7 +291,7 @@ class _Teller:
             names = {lane_of(self.facts, member) for member in view.members}
             if at is None or one.until_ns is None or at < one.until_ns:
                 continue
-            if all(name in names or is_down(self.facts, name, view.first_ns or 0) for name in everyone):
+            if all(name in names or is_down(self.facts, name, at) for name in everyone):
                 return at
         return None
 
@@ -278,7 +300,7 @@ class _Teller:
         found: list[int] = []
         length = 0 if one.until_ns is None or one.at_ns is None else one.until_ns - one.at_ns
         concerned = {lane_of(self.facts, member) for side in one.sides or (one.members,) for member in side}
-        until = None if one.until_ns is None else one.until_ns + max(length, 2_000_000_000)
+        until = None if one.until_ns is None else one.until_ns + max(length, SOON_NS)
         for place, other in enumerate(self.occurred):
             if other.kind not in kinds or place in self.told or other.at_ns is None or one.at_ns is None:
                 continue
@@ -319,24 +341,37 @@ def _storm(facts: Facts) -> Iterator[Incident]:
         yield Incident("storm", None, f"{text}, {again / sent:,.1f} for each")
 
 
+def _lost(facts: Facts) -> Iterator[Incident]:
+    """Tell what members lack that others delivered, as far as all of it is shown to be at one of them."""
+    found = None if facts.checked is None else facts.checked.guarantees.get("agreement")
+    if found is None or not found.violations:
+        return
+    who = sorted({witness.member for witness in found.witnesses})
+    more = " among others" if len(found.witnesses) < found.violations else ""
+    text = f"{count(found.violations, 'delivery', 'deliveries')} of messages that others delivered "
+    text += f"{'is' if found.violations == 1 else 'are'} missing{more}, at {members_named(facts, who)}"
+    yield Incident("loss", None, text)
+
+
 def _slow(facts: Facts) -> Iterator[Incident]:
     """Tell of one member for which all others waited much longer than for anybody else."""
     measured = facts.measured
     if measured is None or not measured.held_back:
         return
     first, *rest = measured.held_back
-    typical = measured.latency.get("delivery")
-    usual = 0 if typical is None else typical.p50_ns
-    stands_out = first.waited_ns >= 3 * max([1, *(row.waited_ns for row in rest if row.run == first.run)])
-    concerned = {lane_of(facts, member) for one in timeline(facts) if one.kind != "view" for member in one.members}
-    if lane_of(facts, first.member) in concerned:
+    if lane_of(facts, first.member) in {
+        lane_of(facts, member) for one in timeline(facts) if one.kind in _EXPLAINS for member in one.members
+    }:
         return  # it is told why
-    if stands_out and first.longest_ns >= max(SLOW_NS_MIN, SLOW_DELIVERIES * usual):
-        text = f"{member_name(facts, first.member)} was slow: the others waited up to {duration(first.longest_ns)} "
-        text += f"for it alone, over {count(first.last + first.lacked, 'message')}"
+    stands_out = first.waited_ns >= 3 * max([1, *(row.waited_ns for row in rest if row.run == first.run)])
+    usually_last = 2 * (first.last + first.lacked) >= measured.rows.get("send", 0)
+    if stands_out and usually_last and first.longest_ns >= SLOW_NS_MIN:
+        text = f"{member_name(facts, first.member)} held the others up: they waited up to "
+        text += f"{duration(first.longest_ns)} for it alone, over {count(first.last + first.lacked, 'message')}"
         yield Incident("slow", None, text)
 
 
+_EXPLAINS: Final = ("crash", "silent end", "exclusion", "partition", "cut", "pause", "silence", "outside")
 _PAST: Final = {
     "crashes": "crashed",
     "stops": "stopped",

@@ -12,7 +12,7 @@ from antiphon.pipeline.results import HeldBack, MeasureResult, WaitingRow, WireT
 from antiphon.report import charts
 from antiphon.report.facts import Facts
 from antiphon.report.history_section import moments
-from antiphon.report.member_names import member_name
+from antiphon.report.member_names import begin, member_name
 from antiphon.report.run_settings import BufferBound, buffer_bound
 from antiphon.report.timeline import start_ns
 from antiphon.web.elements import bar, element, figure, paragraph, section, table
@@ -88,13 +88,16 @@ def _buffers(facts: Facts, measured: MeasureResult) -> Markup | None:
     if peak is None:
         return section("buffers", title, _unknown(measured, "buffer"))
     bound = buffer_bound(facts.settings, facts.members if facts.run is None else facts.run.members)
-    most, who = peak.peak, f"{_capital(member_name(facts, peak.member))} held the most at once: {peak.peak:,}."
+    most, who = peak.peak, f"{begin(facts, member_name(facts, peak.member))} held the most at once: {peak.peak:,}."
     if facts.runs > 1 and facts.occupancy and facts.run is not None:  # the bound is that of the run that is drawn
         most = max(row.peak for row in facts.occupancy)
         who = f"In the run {facts.run.run} one held at most {most:,} at once."
     said = f"A member keeps a copy of each message until all are known to hold it. {who} {_bound_words(bound, most)}"
     if not facts.occupancy:
         return section("buffers", title, paragraph(said))
+    if any(row.clock_off_ns for row in facts.processes):
+        apart = "The members' clocks are too far apart to draw it over time."
+        return section("buffers", title, paragraph(said), paragraph(apart, kind="muted"))
     levels = [charts.Level(row.start_ns, row.end_ns, row.mean, row.peak) for row in facts.occupancy]
     first, most_allowed = start_ns(facts), bound.messages if bound else None
     drawing = charts.occupancy(levels, most_allowed, f"Messages held over time. {said}", moments(facts), first)
@@ -129,7 +132,7 @@ def _held_back(facts: Facts, measured: MeasureResult) -> Markup | None:
         return section("held-back", title, _unknown(measured, "held_back"))
     first = worst[0]
     where = f" of run {first.run}" if facts.runs > 1 else ""
-    who = _capital(member_name(facts, first.member))
+    who = begin(facts, member_name(facts, first.member))
     said = f"A message can become stable when its last member holds it. {who}{where} was waited for "
     said += f"most: it was the last to hold {count(first.last, 'message')}"
     said += f" and never held {first.lacked:,} that nobody could call stable" if first.lacked else ""
@@ -139,7 +142,7 @@ def _held_back(facts: Facts, measured: MeasureResult) -> Markup | None:
         ("Member", "Last to hold", "Never held", "Waited for alone, sum over messages", "At most"),
         [
             (
-                _capital(member_name(facts, row.member)) + (f" ({row.run})" if facts.runs > 1 else ""),
+                begin(facts, member_name(facts, row.member)) + (f" ({row.run})" if facts.runs > 1 else ""),
                 f"{row.last:,}",
                 f"{row.lacked:,}",
                 duration(row.waited_ns),
@@ -246,10 +249,14 @@ def _repairs(facts: Facts, measured: MeasureResult) -> Markup | None:
         said += " Repairs went to everybody, so the trace does not say who had lost what."
     for sums, what in ((by_target, "needed it"), (by_repairer, "repaired")):
         most = max(filter(_is_number, sums), key=lambda who: sums[who], default=None)
-        said += f" {_capital(_name(facts, most))} {what} most, {sums[most]:,} times." if most is not None else ""
+        said += f" {begin(facts, _name(facts, most))} {what} most, {sums[most]:,} times." if most is not None else ""
     top = max((number for pair, number in cells.items() if "others" not in pair), default=1)
     rows = [
-        (_capital(_name(facts, one)), *(_cell(cells, one, target, top) for target in targets), f"{by_repairer[one]:,}")
+        (
+            begin(facts, _name(facts, one)),
+            *(_cell(cells, one, target, top) for target in targets),
+            f"{by_repairer[one]:,}",
+        )
         for one in repairers
     ]
     if len(repairers) > 1:
@@ -262,10 +269,6 @@ def _repairs(facts: Facts, measured: MeasureResult) -> Markup | None:
         caption=f"rows: who sent again; columns: the member that had lost it{where}",
     )
     return section("repairs", title, paragraph(said), element("div", whole, {"class": "matrix"}))
-
-
-def _capital(text: str) -> str:
-    return text[0].upper() + text[1:]
 
 
 def _is_number(who: str) -> bool:

@@ -42,3 +42,9 @@ def members_named(facts: Facts, members: Sequence[int]) -> str:
     if len(named) > 1 and all(name.startswith("member ") and name[7:].isdecimal() for name in named):
         return f"members {listed([name[7:] for name in named])}"
     return listed(named) if named else "nobody"
+
+
+def begin(facts: Facts, text: str) -> str:
+    """Begin a sentence with a capital, unless it begins with a name that somebody gave."""
+    given = facts.settings.names.values()
+    return text if text.startswith(tuple(given)) and given else text[:1].upper() + text[1:]

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from antiphon.errors import UsageError
+from antiphon.trace.run_file import read_names
 
 
 class NetworkSettings(msgspec.Struct, frozen=True):
@@ -69,10 +70,11 @@ def run_settings(trace: str | None, run: str) -> RunSettings:
     if trace is None:
         return RunSettings()
     root = Path(trace) if Path(trace).is_dir() else Path(trace).parent
-    top = RunSettings()
+    top = RunSettings(names=read_names(root))
     for file in [root / "run.json", *(sorted(root.glob("*/run.json")) if Path(trace).is_dir() else ())]:
         if file.is_file():
             settings = read_settings(file.read_bytes())
+            settings = msgspec.structs.replace(settings, names={**settings.names, **read_names(file.parent)})
             if settings.run == run:
                 return settings
             if file.parent == root:

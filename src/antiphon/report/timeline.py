@@ -22,7 +22,7 @@ from antiphon.wording import count, duration
 
 Kind: TypeAlias = Literal[
     "view", "join", "return", "leave", "crash", "silent end", "exclusion", "partition", "cut", "pause", "split",
-    "merge", "silence", "clock", "keys",
+    "merge", "silence", "clock", "keys", "outside",
 ]  # fmt: skip
 Basis: TypeAlias = Literal["recorded", "injected", "inferred"]
 
@@ -31,8 +31,6 @@ BASIS_WORDS: Final[dict[Basis, str]] = {
     "injected": "done by the test",
     "inferred": "inferred from the logs",
 }
-STANDS_OUT: Final = 4  # times as long a silence as half of the others' longest
-SILENCE_NS_MIN: Final = 100_000_000
 
 
 class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,11 +66,22 @@ def since_start(facts: Facts, at_ns: int | None) -> int | None:
     return None if at_ns is None else at_ns - start_ns(facts)
 
 
+def began_at(facts: Facts, row: ProcessRow) -> int | None:
+    """Return when a log begins, by the others' clocks if its own is far off."""
+    return since_start(facts, None if row.first_ns is None else row.first_ns - (row.clock_off_ns or 0))
+
+
+def ended_at(facts: Facts, row: ProcessRow) -> int | None:
+    """Return when a log ends, by the others' clocks if its own is far off."""
+    return since_start(facts, None if row.last_ns is None else row.last_ns - (row.clock_off_ns or 0))
+
+
 def is_down(facts: Facts, name: int, at_ns: int) -> bool:
-    """Say whether a member had crashed or left by some time of the trace, and was not yet back."""
-    lives = [row for row in facts.processes if lane_of(facts, row.member) == name and (row.first_ns or 0) <= at_ns]
+    """Say whether a member had crashed or left by some time since the start, and was not yet back."""
+    lives = [row for row in facts.processes if lane_of(facts, row.member) == name]
+    lives = [row for row in lives if (began_at(facts, row) or 0) <= at_ns]
     last = max(lives, key=lambda row: row.first_ns or 0, default=None)
-    return last is not None and last.ending in ("crash", "leave", None) and (last.last_ns or 0) <= at_ns
+    return last is not None and last.ending in ("crash", "leave", None) and (ended_at(facts, last) or 0) <= at_ns
 
 
 def names_in(facts: Facts) -> list[int]:
@@ -89,7 +98,7 @@ def _injected(facts: Facts) -> Iterator[Occurrence]:
         at, until = since_start(facts, _instant(fault.at)), since_start(facts, _instant(fault.until))
         till = f" until {duration(until)}" if until is not None else ", for good"
         members: tuple[int, ...] = () if fault.member is None else (fault.member,)
-        sides = _sides(facts, fault, _instant(fault.at) or 0)
+        sides = _sides(facts, fault, at or 0)
         kind: Kind
         match fault.kind:
             case "partition":
@@ -226,32 +235,54 @@ def _endings(facts: Facts) -> Iterator[Occurrence]:
     if all(row.ending is None for row in facts.processes):
         return  # no log of this trace says how it ends
     for row in facts.processes:
-        if row.ending != "end":
+        if is_outside(facts, row):
+            if _got_in_later(facts, row):
+                continue
+            text = f"{member_name(facts, row.member)} never gets into the group: no view lists it"
+            yield Occurrence(
+                kind="outside", text=text, at_ns=began_at(facts, row), members=(row.member,), basis="inferred"
+            )
+        elif row.ending != "end":
             kind, words = _ENDINGS[row.ending]
             text = f"{member_name(facts, row.member)} {words}"
             basis: Basis = "inferred" if row.ending is None else "recorded"
-            at = since_start(facts, row.last_ns)
+            at = ended_at(facts, row)
             yield Occurrence(kind=kind, text=text, at_ns=at, members=(row.member,), basis=basis)
 
 
+def is_outside(facts: Facts, row: ProcessRow) -> bool:
+    """Say whether a log is of a process that no view lists, in a run that records views."""
+    return bool(facts.views) and not any(row.member in view.members for view in facts.views)
+
+
+def _got_in_later(facts: Facts, row: ProcessRow) -> bool:
+    """Say whether a view lists another life of a process."""
+    name = lane_of(facts, row.member)
+    return any(lane_of(facts, member) == name for view in facts.views for member in view.members)
+
+
 def _standing_out(facts: Facts) -> Iterator[Occurrence]:
-    """Yield silences and clocks that went back, which a trace shows without naming them."""
-    silences = sorted(row.quiet_ns or 0 for row in facts.processes)
-    usual = silences[(len(silences) - 1) // 2] if silences else 0
+    """Yield silences and clocks that went back or are far off, which a trace shows without naming them."""
+    set_by_test = {fault.member for fault in facts.settings.faults if fault.kind == "clock"}
     for row in facts.processes:
-        quiet, at = row.quiet_ns or 0, since_start(facts, row.quiet_at_ns)
-        if quiet >= SILENCE_NS_MIN and quiet >= STANDS_OUT * usual and at is not None:
-            text = f"{member_name(facts, row.member)} records nothing for {duration(quiet)}"
-            who = (row.member,)
-            yield Occurrence(kind="silence", text=text, at_ns=at, until_ns=at + quiet, members=who, basis="inferred")
+        name, who = member_name(facts, row.member), (row.member,)
+        at = since_start(facts, row.quiet_at_ns)
+        if row.quiet_ns is not None and at is not None:
+            until = at + row.quiet_ns
+            text = f"{name} records nothing for {duration(row.quiet_ns)}"
+            yield Occurrence(kind="silence", text=text, at_ns=at, until_ns=until, members=who, basis="inferred")
         if row.set_back_ns is not None:
             at = since_start(facts, row.set_back_at_ns)
-            text = f"the clock of {member_name(facts, row.member)} goes back by {duration(row.set_back_ns)}"
-            yield Occurrence(kind="clock", text=text, at_ns=at, members=(row.member,), basis="inferred")
+            text = f"the clock of {name} goes back by {duration(row.set_back_ns)}"
+            yield Occurrence(kind="clock", text=text, at_ns=at, members=who, basis="inferred")
+        if row.clock_off_ns is not None and lane_of(facts, row.member) not in set_by_test:
+            off = "ahead of" if row.clock_off_ns > 0 else "behind"
+            text = f"the clock of {name} is {duration(abs(row.clock_off_ns))} {off} the others'"
+            yield Occurrence(kind="clock", text=text, at_ns=began_at(facts, row), members=who, basis="inferred")
 
 
 def gone(facts: Facts) -> list[ProcessRow]:
     """Return the logs that do not end with the run."""
     if all(row.ending is None for row in facts.processes):
         return []
-    return [row for row in facts.processes if row.ending != "end"]
+    return [row for row in facts.processes if row.ending != "end" and not is_outside(facts, row)]

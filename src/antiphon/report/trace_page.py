@@ -16,6 +16,7 @@ from antiphon.report.incidents import headline_of, incidents
 from antiphon.report.measured_sections import measured_sections
 from antiphon.report.member_names import group_size
 from antiphon.report.run_settings import RunSettings
+from antiphon.report.timeline import began_at, ended_at
 from antiphon.report.witness_rows import NamedWitness, WitnessRows
 from antiphon.trace import schema
 from antiphon.web import elements
@@ -111,6 +112,9 @@ def _story(facts: Facts) -> str:
 
 def _span_ns(facts: Facts) -> int:
     run = facts.run
+    if any(row.clock_off_ns for row in facts.processes):  # then the first and the last time are of different clocks
+        began, ended = ([at for row in facts.processes if (at := when(facts, row))] for when in (began_at, ended_at))
+        return max(ended, default=0) - min(began, default=0)
     return 0 if run is None or run.first_ns is None or run.last_ns is None else run.last_ns - run.first_ns
 
 

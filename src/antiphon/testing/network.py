@@ -47,11 +47,13 @@ class LinkFault:
         self._network, self.what, self.names, self.concerns = network, what, frozenset(names), concerns
         self.loss, self.mtu = loss, mtu
         self.latency: Sampler | None = None if latency is None else sampler(latency, "link.latency")
+        self.healed: Callable[[], None] = lambda: None  # is told, once
 
     def heal(self) -> None:
         """Mend the links, unless another fault concerns them too."""
         if self in self._network.faults:
             self._network.faults.remove(self)
+            self.healed()
 
 
 class SimulatedNetwork:

@@ -8,8 +8,10 @@ from antiphon.protocol.machine import SECOND
 from antiphon.sim.distributions import duration
 from antiphon.sim.kernel import Kernel
 from antiphon.testing.disk import SimulatedDisk
+from antiphon.testing.done import DoneFault
 from antiphon.testing.host import SimulatedHost
 from antiphon.testing.network import MTU, LinkFault, SimulatedNetwork
+from antiphon.wording import duration as told
 
 
 class Surroundings:
@@ -18,6 +20,7 @@ class Surroundings:
     def __init__(self, kernel: Kernel, host: SimulatedHost, *, clocks_agree: bool) -> None:
         self.kernel, self.host, self.clocks_agree = kernel, host, clocks_agree
         self.named: set[str] = set()  # in faults
+        self.done: list[DoneFault] = []  # what was done to the processes, for reports
 
     @property
     def now(self) -> float:
@@ -62,11 +65,11 @@ class Surroundings:
 
     def partition(self, *groups: Sequence[str]) -> LinkFault:
         """Part the network: who is in different groups, or who is in one and who in none, cannot hear each other."""
-        return self._since(self.host.network.partition(*groups))
+        return self._since(self.host.network.partition(*groups), "partition", *groups)
 
     def cut(self, source: Sequence[str], target: Sequence[str]) -> LinkFault:
         """Cut the links from some to others, in this direction only."""
-        return self._since(self.host.network.link(source, target, "cut", loss=1.0))
+        return self._since(self.host.network.link(source, target, "cut", loss=1.0), "cut", source, target)
 
     def link(
         self,
@@ -78,16 +81,30 @@ class Surroundings:
         mtu: int = MTU,  # bytes of a packet with its headers that the link can carry
     ) -> LinkFault:
         """Let the links from some to others lose more, take longer or carry less, in this direction only."""
-        return self._since(self.host.network.link(source, target, "link", loss=loss, latency=latency, mtu=mtu))
+        fault = self.host.network.link(source, target, "link", loss=loss, latency=latency, mtu=mtu)
+        return self._since(fault, "link", source, target)
 
-    def _since(self, fault: LinkFault) -> LinkFault:
+    def _since(self, fault: LinkFault, kind: str, *sides: Sequence[str]) -> LinkFault:
         self.named |= fault.names
         fault.what += f" since {self.now:g} s"
+        done = self.note(kind, *sides)
+        fault.healed = lambda: self.is_over(done)
         return fault
+
+    def note(self, kind: str, *sides: Sequence[str], by: str | None = None) -> DoneFault:
+        """Keep what is done to the processes, for whoever reads the trace."""
+        done = DoneFault(kind, self.kernel.now, tuple(map(tuple, sides)), by)
+        self.done.append(done)
+        return done
+
+    def is_over(self, done: DoneFault) -> None:
+        """Keep when it ended."""
+        done.until_ns = self.kernel.now
 
     def heal(self) -> None:
         """Mend all links."""
-        self.host.network.faults.clear()
+        for fault in list(self.host.network.faults):
+            fault.heal()
 
     @property
     def network(self) -> SimulatedNetwork:
@@ -106,3 +123,4 @@ class Surroundings:
         steps = self.host.steps_ns
         steps[name] = steps.get(name, 0) + (-step_ns if back else step_ns)
         self.clocks_agree = False
+        self.note("clock", [name], by=f"{'back' if back else 'forward'} by {told(step_ns)}")

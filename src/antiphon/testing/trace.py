@@ -12,6 +12,7 @@ from antiphon.live.group import Group
 from antiphon.live.recording import Origin
 from antiphon.protocol.machine import Instant
 from antiphon.protocol.options import GroupOptions, ordering_type, part_name
+from antiphon.testing.done import DoneFault
 from antiphon.testing.errors import Unexamined, Violated
 from antiphon.trace import naive, writer
 from antiphon.trace.event import Event
@@ -137,8 +138,15 @@ class Run:
                 found.setdefault(name, verdict)
         return found
 
-    def about(self, seed: int, *, global_clock: bool) -> dict[str, Any]:
-        """Give what `run.json` says of it."""
+    def about(
+        self, seed: int, *, global_clock: bool, owners: Mapping[str, str], done: Iterable[DoneFault]
+    ) -> dict[str, Any]:
+        """Give what `run.json` says of it; `owners` are the processes by address, `done` what was done to them."""
+        numbers = {}
+        for number, address in sorted(self.addresses.items()):
+            numbers[address] = number
+            numbers.setdefault(owners.get(address, address), number)
+        names = {number: owners.get(address, address) for number, address in sorted(self.addresses.items())}
         config = self.config
         stability = config.stability if ordering_type(config.ordering).NEEDS_RECOVERY else config.ordering
         return {
@@ -149,6 +157,8 @@ class Run:
             "promises": self.promises(),
             "seed": seed,
             "addresses": [address for _, address in sorted(self.addresses.items())],
+            "names": names,
+            "faults": [one.told(numbers) for one in done],
         }
 
 
@@ -210,12 +220,15 @@ class Traces:
                 if run.settled:
                     log.record(self._now(), "end", None, None, None, None)
 
-    def write(self, folder: Path, seed: int, *, global_clock: bool) -> None:
+    def write(
+        self, folder: Path, seed: int, *, global_clock: bool, owners: Mapping[str, str], done: Iterable[DoneFault]
+    ) -> None:
         """Write every run as a trace that `antiphon check` reads: one as the folder, several as folders in it."""
         for run in self.runs.values():
             place = folder if len(self.runs) == 1 else folder / run.name.replace("/", "-")
             logs = sorted(run.logs, key=lambda log: log.member)
-            writer.write_trace(place, run.name, logs, run.about(seed, global_clock=global_clock), replace=True)
+            about = run.about(seed, global_clock=global_clock, owners=owners, done=done)
+            writer.write_trace(place, run.name, logs, about, replace=True)
 
 
 def is_settled(groups: Iterable[Group]) -> bool:

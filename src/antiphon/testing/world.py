@@ -27,6 +27,7 @@ from antiphon.protocol.machine import SECOND, Duration
 from antiphon.sim.distributions import duration
 from antiphon.sim.kernel import Kernel
 from antiphon.sim.network import NetworkOptions
+from antiphon.testing.done import DoneFault
 from antiphon.testing.faults import Faults, draw
 from antiphon.testing.host import SimulatedHost
 from antiphon.testing.loop import VirtualLoop
@@ -97,6 +98,7 @@ class World(Surroundings):
         self.host.failed = self.loop.fail
         self._processes: dict[str, Process] = {}
         self._crashed: list[Incarnation] = []  # kept to the end, so that not even their `finally` runs
+        self._pauses: dict[str, DoneFault] = {}  # by process, as long as it stands still
         self._known: set[str] = set()
         self._closed = False
         self._faults_over = draw(self, self._faults, random.Random(f"{seed}/faults"))
@@ -205,7 +207,8 @@ class World(Surroundings):
 
     def write_trace(self, folder: Path) -> None:
         """Write the traces for `antiphon check`, each group's in a folder of its own if there are several."""
-        self._traces.write(folder, self.seed, global_clock=self.clocks_agree)
+        owners = self.host.network.owners
+        self._traces.write(folder, self.seed, global_clock=self.clocks_agree, owners=owners, done=self.done)
 
     def addresses(self, count: int) -> list[str]:
         """Give addresses for members: 10.0.0.1:7000 and so on. Any host:port will do, `alice:1` too."""
@@ -257,6 +260,7 @@ class World(Surroundings):
         A group that was joined outside any process stops alone; its application sees it closed.
         """
         incarnation = self._incarnation(name)
+        self.note("crash", [incarnation.name])
         incarnation.crashed = True
         self._crashed.append(incarnation)
         incarnation.dead = self.loop.pending(incarnation)
@@ -283,12 +287,16 @@ class World(Surroundings):
 
     def pause(self, name: str) -> None:
         """Let a process stand still, with all that comes for it waiting, until `resume`."""
-        self._incarnation(name).paused = True
+        incarnation = self._incarnation(name)
+        if not incarnation.paused:
+            self._pauses[incarnation.name] = self.note("pause", [incarnation.name])
+        incarnation.paused = True
 
     def resume(self, name: str) -> None:
         """Let a process go on; one that crashed meanwhile is left alone."""
         incarnation = self._incarnations().get(name)
         if incarnation is not None and incarnation.paused:
+            self.is_over(self._pauses.pop(incarnation.name))
             for action in incarnation.resume():
                 self.loop.call_soon(action)
 

@@ -14,6 +14,7 @@ from antiphon.errors import UsageError
 from antiphon.trace.promises import has_global_clock, promised
 
 RUN_FILE: Final = "run.json"
+NAMES_FILE: Final = "_names"  # begins the names of files in which members of a live group say who is who
 
 
 def write_run_file(folder: Path, run: str, about: Mapping[str, Any], versions: Mapping[str, str] | None = None) -> None:
@@ -21,6 +22,24 @@ def write_run_file(folder: Path, run: str, about: Mapping[str, Any], versions: M
     written_by = {"antiphon": __version__, "python": platform.python_version(), **(versions or {})}
     text = json.dumps({"run": run, **about, "versions": written_by}, indent=1, default=str)
     atomic_write(folder / RUN_FILE, text + "\n")
+
+
+def write_names(file: Path, names: Mapping[int, str]) -> None:
+    """Write what members are called, by number, beside their events."""
+    atomic_write(file, json.dumps(dict(names), indent=1) + "\n")
+
+
+def read_names(folder: Path) -> dict[str, str]:
+    """Return what the members are called whose events lie in a folder, as far as files beside them say."""
+    names: dict[str, str] = {}
+    for file in sorted(folder.glob(f"{NAMES_FILE}-*.json")):
+        try:
+            found = json.loads(file.read_text(encoding="utf-8"))
+        except (ValueError, UnicodeDecodeError):
+            continue  # a name is a courtesy
+        if isinstance(found, dict):
+            names |= {str(key): str(value) for key, value in found.items()}
+    return names
 
 
 class RunFile:

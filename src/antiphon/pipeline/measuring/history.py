@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from antiphon.pipeline.columns import CRASH, END, LEAVE, NULL_TIME, VIEW, Array, RunIndex
+from antiphon.pipeline.columns import CRASH, END, LEAVE, NULL_TIME, VIEW, Array, RunIndex, Unit
 from antiphon.pipeline.measuring.job import MeasureTask
 from antiphon.pipeline.measuring.ledger import LogRows
 
@@ -46,11 +47,13 @@ def run_history(here: MeasureTask, run: RunIndex, parted: Parted) -> tuple[list[
     changed = any(layout.column[name][segments].any() for name in ("view", "leave", "crash"))
     ended = [bool(code) for code, _ in endings.values()]
     paces = {unit: here.array(unit, "pace").tolist() or [NULL_TIME, 0, NULL_TIME, 0] for unit in units}
-    stands_out = _stands_out(list(paces.values()))
+    silent = _silent(here, paces)
+    stands_out = bool(silent) or any(pace[3] for pace in paces.values())
     # a trace in which no log has an end says nothing by that
     if not changed and not stands_out and (all(ended) or not any(ended)):
         return [], []
     processes = []
+    off = _clocks_off(here, run)
     for unit, (code, time) in endings.items():
         span = here.array(unit, "span")
         processes.append(
@@ -61,23 +64,55 @@ def run_history(here: MeasureTask, run: RunIndex, parted: Parted) -> tuple[list[
                 "last_ns": _known(int(time)) or (int(span[1]) if len(span) else None),
                 "ending": ENDINGS[int(code)],
                 **_parted(parted, layout.runs[run], int(layout.unit_member[unit])),
-                **_pace(*paces[unit]),
+                **_pace(*paces[unit], is_silent=unit in silent),
+                "clock_off_ns": off.get(unit),
             }
         )
     processes.sort(key=lambda row: row["ending"] == "end")
-    return _views(here, run), processes[:PROCESSES_MAX]
+    return _views(here, run, off), processes[:PROCESSES_MAX]
 
 
 STANDS_OUT: Final = 4  # times as long a silence as half of the others' longest
 SILENCE_NS_MIN: Final = 100_000_000
+SILENT_MAX: Final = 20  # members of a run whose silence is looked into
+BUSY_MIN: Final = 3  # deliveries at half of the others while one is silent
+CLOCK_OFF_NS_MIN: Final = 1_000_000_000  # members install a view at times that are nearer than this
 
 
-def _stands_out(paces: list[list[int]]) -> bool:
-    """Say whether somebody was silent for much longer than the others, or had its clock set back."""
-    silences = sorted(pace[1] for pace in paces)
+def _silent(here: MeasureTask, paces: dict[Unit, list[int]]) -> set[Unit]:
+    """Return who recorded nothing for much longer than the others ever did, while the others delivered messages."""
+    silences = sorted(pace[1] for pace in paces.values())
     usual = silences[(len(silences) - 1) // 2] if silences else 0
-    longest = max(silences, default=0)
-    return (longest >= SILENCE_NS_MIN and longest >= STANDS_OUT * usual) or any(pace[3] for pace in paces)
+    standing_out = [unit for unit, pace in paces.items() if pace[1] >= max(SILENCE_NS_MIN, STANDS_OUT * usual)]
+    found = set()
+    for unit in sorted(standing_out, key=lambda unit: -paces[unit][1])[:SILENT_MAX]:
+        since, length = paces[unit][:2]
+        busy = sorted(_delivered(here, other, since, since + length) for other in paces if other != unit)
+        if busy and busy[len(busy) // 2] >= BUSY_MIN:
+            found.add(unit)
+    return found
+
+
+def _delivered(here: MeasureTask, unit: Unit, since: int, until: int) -> int:
+    times = here.array(unit, "deliver")
+    return int(((times > since) & (times < until)).sum())
+
+
+def _clocks_off(here: MeasureTask, run: RunIndex) -> dict[Unit, int]:
+    """Return by how much clocks are off that install views long before or after the other members do."""
+    installed: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+    own: list[tuple[Unit, tuple[int, tuple[int, ...]], int]] = []
+    for unit, view, time in _installations(here, run):
+        if time != NULL_TIME:
+            installed.setdefault(view, []).append(time)
+            own.append((unit, view, time))
+    usual = {view: int(np.median(times)) for view, times in installed.items()}
+    differences: dict[Unit, list[int]] = {}
+    for unit, view, time in own:
+        if len(installed[view]) > 2:
+            differences.setdefault(unit, []).append(time - usual[view])
+    found = {unit: int(np.median(values)) for unit, values in differences.items()}
+    return {unit: off for unit, off in found.items() if abs(off) >= CLOCK_OFF_NS_MIN}
 
 
 def _parted(parted: Parted, run: str, member: int) -> dict[str, int | None]:
@@ -85,23 +120,31 @@ def _parted(parted: Parted, run: str, member: int) -> dict[str, int | None]:
     return {"undelivered": undelivered, "alone": alone}
 
 
-def _pace(quiet_at: int, quiet: int, back_at: int, back: int) -> dict[str, int | None]:
+def _pace(quiet_at: int, quiet: int, back_at: int, back: int, *, is_silent: bool) -> dict[str, int | None]:
     return {
-        "quiet_at_ns": _known(quiet_at),
-        "quiet_ns": quiet or None,
+        "quiet_at_ns": _known(quiet_at) if is_silent else None,
+        "quiet_ns": quiet if is_silent else None,
         "set_back_at_ns": _known(back_at) if back else None,
         "set_back_ns": back or None,
     }
 
 
-def _views(here: MeasureTask, run: RunIndex) -> list[dict[str, Any]]:
+def _installations(here: MeasureTask, run: RunIndex) -> Iterator[tuple[Unit, tuple[int, tuple[int, ...]], int]]:
+    """Yield who installs which view (number and members) when."""
     layout = here.layout
-    times = {int(layout.unit_member[unit]): here.array(unit, "viewed_at").tolist() for unit in layout.units_of(run)}
-    found: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+    units = {int(layout.unit_member[unit]): unit for unit in layout.units_of(run)}
+    times = {unit: here.array(unit, "viewed_at").tolist() for unit in units.values()}
     for row in layout.skeleton(run).select(["member", "event", "view", "members"]).to_pylist():
         if row["event"] == VIEW:
-            view = (row["view"], tuple(row["members"] or ()))
-            found.setdefault(view, []).append(times[row["member"]].pop(0))
+            unit = units[row["member"]]
+            yield unit, (row["view"], tuple(row["members"] or ())), times[unit].pop(0)
+
+
+def _views(here: MeasureTask, run: RunIndex, off: dict[Unit, int]) -> list[dict[str, Any]]:
+    layout = here.layout
+    found: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+    for unit, view, time in _installations(here, run):
+        found.setdefault(view, []).append(time if time == NULL_TIME else time - off.get(unit, 0))
     rows = []
     for (number, members), installed in found.items():
         known = [time for time in installed if time != NULL_TIME]

@@ -92,10 +92,11 @@ TABLES: Final[dict[str, pa.Schema]] = {
             ("ending", pa.string()),  # end, leave, excluded, crash; null: its log was cut short
             ("undelivered", pa.int64()),  # messages of its own that no other member ever delivered
             ("alone", pa.int64()),  # messages that it delivered and nobody else did
-            ("quiet_at_ns", pa.int64()),  # where the longest time without a row of its own begins
-            ("quiet_ns", pa.int64()),  # and how long that is
+            ("quiet_at_ns", pa.int64()),  # where it recorded nothing for long although the others were busy
+            ("quiet_ns", pa.int64()),  # and how long that was
             ("set_back_ns", pa.int64()),  # how far its clock went back, at most
             ("set_back_at_ns", pa.int64()),
+            ("clock_off_ns", pa.int64()),  # how far it is ahead of the others' clocks, if by more than they can be
         ]
     ),
     "histogram": pa.schema(
