@@ -57,5 +57,5 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return a question to append to an error about a word that is not known; empty if nothing is like it."""
     from difflib import get_close_matches  # only a mistake needs it
 
-    near = get_close_matches(word, list(known), n=1)
+    near = get_close_matches(word, list(known), n=1, cutoff=0.7)
     return f"; did you mean {near[0]}?" if near else ""

@@ -167,6 +167,11 @@ def test_what_is_nearly_right_is_asked_about(words: str, near: str, capsys: pyte
     assert said.count("\n") == 1
 
 
+def test_what_is_not_alike_is_not_asked_about(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "--wrong"]) == 2
+    assert "did you mean" not in capsys.readouterr().err
+
+
 def test_an_option_must_be_written_out(tmp_path: Path) -> None:
     assert main(["simulate", "--mess", "1", "--out", str(tmp_path / "run")]) == 2
     assert not (tmp_path / "run").exists()

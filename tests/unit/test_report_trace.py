@@ -227,3 +227,15 @@ def test_many_kinds_of_traffic_are_put_together() -> None:
 def test_the_bound_of_the_buffers_is_that_of_the_protocol(about: dict[str, Any], messages: int | None) -> None:
     bound = buffer_bound(read_settings(json.dumps(about).encode()), 3)
     assert (bound and bound.messages) == messages
+
+
+def test_witnesses_speak_of_members_by_name() -> None:
+    broken = checked(fifo=guarantee("violated", witnesses=1))
+    drawn = [DrawnWitness(one, AROUND) for one in to_draw(broken)]
+    named = {"names": {"1": "alice", "2": "a-rather-long-name"}}
+    page = trace_page(facts(checked=broken, drawn=drawn, settings=named))
+    assert "alice does it 0 times" in page
+    assert "message 1 of a-rather-long-name" in page
+    assert ">alice</text>" in page
+    assert "<title>a-rather-long-name</title>a-rathe…</text>" in page
+    assert "member 1 " not in page[page.index("<h1") :]

@@ -53,6 +53,7 @@ def run(args: argparse.Namespace) -> int:
     from antiphon.diagram.page import page_of, standalone
     from antiphon.pipeline.reading.mapping import load_mapping
     from antiphon.report.diagram_window import read_window
+    from antiphon.report.run_settings import names_of
 
     window = read_window(args.trace, request, load_mapping(args.mapping) if args.mapping else None)
     layout = lay_out(
@@ -63,6 +64,7 @@ def run(args: argparse.Namespace) -> int:
         elsewhere=window.elsewhere,
         context=window.context,
         also_members=window.members,
+        names=names_of(args.trace, window.run, window.members),
     )
     title = _title(window, request)
     if args.out is not None:

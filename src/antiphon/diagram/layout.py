@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -40,6 +40,11 @@ class DiagramLayout(msgspec.Struct):
     told: set[Message]  # the focus and the messages of marked events
     width: float
     height: float
+    names: Mapping[int, str] = {}  # of members that have one besides their number
+
+    def called(self, member: int) -> str:
+        """Name a member in a sentence."""
+        return self.names.get(member) or f"member {member}"
 
 
 def lay_out(
@@ -51,6 +56,7 @@ def lay_out(
     elsewhere: Elsewhere | None = None,
     context: Sequence[Event] = (),
     also_members: Iterable[int] = (),
+    names: Mapping[int, str] | None = None,
 ) -> DiagramLayout:
     """Put events of one run in their places; `also_members` get a line even if nothing happens at them."""
     events = sorted(events, key=lambda event: (event.member, event.step))
@@ -91,6 +97,7 @@ def lay_out(
         told={one for mark in marks if (one := mark.message) is not None and (mark.marked or one == focus)},
         width=max([width, *(label.box.right + 8 for label in labels)]),
         height=TOP + spacing * len(members) + (AXIS if ticks else 8.0),
+        names=names or {},
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from markupsafe import Markup
@@ -27,12 +27,13 @@ def witness_diagram(
     title: str,
     *,
     clocks_agree: bool = False,
+    names: Mapping[int, str] | None = None,
 ) -> Markup:
     """Return an interactive `<figure>` of some rows of one run, those at the marked (member, step) ringed.
 
     The page must have DIAGRAM_STYLE and DIAGRAM_SCRIPT once. `clocks_agree`: the run has one global clock.
     """
-    return figure(lay_out(events, clocks_agree=clocks_agree, marked=marked), title)
+    return figure(lay_out(events, clocks_agree=clocks_agree, marked=marked, names=names), title)
 
 
 def figure(layout: DiagramLayout, title: str, *, before: bool = True, after: bool = True) -> Markup:

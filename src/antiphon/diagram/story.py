@@ -22,14 +22,16 @@ def story(layout: DiagramLayout) -> list[str]:
     sent = next((mark for mark in layout.marks if mark.kind == "send" and mark.message == layout.focus), None)
     name = f"{layout.focus[0]}:{layout.focus[1]}"
     lines = [
-        f"{name} was sent before this window" if sent is None else f"{name} sent by member {layout.focus[0]}{_at(sent)}"
+        f"{name} was sent before this window"
+        if sent is None
+        else f"{name} sent by {layout.called(layout.focus[0])}{_at(sent)}"
     ]
     for lane, member in enumerate(layout.members):
         links = [link for link in layout.links if link.message == layout.focus and link.member == member]
         parts = [part for link in links if (part := _MISSED.get(link.fate))]
         parts += [told for mark in layout.marks if mark.lane == lane and (told := _told(layout, mark, links, sent))]
         if parts:
-            lines.append(f"member {member}: {', '.join(dict.fromkeys(parts))}")
+            lines.append(f"{layout.called(member)}: {', '.join(dict.fromkeys(parts))}")
     return lines
 
 
@@ -63,7 +65,7 @@ def _helped(layout: DiagramLayout, mark: Mark, links: list[MessageLink]) -> str:
     for link in links:
         if link.fate == "repaired" and link.target is not None and layout.marks[link.target] is mark:
             assert link.source is not None
-            return f" by a repair from member {layout.marks[link.source].event.member}"
+            return f" by a repair from {layout.called(layout.marks[link.source].event.member)}"
     return ""
 
 

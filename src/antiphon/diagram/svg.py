@@ -71,8 +71,8 @@ def draw(layout: DiagramLayout, title: str, *, style: str = "") -> str:
     return "\n".join(part for part in parts if part)
 
 
-def tell(event: Event) -> str:
-    """An event in words."""
+def tell(event: Event, who: str) -> str:
+    """An event in words; `who`: the member at which it happened."""
     message = "" if event.sender is None else f" {event.sender}" + ("" if event.seq is None else f":{event.seq}")
     match event.event:
         case "stable":
@@ -89,7 +89,7 @@ def tell(event: Event) -> str:
         case _:
             verbs = {"send": "sends", "receive": "receives", "deliver": "delivers", "discard": "discards"}
             what = verbs.get(event.event, event.event) + message + (f" ({event.detail})" if event.detail else "")
-    facts = [f"member {event.member} {what}", f"step {event.step}"]
+    facts = [f"{who} {what}", f"step {event.step}"]
     if event.time_ns is not None:
         facts.append(f"at {tell_time(event.time_ns)}")
     if event.view and event.event != "view":
@@ -145,9 +145,20 @@ def _names(layout: DiagramLayout) -> Iterator[str]:
     bottom = layout.lane_y[-1] if layout.lane_y else 0.0
     yield f'<rect class="paper" x="0" y="20" width="{LEFT - 22:.0f}" height="{bottom + 12:.0f}"/>'
     for lane, (member, y) in enumerate(zip(layout.members, layout.lane_y, strict=True)):
-        yield f'<text class="s{lane % 8 + 1}" x="{LEFT - 30:.0f}" y="{y + 4:.1f}">{member}</text>'
+        yield f'<text class="s{lane % 8 + 1}" x="{LEFT - 30:.0f}" y="{y + 4:.1f}">{_short(layout, member)}</text>'
     yield '<text class="caption" x="8" y="16">member</text>'
     yield "</g>"
+
+
+NAME_MAX: Final = 8  # characters that there is room for before a line
+
+
+def _short(layout: DiagramLayout, member: int) -> str:
+    """Return what stands before a member's line: its name, cut short with the whole of it behind, or its number."""
+    name = layout.names.get(member, "").removeprefix("member ").removesuffix(" life") or str(member)
+    if len(name) <= NAME_MAX:
+        return quoted(name)
+    return f"<title>{quoted(layout.called(member))}</title>{quoted(name[: NAME_MAX - 1])}…"
 
 
 def _is_drawn(layout: DiagramLayout, link: MessageLink) -> bool:
@@ -159,7 +170,7 @@ def _link(layout: DiagramLayout, number: int, link: MessageLink) -> str:
     backwards = number in layout.backwards
     classes = _classes(layout, link.message, link.fate, "backwards" if backwards else "")
     start, stop, whole = _ends(layout, link)
-    title = f"{_name(link.message)} to member {link.member}: {_FATES[link.fate]}"
+    title = f"{_name(link.message)} to {layout.called(link.member)}: {_FATES[link.fate]}"
     if backwards:
         title += "; the trace has the effect before its cause"
     return (
@@ -245,7 +256,7 @@ def _mark(layout: DiagramLayout, index: int, alone: bool) -> str:
     classes = _classes(layout, message, "event", mark.kind, "marked" if mark.marked else "")
     return (
         f'<g class="{classes}" {attributes} transform="translate({mark.x:.1f} {mark.y:.1f})">'
-        f"<title>{quoted(tell(mark.event))}</title>{halo}{glyph}</g>"
+        f"<title>{quoted(tell(mark.event, layout.called(mark.event.member)))}</title>{halo}{glyph}</g>"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -14,9 +15,11 @@ LISTED_MAX: Final = 6  # members that a sentence names; more are counted
 
 def member_name(facts: Facts, member: int) -> str:
     """Name a member as people do: by its name, and by its life if it has started more than once."""
-    name = lane_of(facts, member)
+    given = facts.settings.name_of(member)
+    if given is not None:
+        return given
     life = incarnation_of(member) if facts.settings.views else 1
-    said = facts.settings.names.get(str(name)) or f"member {name}"
+    said = f"member {lane_of(facts, member)}"
     return f"{said}, {ordinal(life)} life" if life > 1 else said
 
 
@@ -42,6 +45,18 @@ def members_named(facts: Facts, members: Sequence[int]) -> str:
     if len(named) > 1 and all(name.startswith("member ") and name[7:].isdecimal() for name in named):
         return f"members {listed([name[7:] for name in named])}"
     return listed(named) if named else "nobody"
+
+
+def with_names(facts: Facts, text: str) -> str:
+    """Return a sentence of a checker, which speaks of members by number, with their names."""
+    said = re.sub(r"\bmember (-?\d+)\b", lambda found: member_name(facts, int(found[1])), text)
+    if not facts.settings.names:
+        return said
+    return re.sub(
+        r"\b(message \d+ of) (-?\d+)\b",
+        lambda found: f"{found[1]} {member_name(facts, int(found[2])).removeprefix('member ')}",
+        said,
+    )
 
 
 def begin(facts: Facts, text: str) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from antiphon.errors import UsageError
+from antiphon.protocol.membership.views import incarnation_of, name_of
 from antiphon.trace.run_file import read_names
+from antiphon.wording import ordinal
 
 
 class NetworkSettings(msgspec.Struct, frozen=True):
@@ -64,6 +67,12 @@ class RunSettings(msgspec.Struct, frozen=True):
     faults: list[ScenarioFault] = []  # what a test did to its processes
     names: dict[str, str] = {}  # of the members, by their numbers
 
+    def name_of(self, member: int) -> str | None:
+        """Return what a member is called, with its life if that is not its first; None where nobody said."""
+        life = incarnation_of(member) if self.views else 1
+        given = self.names.get(str(name_of(member) if self.views else member))
+        return None if given is None else f"{given}, {ordinal(life)} life" if life > 1 else given
+
 
 def run_settings(trace: str | None, run: str) -> RunSettings:
     """Read the run.json of a run: the one that names it, else the one at the top of the trace."""
@@ -80,6 +89,14 @@ def run_settings(trace: str | None, run: str) -> RunSettings:
             if file.parent == root:
                 top = settings
     return top
+
+
+def names_of(trace: str, run: str, members: Iterable[int]) -> dict[int, str]:
+    """Return what members of a run are called, those whose names the trace tells: "alice", "alice, 2nd life"."""
+    settings = run_settings(trace, run)
+    if not settings.names:
+        return {}
+    return {member: name for member in members if (name := settings.name_of(member)) is not None}
 
 
 def read_settings(content: bytes) -> RunSettings:

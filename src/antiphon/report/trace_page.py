@@ -14,7 +14,7 @@ from antiphon.report.guarantee_words import GUARANTEES, verdict
 from antiphon.report.history_section import history, told
 from antiphon.report.incidents import headline_of, incidents
 from antiphon.report.measured_sections import measured_sections
-from antiphon.report.member_names import group_size
+from antiphon.report.member_names import begin, group_size, member_name, with_names
 from antiphon.report.run_settings import RunSettings
 from antiphon.report.timeline import began_at, ended_at
 from antiphon.report.witness_rows import NamedWitness, WitnessRows
@@ -271,13 +271,13 @@ def _violations(facts: Facts) -> Markup | None:
 def _witness(facts: Facts, named: NamedWitness, around: WitnessRows | None, *, folded: bool) -> Markup:
     witness = named.witness
     run = f" (run {witness.run})" if facts.runs > 1 else ""
-    why = f"{witness.why[0].upper()}{witness.why[1:]}{run}."
+    why = f"{begin(facts, with_names(facts, witness.why))}{run}."
     rows = [
         (
-            f"{witness.member if event.member is None else event.member}",
+            _called(facts, witness.member if event.member is None else event.member),
             f"{event.step:,}",
             event.event,
-            f"message {event.seq} of {event.sender}" if event.seq is not None else "",
+            f"message {event.seq} of {_called(facts, event.sender)}" if event.seq is not None else "",
         )
         for event in witness.events
     ]
@@ -293,9 +293,14 @@ def _witness(facts: Facts, named: NamedWitness, around: WitnessRows | None, *, f
     return element("article", inner, {"class": "witness", "data-guarantee": named.guarantee})
 
 
+def _called(facts: Facts, member: int | None) -> str:
+    return "" if member is None else member_name(facts, member).removeprefix("member ")
+
+
 def _diagram(facts: Facts, around: WitnessRows) -> Markup:
     title = "What happened around it; the rings mark the events that show it"
     if around.drawn < around.members:
         title += f" ({around.drawn} of {around.members:,} members are drawn)"
+    names = {event.member: member_name(facts, event.member) for event in around.events}
     agree = facts.measured is not None and facts.measured.clock == "global"
-    return witness_diagram(around.events, around.marked, title, clocks_agree=agree)
+    return witness_diagram(around.events, around.marked, title, clocks_agree=agree, names=names)

@@ -56,8 +56,9 @@ class Story(msgspec.Struct, frozen=True):
         from antiphon.diagram.layout import lay_out
         from antiphon.diagram.page import page_of
 
-        layout = lay_out(self.rows, clocks_agree=clocks_agree, marked=self.marked)
         members = sorted({row.member for row in self.rows})
+        called = {member: self._name(member) for member in members}
+        layout = lay_out(self.rows, clocks_agree=clocks_agree, marked=self.marked, names=called)
         names = [f"member {member} is {self._name(member)}" for member in members]
         return page_of(layout, self.title, names, before=True, after=False)
 
