@@ -16,7 +16,7 @@ from antiphon.protocol.membership.decisions import Decisions
 from antiphon.protocol.membership.messages import State
 from antiphon.protocol.membership.process import Process, Saved
 from antiphon.protocol.membership.session import ViewSession
-from antiphon.protocol.membership.views import NO_BALLOT, Cut, GroupView, before_the_first, name_of
+from antiphon.protocol.membership.views import NO_BALLOT, Cut, GroupView, before_the_first
 from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.ordering.abcast import Abcast
 from antiphon.protocol.ordering.causal_blocks import CausalBlocks
@@ -97,7 +97,7 @@ def least(agreement: ViewAgreement, options: GroupOptions, held: Mapping[int, St
 
 ACCEPTING_AT_ONCE = replaced(Process, holds_cut=lambda self, change: True)
 SAFE_BY_BODY = replaced(Process, must_be_held=body_alone)
-WITHOUT_JOINER_LIMIT = replaced(Process, admitted=lambda self, elders, joiners: sorted(joiners, key=name_of))
+WITHOUT_JOINER_LIMIT = replaced(Process, admitted=lambda self, holders, newcomers: list(newcomers))
 
 
 # Orderings that end a view wrongly

@@ -8,7 +8,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pyarrow.parquet as pq
@@ -310,6 +311,29 @@ def test_an_acceptance_without_its_messages_binds_only_if_there_is_no_quorum_wit
     assert set(agreement.states_that_bind({1: state(None), 10_002: amnesiac})) == {1, 10_002}
     holder = state(lost)
     assert set(agreement.states_that_bind({0: state(None), 1: holder, 10_002: amnesiac})) == {0, 1, 10_002}
+
+
+@pytest.mark.parametrize(
+    ("awaiting", "answered", "members", "elders"),
+    [
+        ((), (0, 1, 2, 3), (0, 1, 2, 3), 3),
+        ((1,), (0, 1, 2, 3), (0, 2, 1, 3), 3),  # who has the state goes first
+        ((1, 2), (0, 1, 2, 3), (0, 1), 2),
+        ((2,), (0, 2, 3), (0, 2), 2),
+        ((0, 1, 2), (0, 1, 2, 3), (0, 1, 2, 3), 3),  # nobody has it any more
+    ],
+)
+def test_a_view_has_at_most_as_many_without_the_state_as_with_it(
+    awaiting: tuple[int, ...], answered: tuple[int, ...], members: tuple[int, ...], elders: int
+) -> None:
+    agreement = ViewAgreement(ONE, NO_BALLOT, None, 0)
+    states = {other: state(None, (0, 0, 0) if other < 3 else ()) for other in answered}
+    for other in awaiting:
+        states[other] = msgspec.structs.replace(states[other], standing="awaiting")
+    agreement.round = cast("Any", SimpleNamespace(ballot=(9, 0), states=states))
+    decided = agreement.choose(GroupOptions(ordering="fifo"), (), lambda size: True)
+    assert decided is not None
+    assert (decided.new.members, decided.new.elders) == (members, elders)
 
 
 @pytest.mark.parametrize("key", ["heartbeat_ns", "retry_ns", "piece_bytes"])
@@ -828,6 +852,25 @@ def test_a_state_of_any_size_is_transferred(size: int) -> None:
     group.restore = lambda me, state: restored.append(state)
     ran(group)
     assert restored == [LARGE[:size]]
+
+
+def test_who_awaits_the_state_is_joined_by_nobody_before_one_more_has_it() -> None:
+    """1 joins 0, and 2 wants to; 0 alone has the state, which comes through after 1.2 s only."""
+    options = msgspec.structs.replace(QUICK, transfer=True)
+    reader = MembershipCodec("small", QUICK.piece_bytes)
+
+    def without_snapshots(source: int, target: int, datagram: bytes, now: Instant) -> bool:
+        if group_of(datagram) != reader.group or now > 1200 * MILLISECOND:
+            return False
+        return any(isinstance(message, SnapshotChunk) for message in reader.read(datagram)[1])
+
+    faults = [Fault(kind="join", at=f"{at}ms", member=member) for at, member in ((300, 1), (500, 2))]
+    group = Watched(scenario(*faults, founders=1, membership=options), 1, without_snapshots)
+    states = with_states(group)
+    ran(group)
+    views = group.views(0)
+    assert views == [(0,), (0, 1), (0, 1, 2)]  # and no change for nothing in between
+    assert set(states[0]) == set(states[1]) == set(states[2])
 
 
 def test_own_messages_that_wait_behind_a_snapshot_are_given_up_once_with_the_incarnation() -> None:

@@ -19,6 +19,8 @@ def standing_of(machine: Member | Process) -> Literal["joining", "active", "chan
         if machine.stalled:
             return "stalled"
         return "joining" if machine.member is None else "changing"
+    if isinstance(machine, Process) and machine.lifecycle.standing == "awaiting":
+        return "joining"
     return "active"
 
 

@@ -6,7 +6,7 @@ change (phase two). What may have been decided already is proposed again, unchan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, Literal
 
 from antiphon.protocol.machine import Duration, Instant
@@ -204,10 +204,15 @@ class ViewAgreement:
         latest = {name_of(other): other for other in sorted(states)}  # of each name the last incarnation
         alive = [other for other in latest.values() if states[other].standing != "leaver" and other not in unwanted]
         held = {member: states[member] for member in self.view.members if member in states and states[member].reach}
-        elders = [member for member in held if member in alive]
-        joiners = self.admitted(elders, [other for other in alive if not states[other].reach])
-        while joiners and not fits(len(elders) + len(joiners)):
-            joiners.pop()
+        staying = [member for member in held if member in alive]
+        awaiting = [member for member in staying if held[member].standing == "awaiting"]
+        holders = [member for member in staying if member not in awaiting]
+        joiners = sorted((other for other in alive if not states[other].reach), key=name_of)
+        newcomers = self.admitted(holders, [*awaiting, *joiners])
+        while newcomers and not fits(len(holders) + len(newcomers)):
+            newcomers.pop()
+        elders = [*holders, *(member for member in awaiting if member in newcomers)]
+        joiners = [joiner for joiner in joiners if joiner in newcomers]
         if not elders and not joiners:
             elders = [
                 member for member in held if member == current.ballot[1]
@@ -225,10 +230,13 @@ class ViewAgreement:
         return Change(self.view.id, new, self.cut(config, held))
 
     @rule("docs/membership.md, agreement, phase one closes")
-    def admitted(self, elders: Collection[int], joiners: Iterable[int]) -> list[int]:
-        """Take joiners by name, at most as many as stay: if they all die at once, the others are still a quorum."""
-        by_name = sorted(joiners, key=name_of)
-        return by_name[: len(elders)] if elders else by_name
+    def admitted(self, holders: Collection[int], newcomers: Sequence[int]) -> list[int]:
+        """Take at most as many without the application's state as have it: the holders are a quorum by themselves.
+
+        The newcomers are those of the view who await the state still, then those who join. So nothing is lost if all
+        of them die at once, and they decide nothing without one who has the state.
+        """
+        return list(newcomers[: len(holders)] if holders else newcomers)
 
     @rule("docs/membership.md, the cut")
     def cut(self, config: GroupOptions, held: Mapping[int, State]) -> Cut:

@@ -165,12 +165,21 @@ class FailureDetector:
         unheard = (name for name, peer in self.by_name.items() if peer.process is None)
         return {name for name in unheard if name in view.names and not self.suspected(name, now)}
 
+    def without_state(self, view: GroupView) -> set[int]:
+        """Give the other members of a view that have not said yet that they have the application's state."""
+        return {
+            peer.process
+            for peer in self.by_name.values()
+            if peer.process is not None and view.lists(peer.process) and peer.standing in ("joiner", "awaiting")
+        }
+
     def has_members(self, view: GroupView, now: Instant) -> bool:
         """Say whether anyone is alive who says that it is a member of this very view."""
         return any(
             peer.process is not None
             and view.lists(peer.process)
-            and (peer.view, peer.standing) == (view.id, "member")
+            and peer.view == view.id
+            and peer.standing in ("member", "awaiting")
             and not self.suspected(name, now)
             for name, peer in self.by_name.items()
         )

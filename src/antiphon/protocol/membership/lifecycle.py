@@ -29,7 +29,7 @@ from antiphon.protocol.machine import (
 from antiphon.protocol.membership.agreement import ViewAgreement
 from antiphon.protocol.membership.failure_detector import FailureDetector
 from antiphon.protocol.membership.flush import Flush
-from antiphon.protocol.membership.messages import Acceptance, Alive, Newer
+from antiphon.protocol.membership.messages import Acceptance, Alive, Newer, SnapshotChunk, Standing
 from antiphon.protocol.membership.options import MembershipOptions
 from antiphon.protocol.membership.outbox import Outbox, OwnProcess
 from antiphon.protocol.membership.session import ViewSession
@@ -94,6 +94,12 @@ class Lifecycle:
         return self.agreement.view
 
     @property
+    def standing(self) -> Standing:
+        """What this process says that it is in the newest view, or wants to be."""
+        awaiting = self.own.standing == "member" and self.transfer.holds_back
+        return "awaiting" if awaiting else self.own.standing
+
+    @property
     def active(self) -> bool:
         """Whether there is a view in which messages are sent and delivered now."""
         return self.session is not None and self.session.active
@@ -128,6 +134,11 @@ class Lifecycle:
         assert self.session is not None
         while self.queue and self.session.member.room:
             self.drive(self.queue.popleft(), now)
+
+    def on_chunk(self, sender: int, chunk: SnapshotChunk, now: Instant) -> None:
+        """Take part of the application's state; before the view is confirmed, what is to follow it may not be shown."""
+        if self.session is not None and self.session.confirmed:
+            self.transfer.on_chunk(sender, chunk, self.view, now)
 
     # Beginning and ending
 

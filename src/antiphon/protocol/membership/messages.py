@@ -23,7 +23,7 @@ RANGES_MAX: Final = 4_096
 CHUNKS_MAX: Final = 256  # of a state, at once
 
 Digest: TypeAlias = Annotated[bytes, msgspec.Meta(max_length=32)]
-Standing: TypeAlias = Literal["member", "joiner", "leaver"]
+Standing: TypeAlias = Literal["member", "awaiting", "joiner", "leaver"]  # awaiting: a member that lacks the state yet
 
 
 class Piece(Pdu, tag=100):

@@ -163,7 +163,7 @@ class Process:
             ViewQuestion: self.confirmation.on_question,
             ViewAnswer: self.confirmation.on_answer,
             SnapshotRequest: transfer.on_request,
-            SnapshotChunk: lambda sender, chunk, now: transfer.on_chunk(sender, chunk, self.view, now),
+            SnapshotChunk: self.lifecycle.on_chunk,
         }
 
     @staticmethod
@@ -421,7 +421,7 @@ class Process:
         self.confirmation.look(now)
         if detector.beat_at <= now:
             detector.beat_at = now + life.membership.heartbeat_ns
-            self._outbox.say_to_names(detector.by_name, Alive(life.view.id, self._own.standing, detector.unheard(now)))
+            self._outbox.say_to_names(detector.by_name, Alive(life.view.id, life.standing, detector.unheard(now)))
 
 
 def _checked(

@@ -64,10 +64,22 @@ class ViewChangeProtocol:
         if view.number == 0:
             together = set(detector.connected(map(name_of, joiners), now))
             return [joiner for joiner in joiners if name_of(joiner) in together]
+        if not self.has_room(now):
+            return []
         for joiner in joiners:
             if len(detector.connected([*staying, name_of(joiner)], now)) > len(staying):
                 staying.append(name_of(joiner))
         return [joiner for joiner in joiners if name_of(joiner) in staying]
+
+    def has_room(self, now: Instant) -> bool:
+        """Return whether a joiner could be admitted: fewer members await the application's state than have it."""
+        view, detector, life = self._agreement.view, self._detector, self._life
+        if not life.membership.transfer or not view.elders:
+            return True
+        away = detector.leavers().union(self.unwanted(now))
+        staying = {member for member in view.members if detector.lives(member, now) and member not in away}
+        awaiting = staying & detector.without_state(view) | ({self._own.id} if life.standing == "awaiting" else set())
+        return 2 * len(awaiting) < len(staying) or awaiting == staying
 
     def continue_round(self, now: Instant) -> None:
         """Say again what was not answered."""
@@ -92,7 +104,7 @@ class ViewChangeProtocol:
             self._own.offer(prepare.ballot)  # which is written down together with the promise
         if self._promise(sender, prepare.ballot, now):
             flush = None if life.session is None else life.session.flush
-            self._outbox.say(sender, agreement.state(prepare.ballot, self._own.standing, flush))
+            self._outbox.say(sender, agreement.state(prepare.ballot, life.standing, flush))
 
     def _lost_its_session(self) -> bool:
         """Return whether this process is listed in the view without having begun it."""

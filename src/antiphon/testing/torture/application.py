@@ -71,6 +71,7 @@ def keywords(setup: Setup, own: str, addresses: Sequence[str], keys: Sequence[by
             grace_ns=2 * suspect_ns // 5,
             patience_ns=4 * suspect_ns // 5,
             stall_ns=2 * suspect_ns,
+            slow_ns=2 * suspect_ns,
         )
     match setup.discover:
         case "multicast":
