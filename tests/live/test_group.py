@@ -203,7 +203,7 @@ def test_without_a_key_only_known_addresses_are_heard(tmp_path: Path) -> None:
         async with members(2, tmp_path, views=False, ordering="fifo") as groups:
             answers = await stray(
                 groups[0].status().me,
-                [b"\x01\x00%c\x00nonsense" % (1 - sorted(groups, key=lambda group: group.status().me).index(groups[0]))]
+                [b"\x21\x00%c\x00nonsense" % (1 - sorted(groups, key=lambda group: group.status().me).index(groups[0]))]
                 * 20,
             )
             assert answers == []

@@ -7,32 +7,43 @@ import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import antiphon
-from antiphon.live.handshake import CHALLENGE_NS, Description, Handshake
+from antiphon.live.handshake import CHALLENGE, CHALLENGE_NS, RESPONSE, Challenge, Description, Handshake
 from antiphon.live.session import PlainSession, SealedSession, Unproven, sender_of
+from antiphon.protocol.wire import VERSIONS, Codec, Spoken
 from antiphon.testing import run as simulate
 from support.live_group import collect, free_addresses, members, run, stray
 
 KEY = bytes(range(16))
 ALIKE = {"ordering": "total", "window": 64}
+SECOND = Spoken(2, 2)
 
 
 class Side:
     """One member's session and handshake; what it says waits to be carried."""
 
-    def __init__(self, name: int, settings: dict[str, object] = ALIKE, *, sealed: bool = True) -> None:
+    def __init__(
+        self, name: int, settings: dict[str, object] = ALIKE, *, sealed: bool = True, spoken: Spoken = SECOND
+    ) -> None:
         self.name = name
         self.session = SealedSession("g", name, [KEY]) if sealed else PlainSession(name)
         self.said: list[bytes] = []
         self.differences: list[tuple[int, str]] = []
+        self.reasons: set[str] = set()
         self.handshake = Handshake(
             self.session,
+            spoken,
             Description(settings),
             lambda _, body: self.said.append(self.session.seal(body)),
-            lambda name, how: self.differences.append((name, how)),
+            self.differs,
         )
+
+    def differs(self, name: int, why: str, how: str) -> None:
+        self.reasons.add(why)
+        self.differences.append((name, how))
 
     def hear(self, packet: bytes, now: int = 0) -> bytes | None:
         try:
@@ -109,6 +120,94 @@ def test_what_differs_is_named_on_both_sides() -> None:
     assert other.differences[0][0] == 0
     assert "window: 9 here and 64 there" in other.differences[0][1]
     assert one.hear(other.session.seal(b"\0hello")) is None
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+@pytest.mark.parametrize("future", [Spoken(3, 3), Spoken(5, 9)])
+def test_who_speaks_no_version_in_common_is_refused_on_both_sides(future: Spoken, sealed: bool) -> None:
+    one, other = Side(0, sealed=sealed), Side(1, {**ALIKE, "new setting": 1}, sealed=sealed, spoken=future)
+    one.handshake.greet(1)
+    talk(one, other)
+    assert one.reasons == other.reasons == {"other-version"}, "why settings differ does not matter then"
+    release = antiphon.__version__
+    assert one.differences[0][1] == f"wire: version 2 here (Antiphon {release}) and {future} there (Antiphon {release})"
+    assert f"{future} here (Antiphon {release}) and version 2 there" in other.differences[0][1]
+    assert one.hear(other.session.seal(b"\0hello")) is None
+    assert other.hear(one.session.seal(b"\0hello")) is None
+
+
+@pytest.mark.parametrize(("mine", "theirs"), [((2, 3), (3, 4)), ((2, 4), (2, 2)), ((1, 9), (3, 4))])
+def test_who_speaks_one_version_in_common_is_let_in(mine: tuple[int, int], theirs: tuple[int, int]) -> None:
+    one, other = Side(0, spoken=Spoken(*mine)), Side(1, spoken=Spoken(*theirs))
+    one.handshake.greet(1)
+    talk(one, other)
+    assert one.hear(other.session.seal(b"\0hello")) == b"\0hello"
+    assert other.hear(one.session.seal(b"\0hello")) == b"\0hello"
+
+
+def test_a_later_handshake_may_say_more_than_is_understood() -> None:
+    one, later = Side(0), Side(1)
+    one.hear(later.session.seal(bytes([CHALLENGE]) + msgspec.msgpack.encode([0, bytes(16), "and more"])))
+    assert len(one.said) == 2, "an answer, and a challenge of its own"
+    cookie = challenge_of(one, later)
+    description = Description(ALIKE)
+    fields = [cookie, [2, 2, "more"], "9.9", description.digest, description.packed, {"more": True}]
+    assert one.hear(later.session.seal(bytes([RESPONSE]) + msgspec.msgpack.encode(fields))) is None
+    assert one.hear(later.session.seal(b"\0hello")) == b"\0hello", "it was let in"
+
+
+def challenge_of(asking: Side, asked: Side) -> bytes:
+    """Return the cookie of a challenge for another's session."""
+    asking.said.clear()
+    asking.handshake.greet(asked.name)
+    [packet] = asking.said
+    with pytest.raises(Unproven) as unproven:
+        asked.session.open(packet)
+    return msgspec.msgpack.decode(unproven.value.body[1:], type=Challenge).cookie
+
+
+def test_a_setting_that_only_one_release_knows_does_not_differ_while_it_is_as_usual() -> None:
+    usual = {**ALIKE, "new": 5}
+    old, new, changed = Description(ALIKE, ALIKE), Description(usual, usual), Description({**usual, "new": 6}, usual)
+    assert old.digest == new.digest != changed.digest
+    one, other = Side(0), Side(1)
+    other.handshake = Handshake(
+        other.session, SECOND, changed, lambda _, body: other.said.append(other.session.seal(body)), other.differs
+    )
+    one.handshake.greet(1)
+    talk(one, other)
+    assert one.reasons == {"other-settings"}
+    assert "new: not known here and 6 there" in one.differences[0][1]
+
+
+@pytest.mark.parametrize("key", [None, KEY], ids=["plain", "sealed"])
+def test_a_member_of_a_future_version_is_refused_and_told_why(
+    key: bytes | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test() -> None:
+        addresses = [f"10.0.0.{number}:7001" for number in range(1, 5)]
+
+        def join(own: str) -> antiphon.Group:
+            return antiphon.join("g", bind=own, peers=[peer for peer in addresses if peer != own], key=key)
+
+        groups = [join(own) for own in addresses[:3]]
+        await asyncio.gather(*(group.__aenter__() for group in groups))
+        monkeypatch.delitem(VERSIONS, 2)
+        monkeypatch.setitem(VERSIONS, 7, Codec)
+        with pytest.raises(antiphon.UsageError, match=r"wire: version 7 here .* and version 2 there .*Upgrading"):
+            await join(addresses[3]).__aenter__()
+        for group in groups:
+            await (await group.send(b"undisturbed")).stable()
+            assert len(group.status().members) == 3
+            assert group.status().counts["refused-other-version"] > 0
+            said = [
+                record for record in caplog.records if record.member == group.status().me and "7" in record.getMessage()
+            ]
+            assert len([one for one in said if "refused-other-version, 1 so far" in one.getMessage()]) == 1
+            assert f"{addresses[3]}: wire: version 2 here" in said[0].getMessage()
+        await asyncio.gather(*(group.leave() for group in groups))
+
+    simulate(test())
 
 
 def test_a_description_that_fits_no_packet_still_differs() -> None:

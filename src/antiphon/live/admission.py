@@ -12,7 +12,7 @@ class Admission:
 
     def __init__(self) -> None:
         self._joined: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._unlike: set[int] = set()  # names of those who are set up differently
+        self._unlike: set[int] = set()  # names of those who speak other versions, or are set up differently
         self.founders: frozenset[int] = frozenset()  # names
 
     async def wait(self) -> None:
@@ -29,8 +29,8 @@ class Admission:
         if not self._joined.done():
             self._joined.set_exception(error)
 
-    def differs(self, name: int, address: str, how: str) -> None:
-        """Note that a member is set up differently; without it there may be too few left for a majority."""
+    def differs(self, name: int, how: str) -> None:
+        """Note that a member is refused, and how it differs; without it there may be too few left for a majority."""
         self._unlike.add(name)
         if 2 * len(self.founders - self._unlike) <= len(self.founders):
-            self.refuse(UsageError(f"{how} (at {address}); all members of a group are set up alike"))
+            self.refuse(UsageError(how))

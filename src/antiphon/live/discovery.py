@@ -175,7 +175,7 @@ class Discovery:
         try:
             self._hear(self.seal.open(packet))
         except Refused as refused:
-            self._anomalies.note("refused-" + refused.reason)
+            self._anomalies.note("refused-" + refused.reason, refused.about)
 
     def _hear(self, hello: Hello) -> None:
         if hello.sender == self._own:

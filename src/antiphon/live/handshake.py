@@ -1,10 +1,12 @@
 """The handshake: packets of a session are taken once its sender has shown that it is alive, and set up alike.
 
 Whoever hears of a session that it does not know challenges its sender with a fresh cookie. The answer comes in that
-very session, with the cookie and the sender's description of the group. So what was recorded in an earlier session, of
-a member that is dead or was restarted, is never taken, whatever the clocks say; and a member that is set up differently
-is refused by everybody, and told which of its settings differ. Nothing is kept for those who do not answer: a cookie is
-computed from what it stands for.
+very session, with the cookie, the versions of the wire that the sender speaks and its description of the group. So
+what was recorded in an earlier session, of a member that is dead or was restarted, is never taken, whatever the clocks
+say; and a member that speaks no version that is spoken here, or is set up differently, is refused by everybody, and
+told why. Nothing is kept for those who do not answer: a cookie is computed from what it stands for.
+
+All releases understand each other's handshakes: fields are only ever added, at the end.
 """
 
 from __future__ import annotations
@@ -15,12 +17,14 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping
 from hashlib import sha256
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
+from antiphon import __version__
 from antiphon.live.session import PacketSession, Unproven
 from antiphon.protocol.machine import MILLISECOND, Instant
+from antiphon.protocol.wire import Spoken
 
 CHALLENGE, RESPONSE = 4, 5  # first byte of a body; 0 to 3 are those of `packets`
 CHALLENGE_NS: Final = 40 * MILLISECOND  # between challenges to one session: signs of life come every 50 ms
@@ -31,17 +35,19 @@ _COOKIE_BYTES: Final = 16
 _Cookie = Annotated[bytes, msgspec.Meta(min_length=_COOKIE_BYTES, max_length=_COOKIE_BYTES)]
 
 
-class Challenge(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+class Challenge(msgspec.Struct, array_like=True):
     """Are you in this session now?"""
 
     session: int
     cookie: _Cookie
 
 
-class Response(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """Yes; and this is how I am set up."""
+class Response(msgspec.Struct, array_like=True):
+    """Yes; and this is what I speak, and how I am set up."""
 
     cookie: _Cookie
+    spoken: Spoken
+    release: Annotated[str, msgspec.Meta(max_length=32)]  # for people
     digest: bytes
     description: bytes  # compressed; empty if it is too long for a packet
 
@@ -53,11 +59,15 @@ _decode_description = msgspec.msgpack.Decoder(dict[str, str]).decode
 
 
 class Description:
-    """How a member is set up, by setting; members take each other's packets only if it is the same."""
+    """How a member is set up, by setting; members take each other's packets only if it is the same.
 
-    def __init__(self, settings: Mapping[str, object]) -> None:
+    What is as `usual` is told and not compared, so that a release with a setting more is set up like one without.
+    """
+
+    def __init__(self, settings: Mapping[str, object], usual: Mapping[str, object] | None = None) -> None:
         self._settings = {name: _shown(value) for name, value in settings.items()}
-        encoded = _encode(sorted(self._settings.items()))
+        as_usual = {name: _shown(value) for name, value in (usual or {}).items()}
+        encoded = _encode(sorted(self._settings.items() - as_usual.items()))
         self.digest = sha256(encoded).digest()[:16]
         packed = zlib.compress(_encode(self._settings))
         self.packed = packed if len(packed) <= DESCRIPTION_BYTES_MAX else b""
@@ -86,18 +96,24 @@ def _shown(value: object) -> str:
     return repr(value)
 
 
+Difference: TypeAlias = Literal["other-version", "other-settings"]
+Differs: TypeAlias = Callable[[int, Difference, str], None]  # is told a member by its name, why it is refused, and how
+
+
 class Handshake:
     """Lets the sessions of other members in."""
 
     def __init__(
         self,
         session: PacketSession,
+        spoken: Spoken,
         description: Description,
         send: Callable[[int, bytes], None],
-        differs: Callable[[int, str], None],
+        differs: Differs,
     ) -> None:
-        """`send` gives a body to a member by its name; `differs` is told who is set up differently, and how."""
-        self._session, self._description, self._send, self._differs = session, description, send, differs
+        """`send` gives a body to a member by its name; `differs` is told who is refused, and why."""
+        self._session, self._spoken, self._description = session, spoken, description
+        self._send, self._differs = send, differs
         self._secret = os.urandom(32)
         self._accepted: Counter[int] = Counter()  # by name, how many sessions were let in
         self._challenged: dict[tuple[int, int], Instant] = {}  # when, by name and session
@@ -133,7 +149,8 @@ class Handshake:
         except msgspec.MsgspecError:
             return
         if challenge.session in (0, self._session.number):
-            response = Response(challenge.cookie, self._description.digest, self._description.packed)
+            mine = self._description
+            response = Response(challenge.cookie, self._spoken, __version__, mine.digest, mine.packed)
             self._send(sender, bytes([RESPONSE]) + _encode(response))
 
     def _take_response(self, unproven: Unproven) -> bool:
@@ -144,9 +161,12 @@ class Handshake:
             return False
         if response.cookie not in (self._cookie(sender, session), self._cookie(sender, 0)):
             return False  # the answer to a question of another time
-        different = self._description.differences(response)
-        if different:
-            self._differs(sender, different)
+        if not self._spoken.shares(response.spoken):
+            theirs, release = response.spoken, response.release
+            how = f"wire: {self._spoken} here (Antiphon {__version__}) and {theirs} there (Antiphon {release})"
+            self._differs(sender, "other-version", how)
+        elif different := self._description.differences(response):
+            self._differs(sender, "other-settings", different)
         else:
             self._accepted[sender] += 1  # cookies that were given until now are worth nothing any more
             self._session.accept(sender, session, unproven.counter)

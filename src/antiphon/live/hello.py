@@ -21,9 +21,8 @@ import msgspec
 from antiphon.errors import UsageError
 from antiphon.live.addresses import NAME_LENGTH_MAX, Address, parse
 from antiphon.live.anomalies import Anomalies
-from antiphon.live.session import Refused
+from antiphon.live.session import HELLO, Refused, refuse_kind
 from antiphon.live.sockets import PACKET_BYTES, MakeSocket, open_multicast, open_socket
-from antiphon.live.transport import HELLO
 from antiphon.protocol.membership.views import GroupView
 
 FOUNDERS_MAX: Final = 20  # so that a hello is one packet
@@ -107,7 +106,9 @@ class Seal:
     def open(self, packet: bytes) -> Hello:
         """Take a packet apart, or raise `Refused`: it is no hello, not proven, or not fresh."""
         nonce, body = packet[1 : 1 + _NONCE_BYTES], packet[1 + _NONCE_BYTES :]
-        if packet[:1] != bytes([HELLO]) or not body:
+        if packet[:1] != bytes([HELLO]):
+            raise refuse_kind(packet)
+        if not body:
             raise Refused("no-hello")
         try:
             hello = _decode(self._unsealed(nonce, body))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from antiphon.errors import UsageError
 from antiphon.live.addresses import Address, resolve, show
@@ -15,6 +15,7 @@ from antiphon.live.admission import Admission
 from antiphon.live.anomalies import Anomalies, MemberLogger
 from antiphon.live.driver import Driver
 from antiphon.live.events import GroupClosed, Status
+from antiphon.live.handshake import Difference
 from antiphon.live.hello import Founding
 from antiphon.live.host import Host, host_of
 from antiphon.live.identity import Identity, follow, found, listed
@@ -33,12 +34,16 @@ from antiphon.protocol.membership.process import Process
 from antiphon.protocol.membership.views import GroupView, incarnation_of
 from antiphon.protocol.options import ordering_type
 from antiphon.protocol.view.member import Member
-from antiphon.protocol.wire import group_tag
+from antiphon.protocol.wire import VERSIONS, Spoken, group_tag
 from antiphon.trace.log import IncarnationLog, IncarnationLogs
 
 if TYPE_CHECKING:
     from antiphon.live.group import Group
 
+_ADVICE: Final[dict[Difference, str]] = {
+    "other-version": "members of a group speak one version; see Upgrading in docs/operations.md",
+    "other-settings": "all members of a group are set up alike",
+}
 _FAREWELL_S = 1.0  # then the others find out by themselves
 _LEFT = "the group was left; join again to send"
 _LEFT_UNKNOWN = "the group was left before this was known"
@@ -59,6 +64,7 @@ class LiveMember:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._host: Host = host_of(asyncio.get_running_loop())
+        self._versions = dict(VERSIONS)
         self._names = Names()
         self._logger = MemberLogger(settings.group, settings.address or settings.bind)
         self.anomalies = Anomalies(self._logger)
@@ -128,6 +134,7 @@ class LiveMember:
             addresses={**identity.addresses, identity.me: identity.own},
             session=self.session,
             description=settings.description(identity.founders),
+            spoken=self._spoken(),
             differs=self._differs,
             bind=await resolve(settings.bind, "bind"),
             multicast=None if settings.multicast is None else await resolve(settings.multicast, "multicast"),
@@ -145,11 +152,18 @@ class LiveMember:
             raise UsageError(f"address: another member answers at {settings.address}; two members cannot have one name")
         return transport
 
-    def _differs(self, name: int, how: str) -> None:
-        """Note that a member is set up differently."""
+    def _spoken(self) -> Spoken:
+        """Say which versions of the wire this member speaks: where views do not change, nothing is agreed upon."""
+        newest = max(self._versions)
+        return Spoken.of(self._versions) if self._settings.views else Spoken(newest, newest)
+
+    def _differs(self, name: int, why: Difference, how: str) -> None:
+        """Note that a member is refused because it speaks other versions, or is set up differently."""
         other = self._names.get(name, str(name))
-        self.anomalies.note("refused-other-settings", f"{other}: {how}")
-        self._admission.differs(name, other, how)
+        self.anomalies.note(
+            "refused-other-version" if why == "other-version" else "refused-other-settings", f"{other}: {how}"
+        )
+        self._admission.differs(name, f"{how} (at {other}); {_ADVICE[why]}")
 
     async def _run(
         self, group: Group, identity: Identity, origin: Origin, file: MemberFile, transport: Transport

@@ -21,6 +21,7 @@ import msgspec
 
 from antiphon.errors import AntiphonError, UsageError, UsageTypeError
 from antiphon.live.addresses import Address
+from antiphon.protocol.wire import VERSIONS, Spoken
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -28,18 +29,19 @@ if TYPE_CHECKING:
 KEY_LENGTHS: Final = (16, 24, 32)
 REPLAY_WINDOW: Final = 1_024  # counters below the highest that are still told apart
 _SEEN_MASK: Final = (1 << REPLAY_WINDOW) - 1
-_PLAIN, _SEALED = 1, 2  # first byte of a packet
+ENVELOPE: Final = 2 << 4  # the version since which packets begin so: the upper half of their first byte; 0: the first
+_PLAIN, _SEALED, HELLO = ENVELOPE | 1, ENVELOPE | 2, ENVELOPE | 3  # first byte of a packet
 _PLAIN_HEADER: Final = struct.Struct(">BHQ")  # kind, sender, session
 _HEADER: Final = struct.Struct(">BHQ8sQ")  # kind, sender, session, key id, counter
 _TAG_BYTES: Final = 16
 
 
 class Refused(AntiphonError):
-    """A packet that is not accepted; `reason` is a word for the counters."""
+    """A packet that is not accepted; `reason` is a word for the counters, `about` more for the log."""
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, about: str = "") -> None:
         super().__init__(reason)
-        self.reason = reason
+        self.reason, self.about = reason, about
 
 
 class Unproven(Refused):
@@ -69,6 +71,15 @@ class PacketSession(Protocol):
         """Take packets of this session from now on, those after the counter, and of no earlier one."""
 
 
+def refuse_kind(packet: bytes) -> Refused:
+    """Return why a packet is refused whose first byte is none of those that are taken."""
+    version, kind = divmod(packet[0] if packet else 0, 16)
+    if kind not in (_PLAIN - ENVELOPE, _SEALED - ENVELOPE, HELLO - ENVELOPE) or version == ENVELOPE >> 4:
+        return Refused("no-packet")
+    other = f"version {version}" if version else "version 1 (Antiphon 0.1.0)"
+    return Refused("other-version", f"wire: {Spoken.of(VERSIONS)} here and {other} there")
+
+
 def sender_of(packet: bytes) -> int:
     """Return the name under which a packet was sent, as it says itself."""
     return int.from_bytes(packet[1:3], "big")
@@ -92,7 +103,7 @@ class PlainSession:
     def open(self, packet: bytes) -> tuple[int, bytes]:
         """Read who claims to have sent it."""
         if len(packet) <= self.overhead or packet[0] != _PLAIN:
-            raise Refused("sealed" if packet[:1] == bytes([_SEALED]) else "no-packet")
+            raise Refused("sealed") if packet[:1] == bytes([_SEALED]) else refuse_kind(packet)
         _, sender, session = _PLAIN_HEADER.unpack_from(packet)
         body = packet[self.overhead :]
         if self._sessions.get(sender) != session and sender != self._sender:
@@ -162,7 +173,7 @@ class SealedSession:
     def open(self, packet: bytes) -> tuple[int, bytes]:
         """Return the sender and the body, if it is proven, new and of the session that was let in."""
         if len(packet) <= self.overhead or packet[0] != _SEALED:
-            raise Refused("unsealed" if packet[:1] == bytes([_PLAIN]) else "no-packet")
+            raise Refused("unsealed") if packet[:1] == bytes([_PLAIN]) else refuse_kind(packet)
         header = packet[: _HEADER.size]
         _, sender, session, key_id, counter = _HEADER.unpack(header)
         heard = self._heard.get(sender)

@@ -11,7 +11,6 @@ from typing import Any, Literal, ParamSpec, TypeVar, get_type_hints
 
 import msgspec
 
-from antiphon import __version__
 from antiphon.errors import UsageError, UsageTypeError
 from antiphon.live.addresses import NAME_LENGTH_MAX, parse
 from antiphon.live.arguments import check_range, check_type
@@ -111,7 +110,8 @@ class Settings(_Named, frozen=True, kw_only=True):
 
     def description(self, founders: Sequence[str]) -> Description:
         """Return what members compare before they hear each other."""
-        return Description(self.described(founders))
+        usual = Settings("", bind="").described(())
+        return Description(self.described(founders), usual)
 
     def described(self, founders: Sequence[str]) -> dict[str, object]:
         """Return what has to be the same at all members, by the names of the settings."""
@@ -119,13 +119,12 @@ class Settings(_Named, frozen=True, kw_only=True):
         membership = msgspec.structs.asdict(options.pop("membership"))
         ordering, stability = self.protocols()
         return {
-            "version": __version__,
             "peers": [] if self.discover is not None else list(founders),
             "members": self.members,
             **options,
             **{name: membership.pop(name) for name in ("partition", "slow")},
             "snapshot": membership.pop("transfer"),
-            "membership": membership,
+            **{f"membership.{name}": value for name, value in membership.items()},
             "ordering": ordering,
             "stability": stability,
             "group": self.group,

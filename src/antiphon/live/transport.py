@@ -10,18 +10,25 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Mapping
-from typing import Final
 
 import msgspec
 
 from antiphon.live.addresses import Address
 from antiphon.live.anomalies import Anomalies
-from antiphon.live.handshake import CHALLENGE, RESPONSE, Description, Handshake
+from antiphon.live.handshake import CHALLENGE, RESPONSE, Description, Differs, Handshake
 from antiphon.live.packets import ASK_NS, WHOLE, PacketCodec
-from antiphon.live.session import ANSWER_S, QUESTIONS, NameProbe, PacketSession, PlainSession, Refused, Unproven
+from antiphon.live.session import (
+    ANSWER_S,
+    HELLO,
+    QUESTIONS,
+    NameProbe,
+    PacketSession,
+    PlainSession,
+    Refused,
+    Unproven,
+)
 from antiphon.live.sockets import PACKET_BYTES, MakeSocket, Port, udp_socket
-
-HELLO: Final = 3  # first byte of packets that are no session's
+from antiphon.protocol.wire import Spoken
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,7 +38,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     addresses: Mapping[int, Address]  # by name, one's own among them
     session: PacketSession
     description: Description  # how this member is set up; those who are set up differently are not heard
-    differs: Callable[[int, str], None]  # is told who is set up differently, and how
+    spoken: Spoken  # the versions of the wire that this member speaks; those who speak none of them are not heard
+    differs: Differs
     bind: Address
     multicast: Address | None = None
     ttl: int = 1
@@ -72,7 +80,9 @@ class Transport:
         )
         self._codec = PacketCodec(PACKET_BYTES - endpoint.session.overhead, random.Random(random.getrandbits(64)))
         self.outbox: dict[tuple[int, ...], list[bytes]] = {}
-        self._handshake = Handshake(endpoint.session, endpoint.description, self._tell, endpoint.differs)
+        self._handshake = Handshake(
+            endpoint.session, endpoint.spoken, endpoint.description, self._tell, endpoint.differs
+        )
         self._probe = NameProbe(random.randbytes(8), endpoint.make_socket)
         self._asking: asyncio.TimerHandle | None = None
         self._traffic = PacketCounts()
@@ -173,7 +183,7 @@ class Transport:
                 self._meet(unproven, None if sources is None else sources[index])
                 continue
             except Refused as refused:
-                self._refuse(packet, refused)
+                self._refuse(packet, refused, None if sources is None else sources[index])
                 continue
             if body[0] == WHOLE:  # as nearly always
                 complete.append(body[1:])
@@ -219,13 +229,17 @@ class Transport:
         if name in self._addresses:
             self.port.send([self._endpoint.session.seal(body)], [self._addresses[name]])
 
-    def _refuse(self, packet: bytes, refused: Refused) -> None:
+    def _refuse(self, packet: bytes, refused: Refused, source: Address | None) -> None:
         if self.hello is not None and packet[:1] == bytes([HELLO]):
             self.hello(packet)
         elif refused.reason == "own-name":
             self._traffic.own += 1  # as a rule a multicast that comes back: no word about it
+        elif (
+            refused.reason == "other-version" and source in self._names
+        ):  # where nothing is proven, this is all there is
+            self._endpoint.differs(self._names[source], "other-version", refused.about)
         else:
-            self._endpoint.anomalies.note("refused-" + refused.reason)
+            self._endpoint.anomalies.note("refused-" + refused.reason, refused.about)
 
     def _ask(self) -> None:
         """Ask for the fragments that are missing, as long as there are any."""

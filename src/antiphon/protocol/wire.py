@@ -4,6 +4,10 @@ A datagram is a fixed header and a list of protocol data units (PDUs), each a ta
 declares its own PDUs beside its rules; a `Codec` is built from those of the parts that a member is composed of, so
 that a datagram can only hold what some part understands. The checksum is there because a datagram that was damaged
 on its way must change nothing.
+
+The wire has versions. A release knows some of them, one codec each (`VERSIONS`), and says so in its handshakes; those
+who know none in common do not hear each other. What is the same in every version is how a packet, a hello and a
+handshake begin, and the checksum and the tag that a datagram begins with.
 """
 
 from __future__ import annotations
@@ -18,7 +22,6 @@ import msgspec
 
 from antiphon.errors import AntiphonError, LocalProtocolError
 
-FORMAT: Final = 1  # part of the group's tag, so that two formats never meet
 DATAGRAM_BYTES_MAX: Final = 65_507
 PAYLOAD_BYTES_MAX: Final = 60_000
 PDUS_MAX: Final = 4_096
@@ -89,7 +92,7 @@ _PDU_LIST = struct.Struct(">BH")  # msgpack's array 16
 
 def group_tag(name: str) -> int:
     """Give the four bytes that tell one group's datagrams from another's."""
-    return crc32(f"antiphon/{FORMAT}/{name}".encode())
+    return crc32(f"antiphon/{name}".encode())
 
 
 def group_of(datagram: bytes) -> int:
@@ -162,3 +165,29 @@ class Codec:
 
 
 FRAME_OVERHEAD_BYTES: Final = HEADER_BYTES + _PDU_LIST.size
+
+VERSIONS: Final[dict[int, type[Codec]]] = {2: Codec}  # that this release knows, without a gap; 0.1.0 had the first
+
+
+class Spoken(msgspec.Struct, frozen=True, array_like=True):
+    """The versions of the wire that a member speaks: all from the oldest to the newest."""
+
+    oldest: Counter
+    newest: Counter
+
+    @classmethod
+    def of(cls, versions: Iterable[int]) -> Spoken:
+        """Return what a member speaks that knows these versions."""
+        return cls(min(versions), max(versions))
+
+    def shares(self, other: Spoken) -> bool:
+        """Say whether two members have a version in common.
+
+        Where any two of a group have one, all of it have: versions are intervals.
+        """
+        return max(self.oldest, other.oldest) <= min(self.newest, other.newest)
+
+    def __str__(self) -> str:
+        if self.oldest == self.newest:
+            return f"version {self.newest}"
+        return f"versions {self.oldest} to {self.newest}"
