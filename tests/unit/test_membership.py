@@ -509,7 +509,7 @@ def test_a_view_that_cannot_end_stalls_and_the_next_one_goes_on() -> None:
     reader = MembershipCodec("small", QUICK.piece_bytes)
 
     def lose(source: int, target: int, datagram: bytes, now: Instant) -> bool:
-        if group_of(datagram) != reader.group or now > 900 * MILLISECOND:
+        if group_of(datagram) == group_tag("small") or now > 900 * MILLISECOND:
             return False
         return any(isinstance(message, Accept) and message.change.old[0] == 1 for message in reader.read(datagram)[1])
 
@@ -879,7 +879,7 @@ def test_own_messages_that_wait_behind_a_snapshot_are_given_up_once_with_the_inc
     reader = MembershipCodec("small", QUICK.piece_bytes)
 
     def without_snapshots(source: int, target: int, datagram: bytes, now: Instant) -> bool:
-        if group_of(datagram) != reader.group or now > 1900 * MILLISECOND:
+        if group_of(datagram) == group_tag("small") or now > 1900 * MILLISECOND:
             return False
         return any(isinstance(message, SnapshotChunk) for message in reader.read(datagram)[1])
 
@@ -937,7 +937,7 @@ def test_a_calm_change_costs_what_is_documented() -> None:
     reader = MembershipCodec("small", QUICK.piece_bytes)
 
     def count(source: int, target: int, datagram: bytes, now: Instant) -> bool:
-        if group_of(datagram) == reader.group and now > 400 * MILLISECOND:
+        if group_of(datagram) != group_tag("small") and now > 400 * MILLISECOND:
             messages = reader.read(datagram)[1]
             # each member tells the joiner, once it hears it, of the view that there is
             known = [message for message in messages if isinstance(message, Commit) and message.change.old[0] == 0]

@@ -125,6 +125,7 @@ class LiveMember:
             started_at=self.driver.clock(),
             saved=saved if settings.views else None,
             queued=() if before is None else tuple(before.lifecycle.queue),
+            versions=self._versions,
         )
 
     async def _open_transport(self, identity: Identity) -> Transport:
@@ -175,7 +176,7 @@ class LiveMember:
         if settings.views:
             self.upcalls.joined = self._admission.admit
         else:
-            self.upcalls.members = tuple(identity.names)
+            self.upcalls.members, self.upcalls.wire = tuple(identity.names), self._spoken().newest
             self._admission.admit()
         if settings.recording:
             self.driver.recording = Recording(origin)
@@ -364,6 +365,7 @@ class LiveMember:
             waiting_bytes=self.sender.pending_bytes,
             inbox_bytes=upcalls.inbox.bytes,
             burst_bytes=self.sender.burst_bytes,
+            wire=upcalls.wire,
             may_be_several=self._settings.discover is not None and self._settings.members is None,
             counts=counts,
             links=links_of(self.driver.machine, self._names, self.driver.clock()),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -11,6 +11,7 @@ from antiphon.protocol.machine import Effect, Instant, Submit
 from antiphon.protocol.membership.process import Process, ProcessInput
 from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.view.member import Member, View
+from antiphon.protocol.wire import VERSIONS, Codec
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,6 +25,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     started_at: Instant
     saved: bytes | None = None  # what the incarnation before persisted
     queued: tuple[Submit, ...] = ()  # what it had not sent
+    versions: Mapping[int, type[Codec]] = msgspec.field(default_factory=VERSIONS.copy)  # of the wire, that it speaks
 
 
 class Recording:
@@ -48,7 +50,8 @@ def make(origin: Origin, *, traced: bool = False) -> Member | Process:
     """Make the machine: a process with views, or a member of a group that never changes."""
     randomness = random.Random(origin.seed)
     if not origin.options.views:
-        return Member(origin.name, View(0, origin.names), origin.options, randomness, traced=traced)
+        view = View(0, origin.names, codec=origin.versions[max(origin.versions)])
+        return Member(origin.name, view, origin.options, randomness, traced=traced)
     process = Process(
         origin.name,
         origin.names,
@@ -60,6 +63,7 @@ def make(origin: Origin, *, traced: bool = False) -> Member | Process:
         traced=traced,
         first_round=random.Random(f"{origin.seed}/ballots").getrandbits(24),
         declared=origin.declared,
+        versions=origin.versions,
     )
     process.lifecycle.queue.extend(origin.queued)
     return process

@@ -74,6 +74,7 @@ class Upcalls:
         self.receipts = Receipts()
         self.members: tuple[int, ...] = ()  # processes
         self.view = 0
+        self.wire = 0  # the version that the view speaks
         self.messages = 0  # delivered in all
         self.joined: Callable[[], None] = lambda: None  # called when a view begins
         self.left: Callable[[int], None] = lambda name: None  # told the names of those who are not in it any more
@@ -113,6 +114,9 @@ class Upcalls:
         for name in set(map(name_of, old)) - set(map(name_of, install.members)):
             self.left(name)
         self._logger.info("view %d: %s", install.view, ", ".join(self._show(install.members)))
+        if install.wire != self.wire:
+            self._logger.info("the group speaks version %d of the wire", install.wire)
+            self.wire = install.wire
         self.receipts.view_ended()
         self.inbox.put(
             ViewChange(

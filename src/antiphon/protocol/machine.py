@@ -110,6 +110,7 @@ class Install(msgspec.Struct, frozen=True):
     view: int
     members: tuple[int, ...]
     elders: tuple[int, ...] = ()  # who comes from the view before: their state stands
+    wire: int = 0  # the version of the wire that they speak
 
 
 class Drop(msgspec.Struct, frozen=True):

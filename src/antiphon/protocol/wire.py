@@ -88,6 +88,7 @@ class Header(msgspec.Struct, frozen=True, gc=False):
 _HEADER = struct.Struct("<IIIIII")  # checksum, group, view, sender, sent, free
 HEADER_BYTES: Final = _HEADER.size
 _PDU_LIST = struct.Struct(">BH")  # msgpack's array 16
+FRAME_OVERHEAD_BYTES: Final = HEADER_BYTES + _PDU_LIST.size
 
 
 def group_tag(name: str) -> int:
@@ -121,7 +122,9 @@ def unpack_vector(packed: bytes, count: int) -> list[int]:
 
 
 class Codec:
-    """Encodes and decodes the frames of one composition of parts."""
+    """Encodes and decodes the frames of one composition of parts: version 2 of the wire."""
+
+    overhead: ClassVar[int] = FRAME_OVERHEAD_BYTES  # bytes of a frame beside its PDUs
 
     def __init__(self, pdus: Iterable[type[Pdu]]) -> None:
         kinds = tuple(dict.fromkeys(pdus))
@@ -163,8 +166,6 @@ class Codec:
             raise Malformed("undecodable") from None
         return Header(group, view, sender, sent, free), pdus
 
-
-FRAME_OVERHEAD_BYTES: Final = HEADER_BYTES + _PDU_LIST.size
 
 VERSIONS: Final[dict[int, type[Codec]]] = {2: Codec}  # that this release knows, without a gap; 0.1.0 had the first
 

@@ -21,9 +21,11 @@ from antiphon.protocol.membership.messages import (
     State,
     Vote,
 )
+from antiphon.protocol.membership.versions import understood, version_of_view
 from antiphon.protocol.membership.views import NO_BALLOT, Ballot, Change, Cut, GroupView, ViewId, name_of
 from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.rules import rule
+from antiphon.protocol.wire import Spoken
 
 
 class Round:
@@ -99,13 +101,12 @@ class ViewAgreement:
                 self.round = None
         return True
 
-    def state(self, ballot: Ballot, standing: Standing, flush: Flush | None) -> State:
-        """Tell what was accepted, and what a member holds of the view."""
+    def state(self, ballot: Ballot, standing: Standing, flush: Flush | None, spoken: Spoken) -> State:
+        """Tell what was accepted, what a member holds of the view, and which versions of the wire it speaks."""
         if flush is None:
-            return State(ballot, self.view.id, standing, self.accepted, (), 0, b"")
-        return State(
-            ballot, self.view.id, standing, self.accepted, flush.reach, flush.member.submissions.sent, flush.claim
-        )
+            return State(ballot, self.view.id, standing, self.accepted, (), 0, b"", spoken)
+        sent = flush.member.submissions.sent
+        return State(ballot, self.view.id, standing, self.accepted, flush.reach, sent, flush.claim, spoken)
 
     def refusal(self, ballot: Ballot) -> Refusal:
         """Say that a higher ballot was promised."""
@@ -207,7 +208,9 @@ class ViewAgreement:
         staying = [member for member in held if member in alive]
         awaiting = [member for member in staying if held[member].standing == "awaiting"]
         holders = [member for member in staying if member not in awaiting]
+        spoken = {other: state.spoken for other, state in states.items()}
         joiners = sorted((other for other in alive if not states[other].reach), key=name_of)
+        joiners = understood(staying, joiners, spoken)
         newcomers = self.admitted(holders, [*awaiting, *joiners])
         while newcomers and not fits(len(holders) + len(newcomers)):
             newcomers.pop()
@@ -226,6 +229,7 @@ class ViewAgreement:
             (*elders, *joiners),
             (*(before[member] + held[member].sent for member in elders), *(0 for _ in joiners)),
             len(elders),
+            wire=version_of_view((*elders, *joiners), spoken),
         )
         return Change(self.view.id, new, self.cut(config, held))
 

@@ -176,10 +176,11 @@ class Lifecycle:
             self.own.standing = "member"
         self._outbox.trace("view", view=view)
         randomness = random.Random(self._random.getrandbits(64))
-        self.session = self.session_type(self.own.id, view, self.options, randomness, traced=self._outbox.traced)
+        codec, traced = self._outbox.versions.known[view.wire], self._outbox.traced
+        self.session = self.session_type(self.own.id, view, self.options, randomness, codec, traced=traced)
         self._outbox.counts["views"] += 1
         captures = self.transfer.begin(view, self.own.id, elder=before is not None, now=now)
-        install = Install(view.number, view.members, view.members[: view.elders])
+        install = Install(view.number, view.members, view.members[: view.elders], view.wire)
         self._outbox.effects += self.transfer.shown([install, *captures], self.own.id)
         self._detector.beat_at = now  # tell the others at once
         self._send_queued(now)

@@ -1,7 +1,8 @@
 """What processes say to one another about views, and how it is put into datagrams.
 
 These travel beside the datagrams of the view's members, under a group tag of their own, in fragments where they are
-long. A fragment says by a checksum of which message it is, so that a message sent again completes what was lost.
+long. A fragment says by a checksum of which message it is, so that a message sent again completes what was lost. The
+tag says the version of the wire, too; the header, which versions its sender speaks.
 """
 
 from __future__ import annotations
@@ -13,14 +14,17 @@ from zlib import crc32
 import msgspec
 
 from antiphon.protocol.fragment import Fragment, Reassembler, cut
+from antiphon.protocol.membership.versions import WireVersions
 from antiphon.protocol.membership.views import Ballot, Change, Counters, GroupView, Processes, ProcessId, ViewId
-from antiphon.protocol.wire import Codec, Counter, Header, Malformed, Pdu, Rank, Timestamp, group_tag
+from antiphon.protocol.wire import Codec, Counter, Header, Malformed, Pdu, Rank, Spoken, Timestamp, group_of, group_tag
 
 PIECES_MAX: Final = 4_096
 TEXTS_MAX: Final = 4  # unfinished ones that are kept of each sender
 RANGES_MAX: Final = 4_096
 
 CHUNKS_MAX: Final = 256  # of a state, at once
+
+FIRST_SPOKEN: Final = Spoken(2, 2)
 
 Digest: TypeAlias = Annotated[bytes, msgspec.Meta(max_length=32)]
 Standing: TypeAlias = Literal["member", "awaiting", "joiner", "leaver"]  # awaiting: a member that lacks the state yet
@@ -71,6 +75,7 @@ class State(Pdu, tag=103):
     reach: Counters  # per rank, up to where its PDUs are held together with all that they depend on; empty: no member
     sent: Counter  # own messages in this view
     order: bytes  # what the ordering adds
+    spoken: Spoken = FIRST_SPOKEN  # the versions of the wire that it speaks
 
 
 class Refusal(Pdu, tag=104):
@@ -214,33 +219,39 @@ _MESSAGES: Final = (
 class MembershipCodec:
     """Puts messages about views into datagrams, in fragments where they are long, and takes them out again."""
 
-    def __init__(self, group: str, piece_bytes: int) -> None:
-        self.group = group_tag(f"{group}/views")
+    def __init__(self, group: str, piece_bytes: int, versions: WireVersions | None = None) -> None:
+        self.versions = versions or WireVersions()
         self._piece_bytes = piece_bytes
-        self._codec = Codec((*_MESSAGES, Piece))
+        known = self.versions.known
+        self._tags = {version: group_tag(f"{group}/views/{version}") for version in known}
+        self._codecs = {self._tags[version]: codec((*_MESSAGES, Piece)) for version, codec in known.items()}
         self._unfinished = Reassembler(unfinished_max=TEXTS_MAX, bytes_max=TEXTS_MAX * PIECES_MAX * piece_bytes)
 
-    def write(self, sender: int, message: MembershipMessage) -> list[bytes]:
-        """Return the datagrams that carry a message."""
-        header = Header(self.group, 0, sender, 0, 0)
-        encoded = self._codec.encode_pdu(message)
+    def write(self, sender: int, message: MembershipMessage, version: int | None = None) -> list[bytes]:
+        """Return the datagrams that carry a message, in a version of the wire or, without one, in the newest."""
+        spoken = self.versions.spoken
+        tag = self._tags[version or spoken.newest]
+        codec, header = self._codecs[tag], Header(tag, 0, sender, spoken.newest, spoken.oldest)
+        encoded = codec.encode_pdu(message)
         if len(encoded) <= self._piece_bytes or isinstance(message, SnapshotChunk):  # by the million: the network cuts
-            return [Codec.frame(header, [encoded])]
+            return [codec.frame(header, [encoded])]
         pieces = cut(encoded, self._piece_bytes, crc32(encoded))
         assert len(pieces) <= PIECES_MAX, "what is unstable is bounded by the windows"
         return [
-            Codec.frame(header, [self._codec.encode_pdu(Piece(piece.number, piece.index, piece.count, piece.data))])
+            codec.frame(header, [codec.encode_pdu(Piece(piece.number, piece.index, piece.count, piece.data))])
             for piece in pieces
         ]
 
     def read(self, datagram: bytes) -> tuple[int, list[MembershipMessage]]:
         """Return a datagram's sender, and the messages that are complete with it; raise `Malformed` for garbage."""
-        header, pdus = self._codec.decode(datagram)
-        if header.group != self.group:
+        codec = self._codecs.get(group_of(datagram))
+        if codec is None:
             raise Malformed("foreign-group")
+        header, pdus = codec.decode(datagram)
+        self.versions.hear(header.sender, Spoken(header.free, header.sent))
         messages: list[MembershipMessage] = []
         for pdu in pdus:
-            whole = self._whole(header.sender, pdu) if isinstance(pdu, Piece) else pdu
+            whole = self._whole(header.sender, pdu, codec) if isinstance(pdu, Piece) else pdu
             if whole is not None:
                 messages.append(whole)  # type: ignore[arg-type]  # the codec knows nothing else
         return header.sender, messages
@@ -255,7 +266,7 @@ class MembershipCodec:
         """Count the messages of a process that lack some of their fragments."""
         return len(self._unfinished.unfinished(source))
 
-    def _whole(self, sender: int, piece: Piece) -> Pdu | None:
+    def _whole(self, sender: int, piece: Piece, codec: Codec) -> Pdu | None:
         if len(piece.data) > self._piece_bytes or piece.index >= piece.count:
             raise Malformed("impossible-piece")
         encoded = self._unfinished.add(sender, Fragment(piece.text, piece.index, piece.count, piece.data))
@@ -263,7 +274,7 @@ class MembershipCodec:
             return None
         if crc32(encoded) != piece.text:
             raise Malformed("checksum")
-        message = self._codec.decode_pdu(encoded)
+        message = codec.decode_pdu(encoded)
         if isinstance(message, Piece):
             raise Malformed("nested-piece")
         return message

@@ -43,6 +43,7 @@ class Outbox:
 
     def __init__(self, own: OwnProcess, codec: MembershipCodec, *, traced: bool) -> None:
         self._own, self._codec, self.traced = own, codec, traced
+        self.versions = codec.versions
         self.effects: list[Effect] = []
         self.to_itself: deque[MembershipMessage] = deque()
         self.counts: Counter[str] = Counter()
@@ -64,7 +65,9 @@ class Outbox:
             others = tuple(name for name in others if name != self._own.name)
         if others:
             self.counts[message.kind] += 1
-            self.effects += [Send(others, datagram) for datagram in self._codec.write(self._own.id, message)]
+            for version, names in self.versions.towards(others).items():
+                datagrams = self._codec.write(self._own.id, message, version)
+                self.effects += [Send(tuple(names), datagram) for datagram in datagrams]
 
     def trace(self, event: str, detail: str | None = None, view: GroupView | None = None) -> None:
         """Say what belongs in the trace of the present incarnation, if it is traced."""

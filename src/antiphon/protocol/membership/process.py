@@ -64,6 +64,7 @@ from antiphon.protocol.membership.options import MembershipOptions
 from antiphon.protocol.membership.outbox import Outbox, OwnProcess
 from antiphon.protocol.membership.partitionable import PartitionableAgreement
 from antiphon.protocol.membership.slow_receiver import fitted
+from antiphon.protocol.membership.versions import WireVersions
 from antiphon.protocol.membership.view_change import ViewChangeProtocol
 from antiphon.protocol.membership.views import (
     NAMES_MAX,
@@ -76,7 +77,7 @@ from antiphon.protocol.membership.views import (
 from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.rules import rule
 from antiphon.protocol.view.member import Member
-from antiphon.protocol.wire import Malformed, group_tag
+from antiphon.protocol.wire import VERSIONS, Codec, Malformed, group_tag
 
 __all__ = ["MembershipOptions", "Process", "ProcessInput", "Saved"]  # what a driver needs
 
@@ -107,13 +108,14 @@ class Process:
         first_incarnation: int = 1,
         first_round: int = 0,
         declared: int = 0,
+        versions: Mapping[int, type[Codec]] = VERSIONS,
     ) -> None:
         """Start a name's next incarnation; `names` are the founders, `saved` is what the last one persisted.
 
         Where nothing is saved, it is the given one, and its ballots come after `first_round`: a number that no earlier
         start without anything saved was given, so that none of them is taken for one of an incarnation that was lost.
         Where a number of members was `declared`, `names` are those that are known already: the rest come as `Meet`.
-        Where it is `traced`, what belongs in the trace is among the effects.
+        Where it is `traced`, what belongs in the trace is among the effects. It speaks these `versions` of the wire.
         """
         founders = tuple(names)
         options = _checked(name, founders, options, membership)
@@ -123,7 +125,7 @@ class Process:
             last = self.remembered(msgspec.msgpack.decode(saved, type=Saved), founders)
         incarnation = self.lifecycle_type.next_incarnation(last.incarnation)
         self._own = own = OwnProcess(name, process(name, incarnation), remembers=last.remembers, ballots=last.offered)
-        self._codec = MembershipCodec(options.group, membership.piece_bytes)
+        self._codec = MembershipCodec(options.group, membership.piece_bytes, WireVersions(versions))
         self._outbox = outbox = Outbox(own, self._codec, traced=traced)
         majority = membership.partition == "majority"
         self.detector = FailureDetector(

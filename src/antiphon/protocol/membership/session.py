@@ -11,6 +11,7 @@ from antiphon.protocol.membership.views import GroupView
 from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.rules import rule
 from antiphon.protocol.view.member import Member, View
+from antiphon.protocol.wire import Codec
 
 
 class ViewSession:
@@ -20,11 +21,18 @@ class ViewSession:
     flush_type: ClassVar[type[Flush]] = Flush
 
     def __init__(
-        self, me: int, view: GroupView, options: GroupOptions, randomness: random.Random, *, traced: bool
+        self,
+        me: int,
+        view: GroupView,
+        options: GroupOptions,
+        randomness: random.Random,
+        codec: type[Codec],
+        *,
+        traced: bool,
     ) -> None:
         """Begin a view."""
         self.view = view
-        translated = View(self.tag(view), view.members, view.names, view.sent_before)
+        translated = View(self.tag(view), view.members, view.names, view.sent_before, codec)
         self.member = self.member_type(me, translated, options, randomness, traced=traced)
         self.flush: Flush | None = None  # the member was stopped: its view ends
         self.confirmed = True  # False: this process was away, and nobody has said yet that the view still stands

@@ -104,7 +104,8 @@ class ViewChangeProtocol:
             self._own.offer(prepare.ballot)  # which is written down together with the promise
         if self._promise(sender, prepare.ballot, now):
             flush = None if life.session is None else life.session.flush
-            self._outbox.say(sender, agreement.state(prepare.ballot, life.standing, flush))
+            spoken = self._outbox.versions.spoken
+            self._outbox.say(sender, agreement.state(prepare.ballot, life.standing, flush, spoken))
 
     def _lost_its_session(self) -> bool:
         """Return whether this process is listed in the view without having begun it."""

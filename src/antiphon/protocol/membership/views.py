@@ -58,6 +58,7 @@ class GroupView(msgspec.Struct, frozen=True, array_like=True):
     sent_before: Counters
     elders: Counter  # how many of them, the first ones, come from the view before
     declared: Counter = 0  # before the first view: how many members there are, if not all of their names are known
+    wire: Counter = 2  # the version of the wire that its members speak; 2 is the first that was agreed upon
 
     def __post_init__(self) -> None:
         if len(self.sent_before) != len(self.members) or self.elders > len(self.members):

@@ -10,8 +10,6 @@ from antiphon.protocol.parts import Out
 from antiphon.protocol.view.output import Output, View
 from antiphon.protocol.wire import (
     DATAGRAM_BYTES_MAX,
-    FRAME_OVERHEAD_BYTES,
-    Codec,
     Header,
     Malformed,
     Pdu,
@@ -26,7 +24,7 @@ class Frames:
         self, output: Output, kinds: Iterable[type[Pdu]], group: str, view: View, counts: Counter[str]
     ) -> None:
         self._output, self._counts = output, counts
-        self._codec = Codec(kinds)
+        self._codec = view.codec(kinds)
         self._group, self._view = group_tag(group), view.number & 0xFFFFFFFF
         self._rank, self._size = output.rank, len(view.members)
         self.heard_at: list[Instant | None] = [None] * len(view.members)  # per rank, when a datagram of it last came
@@ -55,7 +53,7 @@ class Frames:
         output = self._output
         if not output.traced:
             return
-        size = len(encoded) + FRAME_OVERHEAD_BYTES
+        size = len(encoded) + self._codec.overhead
         if out.repair:
             target = "all" if out.to is None else ",".join(str(output.ids[rank]) for rank in out.to)
             output.row("control", out.sender, out.seq, size, f"repair to {target}")
@@ -68,14 +66,15 @@ class Frames:
         """Send what was put in; every header says how far one's own stream goes, and how many slots are left."""
         ways, self.outbox = self.outbox, {}
         header = Header(self._group, self._view, self._rank, sent, free)
+        frame, overhead = self._codec.frame, self._codec.overhead
         for to, pdus in ways.items():
-            start, size = 0, FRAME_OVERHEAD_BYTES
+            start, size = 0, overhead
             for end, encoded in enumerate(pdus):
                 if size + len(encoded) > DATAGRAM_BYTES_MAX:
-                    self._output.send(to, Codec.frame(header, pdus[start:end]))
-                    start, size = end, FRAME_OVERHEAD_BYTES
+                    self._output.send(to, frame(header, pdus[start:end]))
+                    start, size = end, overhead
                 size += len(encoded)
-            self._output.send(to, Codec.frame(header, pdus[start:]))
+            self._output.send(to, frame(header, pdus[start:]))
 
     # Copies for those who lack them when the view ends
 

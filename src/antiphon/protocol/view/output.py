@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from antiphon.protocol.machine import Deliver, Drop, Effect, Instant, Send, Stable, TraceRow
+from antiphon.protocol.wire import Codec
 
 
 class View(msgspec.Struct, frozen=True):
@@ -18,6 +19,7 @@ class View(msgspec.Struct, frozen=True):
     members: tuple[int, ...]
     addresses: tuple[int, ...] | None = None  # by rank, where each is reached; None: members are their own addresses
     sent_before: tuple[int, ...] | None = None  # by rank, how many messages each has sent in earlier views
+    codec: type[Codec] = Codec  # the version of the wire that all of them speak
 
 
 class Output:
