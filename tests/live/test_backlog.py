@@ -68,7 +68,7 @@ def test_it_is_on_the_disk_and_not_in_memory() -> None:
 def upcalls(inbox_bytes_max: int = 8 << 20) -> Upcalls:
     settings = Settings("g", bind="127.0.0.1:1", inbox_bytes_max=inbox_bytes_max)
     logger = MemberLogger("g", "me")
-    made = Upcalls(settings, {1: "me", 2: "other"}, lambda event: None, logger, Anomalies(logger))
+    made = Upcalls(settings, {1: "me", 2: "other"}, lambda event: None, Anomalies(logger))
     made.me = 1
     return made
 

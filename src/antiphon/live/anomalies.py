@@ -31,7 +31,7 @@ class Anomalies:
     """One member's counters of what should not happen."""
 
     def __init__(self, logger: MemberLogger) -> None:
-        self._logger = logger
+        self.logger = logger
         self._log_at: dict[str, int] = {}  # by kind, the count at which it is logged next
         self.counts: Counter[str] = Counter()
 
@@ -40,4 +40,4 @@ class Anomalies:
         total = self.counts[kind] = self.counts[kind] + count
         if total >= self._log_at.get(kind, 1):
             self._log_at[kind] = 10 ** len(str(total))
-            self._logger.warning("%s, %d so far%s", kind, total, f": {about}" if about else "")
+            self.logger.warning("%s, %d so far%s", kind, total, f": {about}" if about else "")

@@ -64,7 +64,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     waiting_bytes: int  # submitted, held back by the window
     inbox_bytes: int  # delivered, not yet taken by the application
     burst_bytes: int  # how large bursts may be now
-    wire: int = 0  # the version of the wire that the view speaks; 0 before the first
+    wire: int = 0  # the version of the wire that the view speaks; 0 in none
     may_be_several: bool = False  # found by discovery without a declared number: another group of this name may exist
     counts: dict[str, int]
     links: tuple[tuple[str, str], ...] = ()  # over which nothing is heard, as far as it knows: (from, to)

@@ -34,7 +34,7 @@ from antiphon.protocol.membership.process import Process
 from antiphon.protocol.membership.views import GroupView, incarnation_of
 from antiphon.protocol.options import ordering_type
 from antiphon.protocol.view.member import Member
-from antiphon.protocol.wire import VERSIONS, Spoken, group_tag
+from antiphon.protocol.wire import VERSIONS, group_tag
 from antiphon.trace.log import IncarnationLog, IncarnationLogs
 
 if TYPE_CHECKING:
@@ -64,12 +64,11 @@ class LiveMember:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._host: Host = host_of(asyncio.get_running_loop())
-        self._versions = dict(VERSIONS)
+        self._versions = dict(VERSIONS)  # of the wire, that this member speaks
         self._names = Names()
-        self._logger = MemberLogger(settings.group, settings.address or settings.bind)
-        self.anomalies = Anomalies(self._logger)
+        self.anomalies = Anomalies(MemberLogger(settings.group, settings.address or settings.bind))
         self.driver = Driver(self._host.clock(), failed=self._fail)
-        self.upcalls = Upcalls(settings, self._names, self.driver.drive, self._logger, self.anomalies)
+        self.upcalls = Upcalls(settings, self._names, self.driver.drive, self.anomalies)
         self.sender = Sender(settings, self.driver, self.upcalls.receipts)
         self._admission = Admission()
         self._closers = ExitStack()  # what is to be closed, in the opposite order
@@ -135,7 +134,7 @@ class LiveMember:
             addresses={**identity.addresses, identity.me: identity.own},
             session=self.session,
             description=settings.description(identity.founders),
-            spoken=self._spoken(),
+            spoken=settings.spoken(self._versions),
             differs=self._differs,
             bind=await resolve(settings.bind, "bind"),
             multicast=None if settings.multicast is None else await resolve(settings.multicast, "multicast"),
@@ -152,11 +151,6 @@ class LiveMember:
         if is_known_elsewhere and await transport.name_is_taken():
             raise UsageError(f"address: another member answers at {settings.address}; two members cannot have one name")
         return transport
-
-    def _spoken(self) -> Spoken:
-        """Say which versions of the wire this member speaks: where views do not change, nothing is agreed upon."""
-        newest = max(self._versions)
-        return Spoken.of(self._versions) if self._settings.views else Spoken(newest, newest)
 
     def _differs(self, name: int, why: Difference, how: str) -> None:
         """Note that a member is refused because it speaks other versions, or is set up differently."""
@@ -176,7 +170,7 @@ class LiveMember:
         if settings.views:
             self.upcalls.joined = self._admission.admit
         else:
-            self.upcalls.members, self.upcalls.wire = tuple(identity.names), self._spoken().newest
+            self.upcalls.members = tuple(identity.names)
             self._admission.admit()
         if settings.recording:
             self.driver.recording = Recording(origin)
@@ -259,7 +253,9 @@ class LiveMember:
         before, identity = self.driver.machine, self._identity.founded_by(founding)
         if self._standing != "open" or not isinstance(before, Process) or before.left:
             return
-        self._logger.warning("this group is given up: another of its name, founded by %s, stands", founding.founders)
+        self.anomalies.logger.warning(
+            "this group is given up: another of its name, founded by %s, stands", founding.founders
+        )
         self.driver.drive(protocol.Disband())
         identity.folder.remember(self._settings.bind, Memory(name=self._names[identity.me], founding=founding))
         self._identity = identity
@@ -311,7 +307,7 @@ class LiveMember:
         if self._standing == "left":
             return
         self._standing = "left"
-        self._logger.info("left")
+        self.anomalies.logger.info("left")
         self._closers.close()
         self._end(_LEFT, _LEFT_UNKNOWN)
         if self._trace is not None:
@@ -327,7 +323,7 @@ class LiveMember:
         if self.failure is None:
             self.failure = error
         self.driver.stop()
-        self._logger.error("failed, and stopped: %r", error, exc_info=error)
+        self.anomalies.logger.error("failed, and stopped: %r", error, exc_info=error)
         why = f"the group failed: {error!r}"
         self._end(why, why)
         self._admission.refuse(error)
@@ -342,8 +338,8 @@ class LiveMember:
 
     def status(self) -> Status:
         """Say how the group stands, as this member sees it."""
-        upcalls, transport = self.upcalls, self.driver.transport
-        lag, slowest = lags_of(self.driver.member, self._names)
+        upcalls, transport, member = self.upcalls, self.driver.transport, self.driver.member
+        lag, slowest = lags_of(member, self._names)
         counts = {
             **self.driver.machine.counts,
             **self.anomalies.counts,
@@ -365,7 +361,7 @@ class LiveMember:
             waiting_bytes=self.sender.pending_bytes,
             inbox_bytes=upcalls.inbox.bytes,
             burst_bytes=self.sender.burst_bytes,
-            wire=upcalls.wire,
+            wire=0 if member is None else member.view.codec.version,
             may_be_several=self._settings.discover is not None and self._settings.members is None,
             counts=counts,
             links=links_of(self.driver.machine, self._names, self.driver.clock()),

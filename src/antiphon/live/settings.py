@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from os import PathLike
 from typing import Any, Literal, ParamSpec, TypeVar, get_type_hints
 
@@ -23,7 +23,7 @@ from antiphon.protocol.membership.options import MembershipOptions
 from antiphon.protocol.options import GroupOptions, part_name
 from antiphon.protocol.ordering import ALIASES
 from antiphon.protocol.parts import Ordering, Stability
-from antiphon.protocol.wire import VECTOR_ENTRIES_MAX
+from antiphon.protocol.wire import VECTOR_ENTRIES_MAX, Spoken
 
 PEERS = "peers"  # for `discover`: some of the others are known, and know the rest
 DNS = "dns:"  # begins a `discover` that is a name, whose addresses are those of the members
@@ -107,6 +107,10 @@ class Settings(_Named, frozen=True, kw_only=True):
             views=self.views,
             membership=membership,
         )
+
+    def spoken(self, versions: Collection[int]) -> Spoken:
+        """Return which of these versions of the wire are spoken: the newest alone where views do not agree upon one."""
+        return Spoken.of(versions if self.views else [max(versions)])
 
     def description(self, founders: Sequence[str]) -> Description:
         """Return what members compare before they hear each other."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from antiphon.live import burst
-from antiphon.live.anomalies import Anomalies, MemberLogger
+from antiphon.live.anomalies import Anomalies
 from antiphon.live.backlog import BehindState, Handlers
 from antiphon.live.events import Notice, ViewChange
 from antiphon.live.inbox import Inbox
@@ -45,12 +45,11 @@ class Upcalls:
         settings: Settings,
         names: Mapping[int, str],
         drive: Callable[[Snapshot | Chunk], None],
-        logger: MemberLogger,
         anomalies: Anomalies,
     ) -> None:
         """`names` are the members' addresses by name; `drive` gives the machine a snapshot that it asked for."""
         self._names = names
-        self._logger, self._anomalies = logger, anomalies
+        self._anomalies = anomalies
         self.me = -1  # own name, once it is known
         self._reader = burst.BurstReader(settings.message_bytes_max)
         self.states = StateKeeper(settings.snapshot, settings.restore, drive, anomalies)
@@ -74,7 +73,6 @@ class Upcalls:
         self.receipts = Receipts()
         self.members: tuple[int, ...] = ()  # processes
         self.view = 0
-        self.wire = 0  # the version that the view speaks
         self.messages = 0  # delivered in all
         self.joined: Callable[[], None] = lambda: None  # called when a view begins
         self.left: Callable[[int], None] = lambda name: None  # told the names of those who are not in it any more
@@ -113,10 +111,8 @@ class Upcalls:
         self._reader.keep_only(install.members)
         for name in set(map(name_of, old)) - set(map(name_of, install.members)):
             self.left(name)
-        self._logger.info("view %d: %s", install.view, ", ".join(self._show(install.members)))
-        if install.wire != self.wire:
-            self._logger.info("the group speaks version %d of the wire", install.wire)
-            self.wire = install.wire
+        members = ", ".join(self._show(install.members))
+        self._anomalies.logger.info("view %d: %s; version %d of the wire", install.view, members, install.wire)
         self.receipts.view_ended()
         self.inbox.put(
             ViewChange(
@@ -132,7 +128,9 @@ class Upcalls:
     def _notice(self, notice: protocol.StandingChanged) -> None:
         links = shown_links(notice.links, self._names)
         silent = f"; nothing is heard from {', '.join(f'{one} at {other}' for one, other in links)}" if links else ""
-        self._logger.log(logging.INFO if notice.what == "resumed" else logging.WARNING, "%s%s", notice.what, silent)
+        self._anomalies.logger.log(
+            logging.INFO if notice.what == "resumed" else logging.WARNING, "%s%s", notice.what, silent
+        )
         if notice.what in ("excluded", "yielded"):
             self.receipts.incarnation_ended(_WHY_ENDED[notice.what])
         self.inbox.put(Notice(notice.what, links))

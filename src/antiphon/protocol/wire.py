@@ -124,6 +124,7 @@ def unpack_vector(packed: bytes, count: int) -> list[int]:
 class Codec:
     """Encodes and decodes the frames of one composition of parts: version 2 of the wire."""
 
+    version: ClassVar[int] = 2
     overhead: ClassVar[int] = FRAME_OVERHEAD_BYTES  # bytes of a frame beside its PDUs
 
     def __init__(self, pdus: Iterable[type[Pdu]]) -> None:
@@ -167,7 +168,7 @@ class Codec:
         return Header(group, view, sender, sent, free), pdus
 
 
-VERSIONS: Final[dict[int, type[Codec]]] = {2: Codec}  # that this release knows, without a gap; 0.1.0 had the first
+VERSIONS: Final[dict[int, type[Codec]]] = {2: Codec}  # that this release speaks, without a gap; 0.1.0 spoke the first
 
 
 class Spoken(msgspec.Struct, frozen=True, array_like=True):
