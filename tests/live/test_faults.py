@@ -119,8 +119,15 @@ def test_the_coordinator_is_stopped_and_comes_back(five: Callable[..., Members],
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("safe", [False, True], ids=["plain", "safe"])
-@pytest.mark.parametrize("ordering", ["fifo", "causal-blocks", "co", "abcast", "tomp", "sequencer"])
+@pytest.mark.parametrize(
+    ("ordering", "safe"),
+    [
+        (ordering, safe)
+        for ordering in ("fifo", "causal-blocks", "co", "abcast", "tomp", "sequencer")
+        for safe in (False, True)
+        if not (safe and ordering == "causal-blocks")  # it is refused: stability is learnt from delivery there
+    ],
+)
 def test_whoever_was_stopped_delivers_nothing_more_of_its_view(
     ordering: str, safe: bool, five: Callable[..., Members], tmp_path: Path
 ) -> None:
