@@ -22,7 +22,7 @@ class Cluster:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.port, self.url = _free_port(), ""
+        self.port, self.url = free_port(), ""
         self.url = f"spark://127.0.0.1:{self.port}"
         self.environment = {
             **os.environ,
@@ -63,7 +63,7 @@ class Cluster:
         self.processes[number].wait()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 from typing import TYPE_CHECKING
 
 from antiphon.commands.choices import one_of
 from antiphon.commands.quarantine import show_reasons
-from antiphon.commands.spark_options import add_spark_options, spark_session
+from antiphon.commands.spark_options import add_spark_options, look_ahead, scratch_of, spark_session
 from antiphon.console import show_table
 from antiphon.trace.schema import ALL_GUARANTEES
 
@@ -18,7 +17,11 @@ if TYPE_CHECKING:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("trace", metavar="TRACE", help="a Parquet, CSV or JSON lines file, or a directory of them")
+    parser.add_argument(
+        "trace",
+        metavar="TRACE",
+        help="a Parquet, CSV or JSON lines file, or a directory of them; a path or a URI (s3://...)",
+    )
     parser.add_argument(
         "--guarantee",
         action="append",
@@ -40,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--mapping", metavar="FILE", help="TOML file that maps a foreign log to the trace's columns and events"
     )
     parser.add_argument("--out", metavar="DIR", help="write the result and the quarantined rows there")
-    add_spark_options(parser)
+    add_spark_options(parser, scratch=True)
     parser.epilog = "example: antiphon check out/run --guarantee causal --witnesses 3"
 
 
@@ -57,12 +60,12 @@ def run(args: argparse.Namespace) -> int:
     from antiphon.pipeline.ingesting import ingest
     from antiphon.pipeline.reading.mapping import load_mapping
     from antiphon.pipeline.results import CHECK_FILE, as_json, write_result
-    from antiphon.pipeline.store.files import find_files
-    from antiphon.pipeline.store.output import on_cluster, output_folder
+    from antiphon.pipeline.store.location import copy_tree
+    from antiphon.pipeline.store.output import output_folder
     from antiphon.trace.verdict import deciding, exit_code
 
+    look_ahead(args, CHECK_FILE)
     mapping = load_mapping(args.mapping) if args.mapping else None
-    find_files(args.trace)  # say what is wrong with the path before Spark starts
     options = CheckOptions(
         guarantees=tuple(name for name in ALL_GUARANTEES if not args.guarantee or name in args.guarantee),
         uniform=args.uniform,
@@ -72,15 +75,15 @@ def run(args: argparse.Namespace) -> int:
         witnesses=args.witnesses,
     )
     with (
-        output_folder(args.out, CHECK_FILE, args.trace, shared=on_cluster(args.master)) as (folder, out),
         spark_session(args, f"antiphon check {args.trace}") as spark,
+        output_folder(args.out, CHECK_FILE, args.trace, **scratch_of(args)) as (folder, out),
     ):
         totals = ingest(spark, args.trace, folder / "layout", mapping)
         result = check_layout(spark, folder / "layout", totals, folder / "scratch", options)
         words = {name: found.verdict for name, found in result.guarantees.items()}
         decisive = deciding(words, totals.promises, named=bool(args.guarantee))
         write_result(out / CHECK_FILE, result)
-        shutil.copytree(folder / "layout" / "quarantine", out / "quarantine")
+        copy_tree(folder / "layout" / "quarantine", out / "quarantine")
     if args.json:
         print(as_json(result))
     else:

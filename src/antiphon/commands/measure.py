@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from antiphon.commands.quarantine import show_reasons
-from antiphon.commands.spark_options import add_spark_options, spark_session
+from antiphon.commands.spark_options import add_spark_options, look_ahead, scratch_of, spark_session
 from antiphon.console import show_table
 from antiphon.wording import duration
 
@@ -16,10 +16,14 @@ if TYPE_CHECKING:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("trace", metavar="TRACE", help="a Parquet, CSV or JSON lines file, or a directory of them")
+    parser.add_argument(
+        "trace",
+        metavar="TRACE",
+        help="a Parquet, CSV or JSON lines file, or a directory of them; a path or a URI (s3://...)",
+    )
     parser.add_argument("--mapping", metavar="FILE", help="TOML file that maps a foreign log to the trace's columns")
     parser.add_argument("--out", metavar="DIR", help="write the tables (Parquet) and the summary there")
-    add_spark_options(parser)
+    add_spark_options(parser, scratch=True)
     parser.epilog = "example: antiphon measure out/run --out out/measured"
 
 
@@ -29,14 +33,13 @@ def run(args: argparse.Namespace) -> int:
     from antiphon.pipeline.measuring import measure_layout
     from antiphon.pipeline.reading.mapping import load_mapping
     from antiphon.pipeline.results import MEASURE_FILE, as_json, write_result
-    from antiphon.pipeline.store.files import find_files
-    from antiphon.pipeline.store.output import on_cluster, output_folder
+    from antiphon.pipeline.store.output import output_folder
 
+    look_ahead(args, MEASURE_FILE)
     mapping = load_mapping(args.mapping) if args.mapping else None
-    find_files(args.trace)  # say what is wrong with the path before Spark starts
     with (
-        output_folder(args.out, MEASURE_FILE, args.trace, shared=on_cluster(args.master)) as (scratch, out),
         spark_session(args, f"antiphon measure {args.trace}") as spark,
+        output_folder(args.out, MEASURE_FILE, args.trace, **scratch_of(args)) as (scratch, out),
     ):
         totals = ingest(spark, args.trace, scratch / "layout", mapping)
         result = measure_layout(spark, scratch / "layout", totals, out, scratch / "work")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from antiphon.atomic_write import atomic_write
-from antiphon.commands.spark_options import add_spark_options, spark_session
+from antiphon.commands.spark_options import add_spark_options, scratch_of, spark_session
 from antiphon.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--run", metavar="NAME", help="of several runs, the one to draw over time (default: the largest)"
     )
     parser.add_argument("--mapping", metavar="FILE", help="TOML file that maps a foreign log to the trace's columns")
-    add_spark_options(parser)
+    add_spark_options(parser, scratch=True)
     parser.epilog = "example: antiphon report out/run --out out/report.html"
 
 
@@ -69,7 +69,7 @@ def _trace(args: argparse.Namespace, given: Given) -> tuple[str, dict[str, Any],
     import msgspec
 
     from antiphon.pipeline.reading.mapping import load_mapping
-    from antiphon.pipeline.store.output import on_cluster, output_folder
+    from antiphon.pipeline.store.output import output_folder
     from antiphon.report.facts import gather
     from antiphon.report.trace_page import headline, trace_page
 
@@ -77,7 +77,7 @@ def _trace(args: argparse.Namespace, given: Given) -> tuple[str, dict[str, Any],
         raise UsageError("--uniform: nothing is checked here; say it to antiphon check")
     mapping = load_mapping(args.mapping) if args.mapping else None
     start = functools.partial(spark_session, args, f"antiphon report {given.trace}")
-    with output_folder(None, "", str(args.out), shared=on_cluster(args.master)) as (folder, _):
+    with output_folder(None, "", given.trace or str(args.out), **scratch_of(args)) as (folder, _):
         facts = gather(
             given, folder, start, check=not args.no_check, run=args.run, mapping=mapping, uniform=args.uniform
         )

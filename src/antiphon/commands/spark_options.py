@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from antiphon.progress import Progress
 
@@ -13,14 +13,48 @@ if TYPE_CHECKING:
     from antiphon.pipeline.session import Session
 
 
-def add_spark_options(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+def add_spark_options(parser: argparse.ArgumentParser, *, scratch: bool = False) -> None:
+    """Declare the options; `scratch` is for commands whose tasks leave files for each other."""
     parser.add_argument(
         "--master", metavar="URL", help="Spark master (default: local[*], or what spark-submit or SPARK_REMOTE says)"
     )
     parser.add_argument(
         "--conf", metavar="KEY=VALUE", action="append", default=[], help="a Spark setting; may be repeated"
     )
+    if scratch:
+        parser.add_argument(
+            "--scratch",
+            metavar="DIR",
+            help="a folder or URI that all workers see (default: next to --out or to the trace on a cluster)",
+        )
+
+
+class ScratchOptions(TypedDict):
+    """Where the tasks of a command may leave files for each other."""
+
+    shared: bool
+    scratch: str | None
+
+
+def scratch_of(args: argparse.Namespace) -> ScratchOptions:
+    """Return where the tasks of a command may leave files for each other."""
+    from antiphon.pipeline.session import on_cluster
+
+    return {"shared": on_cluster(args.master), "scratch": args.scratch}
+
+
+def look_ahead(args: argparse.Namespace, marker: str) -> None:
+    """Say what is wrong with a command's trace and --out before Spark starts; let --conf say how to reach stores."""
+    from antiphon.pipeline.session import storage_settings
+    from antiphon.pipeline.store.files import find_files
+    from antiphon.pipeline.store.location import is_uri, use_settings
+    from antiphon.pipeline.store.output import refuse_to_overwrite
+
+    use_settings(storage_settings(args.conf))
+    if not is_uri(args.trace):  # a store may be reached only as Spark says
+        find_files(args.trace)
+    if args.out is not None and not is_uri(args.out):
+        refuse_to_overwrite(args.out, marker)
 
 
 @contextmanager

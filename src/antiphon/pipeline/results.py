@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import msgspec
 
@@ -17,6 +17,9 @@ from antiphon.errors import UsageError
 from antiphon.pipeline.verdicts import left_open, verdict
 from antiphon.trace.schema import GUARANTEES
 from antiphon.trace.verdict import VerdictName, Witness, deciding
+
+if TYPE_CHECKING:
+    from antiphon.pipeline.store.location import Location
 
 CHECK_FILE: Final = "check.json"
 MEASURE_FILE: Final = "measure.json"
@@ -220,14 +223,14 @@ _TABLE_OF: Final[dict[type, str]] = {
 Row = TypeVar("Row", RunRow, ViewRow, ProcessRow, HistogramRow, OccupancyRow, WaitingRow, RepairMatrixRow)
 
 
-def read_measured(folder: Path, kind: type[Row], run: str | None = None) -> list[Row]:
+def read_measured(folder: Location, kind: type[Row], run: str | None = None) -> list[Row]:
     """Return the rows of one of the tables that measure left in a folder; of one run, or all."""
-    import pyarrow.parquet as pq
+    from antiphon.pipeline.store.location import read_tables
 
     only = None if run is None else [("run", "==", run)]
     rows: list[Row] = []
-    for file in sorted((folder / _TABLE_OF[kind]).glob("*.parquet")):
-        rows += msgspec.convert(pq.read_table(file, filters=only, use_threads=False).to_pylist(), list[kind])  # type: ignore[valid-type]
+    for table in read_tables(folder / _TABLE_OF[kind], filters=only):
+        rows += msgspec.convert(table.to_pylist(), list[kind])  # type: ignore[valid-type]
     return rows
 
 
@@ -546,7 +549,7 @@ def as_json(result: msgspec.Struct, *, indent: int = 0) -> str:
     return json.dumps(msgspec.to_builtins(result), indent=indent or None)
 
 
-def write_result(file: Path, result: msgspec.Struct) -> None:
+def write_result(file: Location, result: msgspec.Struct) -> None:
     """Write a result into a folder that nobody looks at yet."""
     file.write_text(as_json(result, indent=1) + "\n")
 

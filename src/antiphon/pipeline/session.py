@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from antiphon.errors import AntiphonError, UsageError
 from antiphon.pipeline.interrupts import Interrupts
 from antiphon.pipeline.java import find_java_home
+from antiphon.pipeline.store.location import use_settings
 from antiphon.progress import Progress
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ _LAPTOP: dict[str, bool | float | int | str | None] = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "8",
 }
+_S3A = ("access.key", "secret.key", "session.token", "endpoint", "endpoint.region", "aws.credentials.provider")
 _ALWAYS: dict[str, bool | float | int | str | None] = {
     "spark.ui.showConsoleProgress": "false",
     "spark.python.worker.reuse": "true",
@@ -54,6 +56,8 @@ class Session:
         self.spark = spark
         self.owned = owned
         self.interrupts = Interrupts()
+        self.storage = _storage_settings(spark)
+        use_settings(self.storage)
         self.jobs = 0  # what a check costs in Spark jobs is part of its contract with its tests
 
     @property
@@ -68,7 +72,7 @@ class Session:
         """Whether all workers are processes of this machine, which see the files that it sees."""
         if _is_connect(self.spark):
             return "SPARK_LOCAL_REMOTE" in os.environ  # set by Spark where it has started the server itself
-        return str(self.spark.sparkContext.master).partition("[")[0] == "local"
+        return _is_local_master(str(self.spark.sparkContext.master))
 
     def each(self, tasks: int, work: Work, label: str) -> list[bytes]:
         """Run `work(0)` ... `work(tasks - 1)` as one Spark job; their results come in no particular order."""
@@ -87,6 +91,7 @@ class Session:
             results: list[bytes] = frame().mapInArrow(task, "result binary").toArrow()["result"].to_pylist()
             return results
 
+        task = _with_settings(task, self.storage)
         with _progress(self.spark, label), one_line_errors():
             return self._interruptible(collect, label)
 
@@ -240,6 +245,22 @@ def _send_package(spark: SparkSession) -> None:
         _sent.add(application)
 
 
+def on_cluster(master: str | None) -> bool:
+    """Say, before a session is opened, whether its workers may not see this machine's files."""
+    from pyspark import SparkContext
+
+    active = SparkContext._active_spark_context
+    if active is not None:
+        return not _is_local_master(str(active.master))
+    if master is None and _SUBMITTED in os.environ:
+        return True  # where to is known to spark-submit
+    return not (master or os.environ.get("SPARK_REMOTE") or "local").startswith("local")
+
+
+def _is_local_master(master: str) -> bool:
+    return master.partition("[")[0] == "local"
+
+
 def _settings(conf: Iterable[str]) -> dict[str, str]:
     settings = {}
     for item in conf:
@@ -264,6 +285,36 @@ def _package_archive() -> Path:
         for source in sorted(root.rglob("*.py")):
             out.write(source, source.relative_to(root.parent))
     return archive
+
+
+def _with_settings(task: Task, settings: dict[str, str]) -> Task:
+    """Let a task reach stores as the driver does."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        use_settings(settings)
+        yield from task(batches)
+
+    return run
+
+
+def storage_settings(conf: Iterable[str]) -> dict[str, str]:
+    """Return what the Spark settings of a command line say of stores."""
+    return _of_stores(_settings(conf))
+
+
+def _of_stores(settings: dict[str, str]) -> dict[str, str]:
+    prefix = "spark.hadoop."
+    return {key.removeprefix(prefix): value for key, value in settings.items() if key.startswith(f"{prefix}fs.")}
+
+
+def _storage_settings(spark: SparkSession) -> dict[str, str]:
+    """What Spark's configuration, and on a classic driver Hadoop's own files, say of stores."""
+    if _is_connect(spark):
+        return _of_stores(dict(spark.conf.getAll))
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    found = {f"fs.s3a.{name}": hadoop.get(f"fs.s3a.{name}") for name in _S3A}
+    configured = _of_stores(dict(spark.sparkContext.getConf().getAll()))
+    return {**{key: value for key, value in found.items() if value}, **configured}
 
 
 def _numbered(work: Work) -> Task:

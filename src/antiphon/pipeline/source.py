@@ -12,7 +12,6 @@ Options: `mapping` (a mapping file, as `antiphon check --mapping`) and `unreadab
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -48,6 +47,7 @@ from antiphon.pipeline.reading import read_batches
 from antiphon.pipeline.reading.mapping import Mapping, load_mapping
 from antiphon.pipeline.reading.rows import TRACE_SCHEMA
 from antiphon.pipeline.store.files import find_files, format_of
+from antiphon.pipeline.store.location import location, open_parquet, size_of
 
 NAME: Final = "antiphon"
 BATCH_ROWS: Final = 65_536
@@ -126,11 +126,11 @@ class TraceReader(DataSourceReader):
         size = 0
         for file in find_files(self.path):
             parquet = (format_of(Path(file)) or "parquet") == "parquet"
-            if parquet and os.path.getsize(file) > FILE_PART_BYTES // 4:
+            if parquet and size_of(file) > FILE_PART_BYTES // 4:
                 yield from self._row_groups(file)
                 continue
             together.append(file)
-            size += os.path.getsize(file)
+            size += size_of(file)
             if size >= FILE_PART_BYTES // 4:
                 yield Share(together, None)
                 together, size = [], 0
@@ -138,7 +138,7 @@ class TraceReader(DataSourceReader):
             yield Share(together, None)
 
     def _row_groups(self, file: str) -> Iterator[Share]:
-        metadata = pq.ParquetFile(file).metadata
+        metadata = open_parquet(location(file)).metadata
         chosen: list[int] = []
         rows = 0
         for group in range(metadata.num_row_groups):

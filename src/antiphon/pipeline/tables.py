@@ -16,11 +16,10 @@ from __future__ import annotations
 import atexit
 import functools
 import os
-import shutil
 import tempfile
+import uuid
 from collections.abc import Collection
 from collections.abc import Mapping as Dictionary
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -37,6 +36,7 @@ from antiphon.pipeline.reading.mapping import Mapping, load_mapping, make_mappin
 from antiphon.pipeline.results import CheckResult, MeasureResult
 from antiphon.pipeline.session import Session, join_session, open_session
 from antiphon.pipeline.store.layout import Totals
+from antiphon.pipeline.store.location import Location, location, remove_tree
 from antiphon.pipeline.verdicts import HappenedBefore
 from antiphon.trace.schema import GUARANTEES
 from antiphon.trace.verdict import Witness, WitnessEvent
@@ -63,7 +63,9 @@ _WITNESSES: Final = (
 class TraceTable:
     """A trace, laid out for checks: ingested once, when it is first needed, then checked and measured at will."""
 
-    def __init__(self, session: Session, source: DataFrame | str, folder: Path, mapping: Mapping, about: FrameFacts):
+    def __init__(
+        self, session: Session, source: DataFrame | str, folder: Location, mapping: Mapping, about: FrameFacts
+    ):
         self.session, self.folder, self.mapping = session, folder, mapping
         self._source, self._about = source, about
 
@@ -75,12 +77,12 @@ class TraceTable:
         return ingest_frame(self.session, self._source, self.folder / "layout", self.mapping, self._about)
 
     @property
-    def layout(self) -> Path:
+    def layout(self) -> Location:
         """Where the rows lie, once they have been ingested."""
         assert self.totals is not None
         return self.folder / "layout"
 
-    def frame(self, folder: Path, schema: pa.Schema) -> DataFrame:
+    def frame(self, folder: Location, schema: pa.Schema) -> DataFrame:
         """Return a table of Parquet files as a DataFrame, also where there is none of them."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -98,11 +100,11 @@ class TraceCheck:
     @functools.cached_property
     def result(self) -> CheckResult:
         """Verdicts, counts and witnesses, as `antiphon check --json` prints them."""
-        scratch = Path(tempfile.mkdtemp(prefix="check-", dir=self.table.folder))
+        scratch = self.table.folder / f"check-{uuid.uuid4().hex[:12]}"
         try:
             return check_layout(self.table.session, self.table.layout, self.table.totals, scratch, self.options)
         finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+            remove_tree(scratch)
 
     @functools.cached_property
     def verdicts(self) -> DataFrame:
@@ -144,11 +146,11 @@ class TraceMeasure:
     @functools.cached_property
     def result(self) -> MeasureResult:
         """The summary, as `antiphon measure --json` prints it."""
-        scratch = Path(tempfile.mkdtemp(prefix="measure-", dir=self.table.folder))
+        scratch = self.table.folder / f"measure-{uuid.uuid4().hex[:12]}"
         try:
             return measure_layout(self.table.session, self.table.layout, self.table.totals, self._out, scratch)
         finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+            remove_tree(scratch)
 
     @functools.cached_property
     def tables(self) -> dict[str, DataFrame]:
@@ -170,7 +172,7 @@ def ingest(
 
     `source` is a DataFrame or the path of a trace; `mapping` says which columns and events are what: a mapping file, or
     a dictionary with its content. `promises` and `global_clock` say of a DataFrame what a run.json says of a trace.
-    `scratch` is a folder that all workers of a cluster see; what is left there goes when the process ends.
+    `scratch` is a folder or URI that all workers of a cluster see; what is left there goes when the process ends.
     """
     if isinstance(source, TraceTable):
         return source
@@ -239,13 +241,13 @@ def _known(guarantees: Collection[str]) -> tuple[str, ...]:
     return tuple(name for name in GUARANTEES if name in guarantees)
 
 
-def _folder(session: Session, scratch: str | os.PathLike[str] | None) -> Path:
+def _folder(session: Session, scratch: str | os.PathLike[str] | None) -> Location:
     """Return a new folder that workers see; it goes when the process ends."""
     if scratch is None and not session.is_local:
         raise UsageError(
             "the workers of this Spark may not see this machine's temporary folder; "
-            "scratch=... names a folder that all of them see"
+            "scratch=... names a folder or URI that all of them see"
         )
-    folder = Path(tempfile.mkdtemp(prefix="antiphon-", dir=scratch))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = location(scratch or tempfile.gettempdir()) / f"antiphon-{uuid.uuid4().hex}"
+    atexit.register(remove_tree, folder)
     return folder

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -32,6 +31,7 @@ from antiphon.pipeline.results import (
 from antiphon.pipeline.session import Session
 from antiphon.pipeline.store.files import find_files
 from antiphon.pipeline.store.layout import TraceLayout
+from antiphon.pipeline.store.location import Location, is_uri
 from antiphon.report.run_settings import RunSettings, run_settings
 from antiphon.report.sources import Given
 from antiphon.report.witness_rows import NamedWitness, WitnessRows, find_witness_rows
@@ -75,7 +75,7 @@ class Facts(msgspec.Struct, kw_only=True):
 
 def gather(
     given: Given,
-    folder: Path,
+    folder: Location,
     start: Start,
     *,
     check: bool = True,
@@ -89,7 +89,8 @@ def gather(
     known: TraceResult | None = checked or measured
     check_here = check and checked is None and measured is None
     witnesses = to_draw(checked) if checked is not None else []
-    tables, drawn, also = given.measure, [], None
+    tables: Location | None = given.measure
+    drawn, also = [], None
     if given.trace is not None and (check_here or measured is None or witnesses):
         with ExitStack() as stack:
             here = _Trace(given.trace, folder, start, stack, mapping)
@@ -135,7 +136,7 @@ def to_draw(checked: CheckResult) -> list[NamedWitness]:
     return turns[:DRAWN_MAX]
 
 
-def _read_tables(facts: Facts, tables: Path, wanted: str | None, witnesses: list[NamedWitness]) -> None:
+def _read_tables(facts: Facts, tables: Location, wanted: str | None, witnesses: list[NamedWitness]) -> None:
     """Read the small tables that `measure` leaves, of the run that is shown."""
     facts.run = _choose_run(read_measured(tables, RunRow), wanted, witnesses)
     facts.histogram = read_measured(tables, HistogramRow)
@@ -164,8 +165,9 @@ def _choose_run(runs: list[RunRow], wanted: str | None, witnesses: list[NamedWit
 class _Trace:
     """A trace, ingested once, then checked and measured as needed."""
 
-    def __init__(self, trace: str, folder: Path, start: Start, stack: ExitStack, mapping: Mapping | None) -> None:
-        find_files(trace)  # say what is wrong with the path before Spark starts
+    def __init__(self, trace: str, folder: Location, start: Start, stack: ExitStack, mapping: Mapping | None) -> None:
+        if not is_uri(trace):
+            find_files(trace)  # say what is wrong with the path before Spark starts
         self.folder, self.layout, self.mapping = folder, folder / "layout", mapping
         self.session = stack.enter_context(start())
         self.totals = ingest(self.session, trace, self.layout, mapping)
@@ -190,7 +192,7 @@ class _Trace:
         )
         return check_layout(self.session, self.layout, self.totals, self.folder / scratch, options)
 
-    def measure(self) -> tuple[MeasureResult, Path]:
+    def measure(self) -> tuple[MeasureResult, Location]:
         """Measure; return what was found, and the folder of the tables."""
         tables = self.folder / "tables"
         return measure_layout(self.session, self.layout, self.totals, tables, self.folder / "work"), tables

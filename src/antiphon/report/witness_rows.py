@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -18,6 +17,7 @@ import pyarrow as pa
 from antiphon.pipeline.columns import CRASH, DELIVER, DISCARD, LEAVE, RECEIVE, SEND, STABLE, VIEW, Array
 from antiphon.pipeline.session import Session
 from antiphon.pipeline.store.layout import TraceLayout
+from antiphon.pipeline.store.location import Location, location
 from antiphon.trace.event import Event
 from antiphon.trace.schema import COLUMNS
 from antiphon.trace.verdict import Witness
@@ -66,7 +66,7 @@ class RankedRow(msgspec.Struct, array_like=True):
     event: Event
 
 
-def find_witness_rows(session: Session, folder: Path, witnesses: Sequence[NamedWitness]) -> list[WitnessRows]:
+def find_witness_rows(session: Session, folder: Location, witnesses: Sequence[NamedWitness]) -> list[WitnessRows]:
     """Find the rows around some witnesses in an ingested trace."""
     layout = TraceLayout(folder)
     subjects = [_subject(layout, named.guarantee, named.witness) for named in witnesses]
@@ -119,7 +119,7 @@ def _units(layout: TraceLayout, subject: WitnessSubject) -> Iterator[int]:
 
 def _search(folder: str, subjects: list[WitnessSubject], shares: list[list[int]], task: int) -> bytes:
     """Read some members' logs once each, and take from them what any of the windows wants."""
-    layout = TraceLayout(Path(folder))
+    layout = TraceLayout(location(folder))
     found: list[RankedRow] = []
     for unit in shares[task]:
         run, member = layout.runs[int(layout.unit_run[unit])], int(layout.unit_member[unit])

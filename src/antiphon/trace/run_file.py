@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from antiphon import __version__
 from antiphon.atomic_write import atomic_write
@@ -42,10 +42,27 @@ def read_names(folder: Path) -> dict[str, str]:
     return names
 
 
+class Folder(Hashable, Protocol):
+    """What is used of a Path here, so that a trace may lie in a store."""
+
+    @property
+    def parent(self) -> Folder:
+        """The folder that this one is in."""
+
+    def __truediv__(self, name: str, /) -> Folder:
+        """Return what is called so in this folder."""
+
+    def is_file(self) -> bool:
+        """Say whether there is a file."""
+
+    def read_text(self, encoding: str = "utf-8") -> str:
+        """Return the file's text."""
+
+
 class RunFile:
     """The content of one run.json, and what follows from it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Folder) -> None:
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
         except (ValueError, UnicodeDecodeError) as problem:
@@ -68,19 +85,27 @@ class RunFile:
 class RunFiles:
     """Finds the run.json of each folder of a trace, and reads each once; make a new one to see what has changed."""
 
-    def __init__(self, root: str | Path) -> None:
-        self._root = Path(root)
-        self._found: dict[Path, RunFile | None] = {}
+    def __init__(self, root: str | Folder) -> None:
+        self._root = Path(root) if isinstance(root, str) else root
+        self._found: dict[Folder, RunFile | None] = {}
 
-    def of(self, folder: str | Path) -> RunFile | None:
+    def of(self, folder: str | Folder) -> RunFile | None:
         """Return the nearest one, from a folder up to the root of the trace."""
-        folder = Path(folder)
+        folder = Path(folder) if isinstance(folder, str) else folder
         if folder not in self._found:
             file = folder / RUN_FILE
             if file.is_file():
                 self._found[folder] = RunFile(file)
-            elif folder == self._root or self._root not in folder.parents:
+            elif folder == self._root or not _is_below(folder, self._root):
                 self._found[folder] = None
             else:
                 self._found[folder] = self.of(folder.parent)
         return self._found[folder]
+
+
+def _is_below(folder: Folder, root: Folder) -> bool:
+    while folder.parent != folder:
+        folder = folder.parent
+        if folder == root:
+            return True
+    return False

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection
-from pathlib import Path
 
 import msgspec
 
@@ -21,6 +20,7 @@ from antiphon.pipeline.checking.witness import Witnesses
 from antiphon.pipeline.results import CheckResult, GuaranteeResult
 from antiphon.pipeline.session import Session
 from antiphon.pipeline.store.layout import Totals, TraceLayout
+from antiphon.pipeline.store.location import Location
 from antiphon.pipeline.verdicts import HappenedBefore, left_open, verdict
 from antiphon.trace.schema import ALL_GUARANTEES, BROKER_GUARANTEES
 from antiphon.trace.verdict import Verdict
@@ -39,7 +39,9 @@ class CheckOptions(msgspec.Struct, frozen=True):
     witnesses: int = 10
 
 
-def check_layout(session: Session, folder: Path, totals: Totals, scratch: Path, options: CheckOptions) -> CheckResult:
+def check_layout(
+    session: Session, folder: Location, totals: Totals, scratch: Location, options: CheckOptions
+) -> CheckResult:
     """Check a whole ingested trace."""
     job, found = _find(session, folder, scratch, options, per_run=False)
     verdicts = _verdicts(session, job, found.total(), left_open(totals.quarantined, options.happened_before))
@@ -62,7 +64,9 @@ def _result(totals: Totals, verdicts: dict[str, Verdict]) -> CheckResult:
     )
 
 
-def check_runs(session: Session, folder: Path, scratch: Path, options: CheckOptions) -> dict[str, dict[str, Verdict]]:
+def check_runs(
+    session: Session, folder: Location, scratch: Location, options: CheckOptions
+) -> dict[str, dict[str, Verdict]]:
     """The verdicts on every run by itself."""
     job, found = _find(session, folder, scratch, options, per_run=True)
     witnesses = Witnesses(job)
@@ -82,7 +86,7 @@ def check_runs(session: Session, folder: Path, scratch: Path, options: CheckOpti
 
 
 def _find(
-    session: Session, folder: Path, scratch: Path, options: CheckOptions, *, per_run: bool
+    session: Session, folder: Location, scratch: Location, options: CheckOptions, *, per_run: bool
 ) -> tuple[CheckJob, TaskFindings]:
     for guarantee in options.guarantees:
         if guarantee not in ALL_GUARANTEES:

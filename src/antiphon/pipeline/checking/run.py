@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
@@ -12,6 +11,7 @@ import numpy as np
 from antiphon.pipeline.columns import CRASH, END, LEAVE, VIEW, Array, MessageIndex, RunIndex, Slot, Unit, ViewIndex
 from antiphon.pipeline.store.arena import Scratch
 from antiphon.pipeline.store.layout import TraceLayout
+from antiphon.pipeline.store.location import location
 
 GONE: Final = -1
 NOTHING: Final = -2
@@ -98,7 +98,7 @@ class Workspace:
 
     def __init__(self, job: CheckJob) -> None:
         self.job = job
-        self.layout = TraceLayout(Path(job.layout))
+        self.layout = TraceLayout(location(job.layout))
         self.first_units = self.layout.unit_shares(job.encode_tasks)
         self.scratch = Scratch(job.scratch, self.first_units)
         self.run = functools.lru_cache(maxsize=64)(self._open_run)

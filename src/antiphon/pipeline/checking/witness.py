@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from antiphon.pipeline.checking.findings import Stub
 from antiphon.pipeline.checking.run import CheckJob
 from antiphon.pipeline.columns import CODES, DELIVER, DISCARD, RECEIVE, SEND, Array, Unit
 from antiphon.pipeline.store.layout import TraceLayout
+from antiphon.pipeline.store.location import location
 from antiphon.trace.schema import EVENTS
 from antiphon.trace.verdict import Message, Witness, WitnessEvent
 
@@ -66,7 +66,7 @@ class Witnesses:
 
     def __init__(self, job: CheckJob) -> None:
         self.job = job
-        self.layout = TraceLayout(Path(job.layout))
+        self.layout = TraceLayout(location(job.layout))
         self.log = functools.lru_cache(maxsize=4)(self._log)
         self._makers: dict[str, Callable[..., tuple[list[WitnessEvent], str]]] = {
             "integrity": self._integrity,

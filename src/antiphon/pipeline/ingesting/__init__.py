@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -28,6 +27,7 @@ from antiphon.pipeline.reading.text import TextSpan, can_be_cut, count_marks
 from antiphon.pipeline.session import Session
 from antiphon.pipeline.store.files import find_files, format_of
 from antiphon.pipeline.store.layout import Totals, TraceLayout
+from antiphon.pipeline.store.location import Location, location, size_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,12 +36,13 @@ TASK_ROWS = 4_000_000  # what one task reads
 FILE_PART_BYTES = 64 << 20  # a larger Parquet file is shared out by row groups
 
 
-def ingest(session: Session, trace: str, folder: Path, mapping: Mapping | None = None) -> Totals:
+def ingest(session: Session, trace: str, folder: Location, mapping: Mapping | None = None) -> Totals:
     """Ingest a trace into a folder that `TraceLayout` opens; the trace itself is not touched."""
     mapping = mapping or Mapping()
     files = find_files(trace)
     _make_folders(folder)
-    root = str(Path(trace).absolute() if Path(trace).is_dir() else Path(trace).absolute().parent)
+    where = location(trace)
+    root = str(where.parent if where.is_file() else where)
     spans = _cut_texts(session, files)
     splits = [*_plan([file for file in files if file not in spans], mapping)]
     splits += [[FilePart(file, span=span)] for file in spans for span in spans[file]]
@@ -56,7 +57,7 @@ def ingest(session: Session, trace: str, folder: Path, mapping: Mapping | None =
     return _sort(session, trace, folder, _each(session, len(source.splits), functools.partial(spill, source), "read"))
 
 
-def ingest_frame(session: Session, frame: DataFrame, folder: Path, mapping: Mapping, about: FrameFacts) -> Totals:
+def ingest_frame(session: Session, frame: DataFrame, folder: Location, mapping: Mapping, about: FrameFacts) -> Totals:
     """Ingest the rows of a DataFrame, which Spark computes once; they never come to the driver."""
     wanted, mapping = fit_frame(frame, mapping)
     job = IngestJob("", mapping, str(folder))
@@ -67,12 +68,12 @@ def ingest_frame(session: Session, frame: DataFrame, folder: Path, mapping: Mapp
     return totals
 
 
-def _make_folders(folder: Path) -> None:
+def _make_folders(folder: Location) -> None:
     for name in ("index", "skeleton", "quarantine", "events", "spill"):
         (folder / name).mkdir(parents=True, exist_ok=True)
 
 
-def _sort(session: Session, trace: str, folder: Path, parts: list[IngestPart]) -> Totals:
+def _sort(session: Session, trace: str, folder: Location, parts: list[IngestPart]) -> Totals:
     """Lay out the rows that tasks have parted into buckets."""
     spilled = [file for part in parts for file in part.spilled]
     shared = share_buckets(spilled, session.parallelism)
@@ -95,7 +96,7 @@ def _decoded(results: Iterable[bytes]) -> list[IngestPart]:
     return [decode(result) for result in results]
 
 
-def _totals(trace: str, folder: Path, parts: list[IngestPart]) -> Totals:
+def _totals(trace: str, folder: Location, parts: list[IngestPart]) -> Totals:
     layout = TraceLayout(folder)
     quarantined: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
@@ -122,7 +123,7 @@ def _plan(files: list[str], mapping: Mapping) -> Iterator[list[FilePart]]:
     size = 0
     for file in files:
         parquet = (format_of(Path(file)) or "parquet") == "parquet"
-        if parquet and os.path.getsize(file) > FILE_PART_BYTES // 4:
+        if parquet and size_of(file) > FILE_PART_BYTES // 4:
             metadata = open_parquet_input(file, mapping)[0].metadata
             groups: list[int] = []
             rows = 0
@@ -136,7 +137,7 @@ def _plan(files: list[str], mapping: Mapping) -> Iterator[list[FilePart]]:
                 yield [FilePart(file, groups)]
             continue
         together.append(FilePart(file))
-        size += os.path.getsize(file)
+        size += size_of(file)
         if size >= FILE_PART_BYTES // 4 or len(together) >= 256:
             yield together
             together, size = [], 0
@@ -146,7 +147,7 @@ def _plan(files: list[str], mapping: Mapping) -> Iterator[list[FilePart]]:
 
 def _cut_texts(session: Session, files: list[str]) -> dict[str, list[TextSpan]]:
     """Large CSV and JSON lines files in spans; one job counts what must be known of all that lies before a span."""
-    sizes = {file: os.path.getsize(file) for file in files if can_be_cut(Path(file))}
+    sizes = {file: size_of(file) for file in files if can_be_cut(Path(file))}
     cuts = {file: [*range(0, size, FILE_PART_BYTES), size] for file, size in sizes.items() if size > FILE_PART_BYTES}
     pieces = [(file, start, stop) for file, at in cuts.items() for start, stop in itertools.pairwise(at)]
     if not pieces:

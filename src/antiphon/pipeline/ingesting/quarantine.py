@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from antiphon.atomic_write import Replacement
 from antiphon.pipeline.ingesting.job import IngestPart
 from antiphon.pipeline.reading.rows import UnreadableRow
+from antiphon.pipeline.store.location import location, replacement
 
 QUARANTINE_SCHEMA = pa.schema(
     [
@@ -28,7 +27,7 @@ class Quarantine:
     """Rows that cannot be read, written beside the rest with a reason each."""
 
     def __init__(self, folder: str, name: str) -> None:
-        self.file = Replacement(Path(folder) / "quarantine" / f"{name}.parquet", durable=False)
+        self.file = replacement(location(folder) / "quarantine" / f"{name}.parquet")
         self.counts: Counter[str] = Counter()
         self.reasons: Counter[str] = Counter()
         self.writer: pq.ParquetWriter | None = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import uuid
 import zlib
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -14,13 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from antiphon.atomic_write import Replacement
 from antiphon.pipeline.columns import as_numpy
 from antiphon.pipeline.ingesting.job import IngestJob, IngestPart, SpillFile
 from antiphon.pipeline.ingesting.quarantine import Quarantine
 from antiphon.pipeline.ingesting.segments import Segments, stretches
 from antiphon.pipeline.reading import read_batches
 from antiphon.pipeline.reading.rows import DUPLICATE, REASONS, TRACE_SCHEMA, UnreadableRow
+from antiphon.pipeline.store.location import location, open_input, replacement
 from antiphon.trace.run_file import RunFiles
 from antiphon.trace.schema import EVENTS
 
@@ -35,9 +34,9 @@ def spill(source: IngestJob, task: int) -> bytes:
     """Read some files and part their rows by (run, member) into buckets."""
     part = IngestPart()
     quarantine = Quarantine(source.folder, f"read-{task:06}")
-    run_files = RunFiles(source.root)
+    run_files = RunFiles(location(source.root))
     for split in source.splits[task]:
-        clock = part.note(run_files.of(Path(split.file).parent))
+        clock = part.note(run_files.of(location(split.file).parent))
         for batch in read_batches(split.file, split.row_groups, source.mapping, split.span):
             quarantine.add(batch.bad)
             if batch.good.num_rows:
@@ -63,8 +62,8 @@ def write_buckets(table: pa.Table, folder: str, clock: bool) -> SpillFile:
     schema = table.schema.with_metadata({"clock": str(int(clock))})
     sorted_rows = table.take(pa.array(order)).combine_chunks().replace_schema_metadata(schema.metadata)
     written = SpillFile(f"{uuid.uuid4().hex}.arrow", present.tolist(), counts[present].tolist())
-    path = Path(folder, "spill", written.name)
-    with Replacement(path, durable=False) as fresh, pa.ipc.new_file(str(fresh), schema) as out:
+    path = location(folder) / "spill" / written.name
+    with replacement(path) as fresh, pa.ipc.new_file(str(fresh), schema) as out:
         start = 0
         for rows in written.rows:
             out.write_batch(sorted_rows.slice(start, rows).to_batches()[0])
@@ -114,7 +113,7 @@ def lay_out(folder: str, spilled: list[SpillFile], shared: list[list[int]], task
         batches = [number for number, bucket in enumerate(file.buckets) if bucket in wanted]
         if not batches:
             continue
-        reader = pa.ipc.open_file(pa.memory_map(str(Path(folder, "spill", file.name))))
+        reader = pa.ipc.open_file(open_input(location(folder) / "spill" / file.name))
         clock = reader.schema.metadata[b"clock"] == b"1"
         for number in batches:
             piece = pa.Table.from_batches([reader.get_batch(number)])
@@ -176,14 +175,14 @@ def _in_order(table: pa.Table) -> tuple[pa.Table, list[UnreadableRow]]:
 
 def _write_members(table: pa.Table, folder: str, name: str, clocks: dict[str, bool]) -> None:
     """Write rows in order; a member with many rows gets row groups of its own, small ones share."""
-    path = Path(folder) / "events" / f"{name}.parquet"
+    file = f"events/{name}.parquet"
     starts, runs, _ = stretches(table, None)
     assert runs is not None
     stops = np.append(starts[1:], table.num_rows)
     encoded = _with_names(table)
     segments = Segments()
     with (
-        Replacement(path, durable=False) as fresh,
+        replacement(location(folder) / file) as fresh,
         pq.ParquetWriter(
             str(fresh),
             encoded.schema,
@@ -197,10 +196,10 @@ def _write_members(table: pa.Table, folder: str, name: str, clocks: dict[str, bo
         for start, stop, run in zip(starts.tolist(), stops.tolist(), runs, strict=True):
             last = stop == table.num_rows
             if stop - start >= TINY_ROWS and begun < start:
-                group += _write_group(out, segments, encoded, begun, start, str(path), group, clocks, run)
+                group += _write_group(out, segments, encoded, begun, start, file, group, clocks, run)
                 begun = start
             if stop - begun >= TINY_ROWS or last:
-                group += _write_group(out, segments, encoded, begun, stop, str(path), group, clocks, run)
+                group += _write_group(out, segments, encoded, begun, stop, file, group, clocks, run)
                 begun = stop
     segments.write(folder, name)
 

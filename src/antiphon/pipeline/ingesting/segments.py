@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from antiphon.atomic_write import Replacement
 from antiphon.pipeline.columns import NO_EVENT, SKELETON_EVENTS, Array, as_numpy
 from antiphon.pipeline.kernels import survey_rows
 from antiphon.pipeline.store.layout import INDEX_SCHEMA, SKELETON_SCHEMA
+from antiphon.pipeline.store.location import Location, location, replacement
 from antiphon.trace.schema import EVENTS
 
 
@@ -102,9 +101,9 @@ class Segments:
 
     def write(self, folder: str, name: str) -> None:
         """Write index and skeleton; a task that runs twice writes the same again."""
-        _write(Path(folder) / "index" / f"{name}.parquet", pa.table(self.index, schema=INDEX_SCHEMA))
+        _write(location(folder) / "index" / f"{name}.parquet", pa.table(self.index, schema=INDEX_SCHEMA))
         if self.skeleton:
-            _write(Path(folder) / "skeleton" / f"{name}.parquet", pa.concat_tables(self.skeleton))
+            _write(location(folder) / "skeleton" / f"{name}.parquet", pa.concat_tables(self.skeleton))
 
 
 def stretches(table: pa.Table, only: tuple[str, int] | None) -> tuple[Array, list[str] | None, list[int]]:
@@ -125,6 +124,6 @@ def stretches(table: pa.Table, only: tuple[str, int] | None) -> tuple[Array, lis
     return starts, [names[code] for code in run_code[starts]], member[starts].tolist()
 
 
-def _write(path: Path, table: pa.Table) -> None:
-    with Replacement(path, durable=False) as fresh:
+def _write(path: Location, table: pa.Table) -> None:
+    with replacement(path) as fresh:
         pq.write_table(table, fresh, compression="lz4")

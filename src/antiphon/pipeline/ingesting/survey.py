@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -15,6 +14,7 @@ from antiphon.pipeline.ingesting.segments import Segments
 from antiphon.pipeline.reading import open_parquet_input
 from antiphon.pipeline.reading.rows import TYPES
 from antiphon.pipeline.store.layout import TraceLayout
+from antiphon.pipeline.store.location import Location, location
 from antiphon.trace.run_file import RunFiles
 
 
@@ -22,10 +22,10 @@ def survey(source: IngestJob, task: int) -> bytes:
     """Describe the segments of some row groups; not in order if any row is unreadable or out of place."""
     part = IngestPart()
     segments = Segments()
-    run_files = RunFiles(source.root)
+    run_files = RunFiles(location(source.root))
     for split in source.splits[task]:
         file, mapping = open_parquet_input(split.file, source.mapping)
-        clock = part.note(run_files.of(Path(split.file).parent))
+        clock = part.note(run_files.of(location(split.file).parent))
         if mapping.renames or not _has_plain_types(file):
             return msgspec.msgpack.encode(IngestPart(in_order=False))
         for group in split.row_groups if split.row_groups is not None else range(file.metadata.num_row_groups):
@@ -81,7 +81,7 @@ def _rare_columns(file: pq.ParquetFile, group: int) -> pa.Table:
     return file.read_row_group(group, columns=wanted, use_threads=False)
 
 
-def segments_do_not_overlap(folder: Path) -> bool:
+def segments_do_not_overlap(folder: Location) -> bool:
     """Say whether each member's segments, in order of their first steps, follow one another."""
     layout = TraceLayout(folder)
     first, last = layout.column["first_step"], layout.column["last_step"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -23,6 +22,7 @@ from antiphon.pipeline.measuring.quantiles import RELATIVE_ERROR, Sketch
 from antiphon.pipeline.results import Clock, MeasureResult, Quantiles, WireTraffic
 from antiphon.pipeline.session import Session
 from antiphon.pipeline.store.layout import Totals, TraceLayout
+from antiphon.pipeline.store.location import Location
 from antiphon.trace.schema import EVENTS
 
 TASK_ROWS = 4_000_000
@@ -37,7 +37,9 @@ MEASURES: Final[dict[str, str]] = {  # what each is, and so what a trace lacks t
 }
 
 
-def measure_layout(session: Session, folder: Path, totals: Totals, out: Path, scratch: Path) -> MeasureResult:
+def measure_layout(
+    session: Session, folder: Location, totals: Totals, out: Location, scratch: Location
+) -> MeasureResult:
     """Measure an ingested trace; write the tables into folders of `out`."""
     layout = TraceLayout(folder)
     rows = int(layout.unit_rows.sum()) + 1_000 * len(layout.unit_rows)

@@ -7,7 +7,6 @@ members' receipts are laid side by side to see who was the last to hold each, an
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -15,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from antiphon.atomic_write import Replacement
 from antiphon.pipeline.columns import NULL_TIME, Array, RunIndex, Unit
 from antiphon.pipeline.kernels import compiled
 from antiphon.pipeline.measuring.history import ENDINGS
@@ -26,6 +24,7 @@ from antiphon.pipeline.measuring.quantiles import Sketch
 from antiphon.pipeline.measuring.sent_views import SentViews
 from antiphon.pipeline.store.arena import ArenaWriter
 from antiphon.pipeline.store.layout import TraceLayout, shares
+from antiphon.pipeline.store.location import location, replacement
 
 BINS = 200  # of the table `buffer`, over the whole time of a run
 WAITING_BINS = 100  # of the table `waiting`
@@ -57,7 +56,7 @@ def compare_members(job: MeasureJob, task: int) -> bytes:
 def _leave(job: MeasureJob, name: str, task: int, tables: list[pa.Table]) -> None:
     """Leave a task's part of a table for the last stage, which adds all parts up."""
     if tables:
-        with Replacement(Path(job.scratch, name, f"{task:06}.parquet"), durable=False) as fresh:
+        with replacement(location(job.scratch) / name / f"{task:06}.parquet") as fresh:
             pq.write_table(pa.concat_tables(tables), fresh)
 
 

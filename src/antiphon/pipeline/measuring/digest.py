@@ -6,7 +6,6 @@ shows a run reads some thousand rows at most.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -15,13 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from antiphon.atomic_write import Replacement
 from antiphon.pipeline.columns import Array
 from antiphon.pipeline.measuring.across_members import waiting_edges
 from antiphon.pipeline.measuring.history import run_history
 from antiphon.pipeline.measuring.job import SHOWN, TABLES, MeasureJob, MeasurePart, MeasureTask
 from antiphon.pipeline.results import HeldBack
 from antiphon.pipeline.store.layout import TraceLayout
+from antiphon.pipeline.store.location import Location, location, read_tables, replacement
 
 WAITED_FOR_MAX: Final = 24  # members of a run that the table `waiting` has by themselves
 REPAIRING_MAX: Final = 16  # and `repair_matrix`, on either side
@@ -40,7 +39,7 @@ def add_up(job: MeasureJob, task: int) -> bytes:
         views, processes = run_history(here, run, parted)
         job.write("views", f"{run:06}", views)
         job.write("processes", f"{run:06}", processes)
-    _write(job, "repair_matrix", _repair_matrix(Path(job.out, "repairs")))
+    _write(job, "repair_matrix", _repair_matrix(location(job.out) / "repairs"))
     held_back = _held_back(job)
     _write(job, "held_back", held_back)
     worst = held_back.sort_by([("waited_ns", "descending"), ("lacked", "descending")]).slice(0, SHOWN)
@@ -49,12 +48,8 @@ def add_up(job: MeasureJob, task: int) -> bytes:
 
 def _write(job: MeasureJob, table: str, rows: pa.Table) -> None:
     if len(rows):
-        with Replacement(Path(job.out, table, "part-000000.parquet"), durable=False) as fresh:
+        with replacement(location(job.out) / table / "part-000000.parquet") as fresh:
             pq.write_table(rows, fresh, row_group_size=1 << 16)
-
-
-def _read(folder: Path) -> list[pa.Table]:
-    return [pq.read_table(file, use_threads=False) for file in sorted(folder.glob("*.parquet"))]
 
 
 def _runs(layout: TraceLayout, spans: list[tuple[int, int] | None]) -> pa.Table:
@@ -71,7 +66,7 @@ def _runs(layout: TraceLayout, spans: list[tuple[int, int] | None]) -> pa.Table:
 
 def _held_back(job: MeasureJob) -> pa.Table:
     schema = TABLES["held_back"]
-    tables = _read(Path(job.scratch, "waited"))
+    tables = read_tables(location(job.scratch) / "waited")
     if not tables:
         return schema.empty_table()
     grouped = pa.concat_tables(tables).group_by(["run", "member"], use_threads=False)
@@ -84,7 +79,7 @@ def _held_back(job: MeasureJob) -> pa.Table:
 def _parted(job: MeasureJob) -> dict[tuple[str, int], tuple[int, int]]:
     """Return for those that did not stay: how many messages of theirs nobody delivered, and what they alone did."""
     found: dict[tuple[str, int], tuple[int, int]] = {}
-    for table in _read(Path(job.scratch, "parted")):
+    for table in read_tables(location(job.scratch) / "parted"):
         for row in table.to_pylist():
             undelivered, alone = found.get((row["run"], row["member"]), (0, 0))
             found[row["run"], row["member"]] = undelivered + row["undelivered"], alone + row["alone"]
@@ -94,7 +89,7 @@ def _parted(job: MeasureJob) -> dict[tuple[str, int], tuple[int, int]]:
 def _occupancy(job: MeasureJob, layout: TraceLayout) -> pa.Table:
     """The buffers of all members of a run together: their mean, and the fullest of them."""
     schema = TABLES["occupancy"]
-    tables = _read(Path(job.scratch, "occupancy"))
+    tables = read_tables(location(job.scratch) / "occupancy")
     if not tables:
         return schema.empty_table()
     grouped = pa.concat_tables(tables).group_by(["run", "start_ns", "end_ns"], use_threads=False)
@@ -134,10 +129,10 @@ def _waiting(here: MeasureTask, spans: list[tuple[int, int] | None]) -> pa.Table
     return pa.concat_tables(tables)
 
 
-def _repair_matrix(folder: Path) -> pa.Table:
+def _repair_matrix(folder: Location) -> pa.Table:
     """Who repaired whom how often; of a large group, those that did or needed it most."""
     schema = TABLES["repair_matrix"]
-    tables = _read(folder)
+    tables = read_tables(folder)
     if not tables:
         return schema.empty_table()
     repairs = pa.concat_tables(tables)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -11,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from antiphon.atomic_write import Replacement
 from antiphon.pipeline.columns import NULL_TIME, Array, RunIndex, Unit
 from antiphon.pipeline.results import BufferPeak, HeldBack, Repairs
 from antiphon.pipeline.store.arena import Arena, Scratch
 from antiphon.pipeline.store.layout import TraceLayout
+from antiphon.pipeline.store.location import location, replacement
 
 SHOWN: Final = 5  # of what is ranked in the summary
 _NANOSECONDS: Final = ("min_ns", "p50_ns", "p90_ns", "p99_ns", "p999_ns", "max_ns")
@@ -142,7 +141,7 @@ class MeasureJob(msgspec.Struct, frozen=True):
     def write(self, table: str, name: str, rows: list[dict[str, Any]]) -> None:
         """Write a task's rows of a table."""
         if rows:
-            with Replacement(Path(self.out, table, f"part-{name}.parquet"), durable=False) as fresh:
+            with replacement(location(self.out) / table / f"part-{name}.parquet") as fresh:
                 pq.write_table(pa.Table.from_pylist(rows, TABLES[table]), fresh)
 
 
@@ -161,7 +160,7 @@ class MeasureTask:
 
     def __init__(self, job: MeasureJob) -> None:
         self.job = job
-        self.layout = TraceLayout(Path(job.layout))
+        self.layout = TraceLayout(location(job.layout))
         self._first_units = self.layout.unit_shares(job.tasks)
         self._scratch = Scratch(job.scratch, self._first_units)
         self.sends = functools.lru_cache(maxsize=4)(self._sends)

@@ -31,6 +31,7 @@ from antiphon.pipeline.columns import (
 from antiphon.pipeline.kernels import compiled
 from antiphon.pipeline.measuring.job import added
 from antiphon.pipeline.store.layout import TraceLayout
+from antiphon.pipeline.store.location import location, open_parquet
 
 FINAL: Final = 100  # the code given to control rows that say: its position in the total order is known here
 NO_KIND: Final = -1
@@ -105,9 +106,9 @@ class LogReader:
 
 def _open(file: str) -> pq.ParquetFile:
     """Open a Parquet file whose few distinct strings come as codes."""
-    names = pq.read_schema(file, memory_map=True).names
+    names = open_parquet(location(file)).schema_arrow.names
     texts = [name for name in ("event", "detail") if name in names]
-    return pq.ParquetFile(file, memory_map=True, read_dictionary=texts)
+    return open_parquet(location(file), read_dictionary=texts)
 
 
 class Ledger(NamedTuple):

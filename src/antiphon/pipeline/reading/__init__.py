@@ -14,6 +14,7 @@ from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.pipeline.reading.rows import TYPES, RowBatch, sort_out
 from antiphon.pipeline.reading.text import TextSpan, read_csv, read_json_lines
 from antiphon.pipeline.store.files import format_of
+from antiphon.pipeline.store.location import location, open_parquet
 from antiphon.trace.schema import BROKER_COLUMNS, COLUMNS, REQUIRED
 
 BATCH_ROWS: Final = 1 << 21
@@ -46,10 +47,11 @@ def read_batches(
 def open_parquet_input(file: str, mapping: Mapping) -> tuple[pq.ParquetFile, Mapping]:
     """Open an input Parquet file whose columns have the contract's types, and fit the mapping to it."""
     try:
-        names = pq.read_schema(file, memory_map=True).names
+        where = location(file)
+        names = open_parquet(where).schema_arrow.names
         mapping = mapping.fitted(file, names)
         texts = [foreign for name in ("run", "event") if (foreign := mapping.foreign(name)) in names]
-        source = pq.ParquetFile(file, memory_map=True, read_dictionary=texts)
+        source = open_parquet(where, read_dictionary=texts)
     except pa.ArrowInvalid:
         raise UsageError(f"{file}: not a Parquet file") from None
     require_columns(source.schema_arrow, file, mapping)

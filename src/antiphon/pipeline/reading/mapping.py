@@ -11,6 +11,7 @@ from urllib.parse import unquote
 import msgspec
 
 from antiphon.errors import UsageError
+from antiphon.pipeline.store.location import location
 from antiphon.trace.schema import BROKER_COLUMNS, COLUMNS, EVENTS
 
 _NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
@@ -76,7 +77,7 @@ def _constant(file: str, name: str, value: str) -> str | int:
 def load_mapping(path: str) -> Mapping:
     """Read a mapping file; UsageError says what is wrong with it."""
     try:
-        content = tomllib.loads(Path(path).read_text())
+        content = tomllib.loads(location(path).read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: not a mapping file: {error}") from None
     return make_mapping(content, path)

@@ -18,6 +18,7 @@ from antiphon.pipeline.columns import CONTROL
 from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.pipeline.reading.rows import INTEGERS, TYPES, RowBatch, UnreadableRow, sort_out, sort_out_objects
 from antiphon.pipeline.store.files import format_of
+from antiphon.pipeline.store.location import location, open_binary, open_stream
 from antiphon.trace.schema import BROKER_COLUMNS, EVENTS, REQUIRED
 
 BLOCK_BYTES: Final = 32 << 20
@@ -41,7 +42,7 @@ def can_be_cut(path: Path) -> bool:
 def count_marks(file: str, start: int, stop: int) -> tuple[int, int]:
     """How many lines end and how many quotes are in a part of a file."""
     lines = quotes = 0
-    with open(file, "rb") as text:
+    with open_binary(location(file)) as text:
         text.seek(start)
         while start < stop:
             block = text.read(min(BLOCK_BYTES, stop - start))
@@ -57,7 +58,7 @@ def _row_start(file: str, at: int, in_quotes: bool, csv_quotes: bool) -> tuple[i
         return 0, 0
     at -= 1
     lines = 0
-    with open(file, "rb") as text:
+    with open_binary(location(file)) as text:
         text.seek(at)
         for line in text:
             if csv_quotes and line.count(b'"') % 2:
@@ -72,11 +73,11 @@ def _row_start(file: str, at: int, in_quotes: bool, csv_quotes: bool) -> tuple[i
 def _open_text(file: str, span: TextSpan | None) -> tuple[Any, int]:
     """A text file, or a span of it behind the file's header, and how many lines come before."""
     if span is None:
-        return pa.input_stream(file, compression="detect"), 0
+        return open_stream(location(file)), 0
     is_csv = format_of(Path(file)) == "csv"
     start, lines = _row_start(file, span.start, span.in_quotes, is_csv)
     stop, _ = _row_start(file, span.stop, span.in_quotes_after, is_csv)
-    with open(file, "rb") as text:
+    with open_binary(location(file)) as text:
         header = text.read(_row_start(file, 1, False, is_csv)[0]) if is_csv and start else b""
         text.seek(start)
         return pa.BufferReader(header + text.read(max(0, stop - start))), span.lines + lines
@@ -119,7 +120,7 @@ def read_csv(file: str, mapping: Mapping, span: TextSpan | None) -> Iterator[Row
 
 
 def _csv_header(file: str) -> list[str]:
-    with pa.input_stream(file, compression="detect") as stream:
+    with open_stream(location(file)) as stream:
         text = io.TextIOWrapper(io.BytesIO(stream.read(1 << 20)), encoding="utf-8-sig", errors="replace", newline="")
     return next(csv.reader(text), [])
 
@@ -170,7 +171,7 @@ def _json_type(name: str, kind: pa.DataType, mapping: Mapping) -> pa.DataType:
 
 def _json_keys(file: str) -> set[str]:
     """Return the keys of a file's first lines."""
-    with pa.input_stream(file, compression="detect") as stream:
+    with open_stream(location(file)) as stream:
         lines = stream.read(1 << 18).splitlines()[:100]
     keys: set[str] = set()
     for line in lines:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import bisect
-from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
 import numpy as np
 
-from antiphon.atomic_write import Replacement
 from antiphon.pipeline.columns import Array, Unit
+from antiphon.pipeline.store.location import Location, location, open_input, replacement
 
 _ALIGNED = 64
 
@@ -19,7 +18,7 @@ class ArenaWriter:
     """Appends named arrays of units to one file; nobody sees the file before it is whole."""
 
     def __init__(self, scratch: str, stage: str, task: int) -> None:
-        self._file = Replacement(_path(scratch, stage, task), durable=False)
+        self._file = replacement(_path(scratch, stage, task))
         self._out: BinaryIO = self._file.fresh.open("wb")
         self._at = 0
         self._entries: dict[str, tuple[int, int, str]] = {}
@@ -44,11 +43,12 @@ class ArenaWriter:
 class Arena:
     """The arrays that one task wrote."""
 
-    def __init__(self, path: Path) -> None:
-        # as a plain array: every slice of a memmap is one too, and making it costs more than small arrays do
-        self._bytes = np.asarray(np.memmap(path, np.uint8, "r"))
-        size = int.from_bytes(self._bytes[-8:].tobytes(), "little")
-        directory = self._bytes[-8 - size : -8].tobytes()
+    def __init__(self, path: Location) -> None:
+        # mapped into memory on a disk; in a store only what is asked for is read
+        self._file = open_input(path)
+        end = self._file.size() - 8
+        size = int.from_bytes(self._file.read_at(8, end), "little")
+        directory = self._file.read_at(size, end - size)
         self._entries = msgspec.msgpack.decode(directory, type=dict[str, tuple[int, int, str]])
 
     def names(self) -> list[tuple[Unit, str]]:
@@ -62,7 +62,8 @@ class Arena:
             return None
         at, length, dtype = entry
         kind = np.dtype(dtype)
-        return self._bytes[at : at + length * kind.itemsize].view(kind)
+        self._file.seek(at)
+        return np.frombuffer(self._file.read_buffer(length * kind.itemsize), kind)
 
 
 class Scratch:
@@ -86,5 +87,5 @@ class Scratch:
         return np.zeros(0, np.int64) if found is None else found
 
 
-def _path(scratch: str, stage: str, task: int) -> Path:
-    return Path(scratch, stage, f"{task:06}.arena")
+def _path(scratch: str, stage: str, task: int) -> Location:
+    return location(scratch) / stage / f"{task:06}.arena"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from antiphon.errors import UsageError
+from antiphon.pipeline.store.location import StorePath, location
 from antiphon.trace.files import visible_files
 
 SUFFIXES: Final = {".parquet": "parquet", ".csv": "csv", ".jsonl": "json lines", ".ndjson": "json lines"}
@@ -13,15 +14,33 @@ SUFFIXES: Final = {".parquet": "parquet", ".csv": "csv", ".jsonl": "json lines",
 
 def find_files(trace: str) -> list[str]:
     """The event files of a trace, sorted; UsageError if there is none."""
-    root = Path(trace)
-    if not root.exists():
-        raise UsageError(f"{trace}: no such file or directory")
+    root = location(trace)
     if root.is_file():
-        return [str(root.absolute())]
-    found = sorted(str(path.absolute()) for path in visible_files(root, lambda name: format_of(Path(name)) is not None))
+        return [str(root)]
+    if isinstance(root, StorePath):
+        found = _visible_in_store(root)
+    elif root.exists():
+        found = sorted(str(path) for path in visible_files(root, lambda name: format_of(Path(name)) is not None))
+    else:
+        raise UsageError(f"{trace}: no such file or directory")
     if not found:
         raise UsageError(f"{trace}: no events in this directory; expected files named *{', *'.join(SUFFIXES)}")
     return found
+
+
+def _visible_in_store(root: StorePath) -> list[str]:
+    """The event files below a folder of a store; what begins with . or _ is somebody's bookkeeping."""
+    return [
+        str(path)
+        for path, is_file in root.list(recursive=True)
+        if is_file
+        and format_of(Path(path.name))
+        and not any(_hidden(part) for part in path.key[len(root.key) :].split("/"))
+    ]
+
+
+def _hidden(name: str) -> bool:
+    return name.startswith((".", "_"))
 
 
 def format_of(path: Path) -> str | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -19,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from antiphon.pipeline.columns import Array, RunIndex, Segment, Unit, as_numpy
+from antiphon.pipeline.store.location import Location, location, open_parquet, read_tables
 from antiphon.trace.schema import EVENTS
 
 INDEX_SCHEMA: Final = pa.schema(
@@ -66,7 +66,7 @@ class Totals(msgspec.Struct):
 class TraceLayout:
     """The index and skeleton of an ingested trace, and a way to read one member's columns."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Location) -> None:
         self.folder = folder
         table = _read_parts(folder / "index", INDEX_SCHEMA).combine_chunks()
         names = pc.unique(table["run"]).sort()  # UTF-8 sorts as code points do
@@ -76,8 +76,10 @@ class TraceLayout:
         order = np.lexsort((first, member, run))
         self.run_of_segment = run[order]
         self.member_of_segment = member[order]
-        self.files: list[str] = pc.unique(table["file"]).to_pylist()
-        self.file = pc.index_in(table["file"], pa.array(self.files, pa.string())).to_numpy()[order]
+        files = pc.unique(table["file"])
+        self.file = pc.index_in(table["file"], files).to_numpy()[order]
+        # what was laid out anew is named from the layout's folder, so that this can be moved
+        self.files = [str(folder / file) if file.startswith("events/") else file for file in files.to_pylist()]
         self.column = {
             name: table[name].to_numpy(zero_copy_only=False)[order]
             for name in INDEX_SCHEMA.names
@@ -153,6 +155,11 @@ class TraceLayout:
         return shares(self.unit_rows + 1_000, tasks)
 
 
+def _open_file(file: str) -> pq.ParquetFile:
+    """Open a Parquet file whose few distinct strings come as codes."""
+    return open_parquet(location(file), read_dictionary=["run", "event"])
+
+
 def shares(weight: Array, tasks: int) -> Array:
     """Cut a row of weighted items into so many parts of about the same weight: the start of each, and the end."""
     ends = np.cumsum(weight)
@@ -162,11 +169,6 @@ def shares(weight: Array, tasks: int) -> Array:
     return np.concatenate(([0], cuts, [len(weight)])).astype(np.int64)
 
 
-def _open_file(file: str) -> pq.ParquetFile:
-    """Open a Parquet file whose few distinct strings come as codes."""
-    return pq.ParquetFile(file, memory_map=True, read_dictionary=["run", "event"])
-
-
-def _read_parts(folder: Path, schema: pa.Schema) -> pa.Table:
-    tables = [pq.read_table(part, schema=schema, use_threads=False) for part in sorted(folder.glob("*.parquet"))]
+def _read_parts(folder: Location, schema: pa.Schema) -> pa.Table:
+    tables = read_tables(folder, schema=schema)
     return pa.concat_tables(tables) if tables else schema.empty_table()
