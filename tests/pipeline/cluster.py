@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,12 +16,20 @@ import pyspark
 
 from antiphon.pipeline.java import find_java_home
 
+# Mounts an empty file system over a folder, for itself and what it starts; then runs the rest of its arguments.
+APART = 'mount -t tmpfs tmpfs "$0" && mkdir -p "$0/tmp" && export TMPDIR="$0/tmp" && cd "$0/tmp" && exec "$@"'
+
 
 class Cluster:
-    """The address of the master, and its workers' processes."""
+    """The address of the master, and its workers' processes.
 
-    def __init__(self, folder: Path) -> None:
+    Workers see nothing of `hidden`, where a driver has its files, if this machine lets us: `apart`.
+    """
+
+    def __init__(self, folder: Path, hidden: Path | None = None) -> None:
         self.folder = folder
+        namespace = ["unshare", "--mount", "--map-root-user", "sh", "-c", APART, str(hidden)]
+        self.apart = hidden is not None and subprocess.run([*namespace, "true"], capture_output=True).returncode == 0
         self.port, self.url = free_port(), ""
         self.url = f"spark://127.0.0.1:{self.port}"
         self.environment = {
@@ -38,12 +46,18 @@ class Cluster:
         for number in range(2):
             work = folder / f"worker-{number}"
             resources = ["--cores", "1", "--memory", "1g", "--work-dir", str(work)]
-            self._start("worker.Worker", "--host", "127.0.0.1", *resources, *web, self.url)
+            within = namespace if self.apart else []
+            self._start("worker.Worker", "--host", "127.0.0.1", *resources, *web, self.url, within=within)
         self._wait_for("master.Master", "Registering worker", 2)
 
-    def _start(self, name: str, *arguments: str) -> None:
+    def _start(self, name: str, *arguments: str, within: Sequence[str] = ()) -> None:
         log = (self.folder / f"{name}-{len(self.processes)}.log").open("wb")
-        command = [f"{self.environment['SPARK_HOME']}/bin/spark-class", f"org.apache.spark.deploy.{name}", *arguments]
+        command = [
+            *within,
+            f"{self.environment['SPARK_HOME']}/bin/spark-class",
+            f"org.apache.spark.deploy.{name}",
+            *arguments,
+        ]
         process = subprocess.Popen(
             command, stdout=log, stderr=subprocess.STDOUT, env=self.environment, start_new_session=True
         )
@@ -56,6 +70,10 @@ class Cluster:
                 return
             time.sleep(0.2)
         raise TimeoutError(f"{name} does not say {text!r}")
+
+    def seen_by(self, number: int, folder: Path) -> list[str]:
+        """Return what a process sees in a folder."""
+        return sorted(os.listdir(f"/proc/{self.processes[number].pid}/root{folder}"))
 
     def kill(self, number: int) -> None:
         """Kill a process and all that it started (a worker's executors), as a power cut would."""
@@ -70,8 +88,8 @@ def free_port() -> int:
 
 
 @contextmanager
-def cluster(folder: Path) -> Iterator[Cluster]:
-    started = Cluster(folder)
+def cluster(folder: Path, hidden: Path | None = None) -> Iterator[Cluster]:
+    started = Cluster(folder, hidden)
     try:
         yield started
     finally:
