@@ -40,9 +40,9 @@ def by_environment(s3: S3Service, monkeypatch: pytest.MonkeyPatch) -> Iterator[S
     for name, value in s3.environment.items():
         monkeypatch.setenv(name, value)
     stores.use_settings({})
-    stores._file_system.cache_clear()
+    stores.file_system.cache_clear()
     yield s3
-    stores._file_system.cache_clear()
+    stores.file_system.cache_clear()
 
 
 @pytest.fixture
@@ -203,8 +203,8 @@ def test_other_stores_are_reached_by_fsspec() -> None:
 
 def test_a_store_that_is_not_there_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    stores._file_system.cache_clear()
+    stores.file_system.cache_clear()
     with pytest.raises(UsageError, match="s3://nowhere/trace: ") as error:
         find_files("s3://nowhere/trace")
     assert "\n" not in str(error.value)
-    stores._file_system.cache_clear()
+    stores.file_system.cache_clear()

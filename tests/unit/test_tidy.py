@@ -36,6 +36,7 @@ BOTTOM: Final = 0
 BORROWED: Final = {
     "pipeline/session.py": {
         "_active_spark_context": "whether Spark runs here already: what is public forgets it after a broken connection",
+        "_jsc": "Hadoop's settings, which PySpark offers in no other way",
     },
     "testing/loop.py": {
         "_get_running_loop": "asyncio's, for those who write a loop",

@@ -42,7 +42,7 @@ def use_settings(settings: Mapping[str, str]) -> None:
     if settings != _settings:
         _settings.clear()
         _settings.update(settings)
-        _file_system.cache_clear()
+        file_system.cache_clear()
 
 
 class StorePath:
@@ -81,7 +81,7 @@ class StorePath:
 
     @property
     def _there(self) -> tuple[pyarrow.fs.FileSystem, str]:
-        system, base = _file_system(self.scheme, self.authority)
+        system, base = file_system(self.scheme, self.authority)
         return system, f"{base.rstrip('/')}/{self.key}" if self.key else base
 
     def _info(self) -> pyarrow.fs.FileInfo:
@@ -329,7 +329,7 @@ def unreachable(path: StorePath, error: OSError) -> UsageError:
 
 
 @functools.lru_cache(maxsize=64)
-def _file_system(scheme: str, authority: str) -> tuple[pyarrow.fs.FileSystem, str]:
+def file_system(scheme: str, authority: str) -> tuple[pyarrow.fs.FileSystem, str]:
     """Return the file system of a URI, and the path in it that the URI's own top has."""
     from pyarrow import fs
 
