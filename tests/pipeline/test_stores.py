@@ -124,20 +124,20 @@ def test_commands_read_from_and_write_to_a_store(
     folder: Path, by_spark: S3Service, spark_session: Session, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     trace = by_spark.put(folder, "three")
-    places = ["--out", f"s3://{BUCKET}/results/check", "--scratch", f"s3://{BUCKET}/scratch"]
+    places = ["--out", f"s3://{BUCKET}/results/check", "--scratch", f"s3://{BUCKET}/given"]
     assert main(["check", trace, *places, "--json"]) == 1
     printed = json.loads(capsys.readouterr().out)
     with by_spark.files.open_input_file(f"{BUCKET}/results/check/check.json") as file:
         assert json.loads(file.read()) == printed
     assert printed["guarantees"]["fifo"]["promised"], "run.json is found in the store"
-    assert by_spark.keys("scratch") == [], "nothing is left behind"
+    assert by_spark.keys("given") == [], "nothing is left behind"
 
     assert main(["check", trace, *places, "--guarantee", "integrity", "--json"]) in (0, 1)  # replaces its own output
     assert json.loads(capsys.readouterr().out)["guarantees"].keys() == {"integrity"}
     assert main(["check", trace, "--out", f"s3://{BUCKET}/three"]) == 2
     assert "exists and holds something else" in capsys.readouterr().err
 
-    assert main(["measure", trace, "--out", str(tmp_path / "measured"), "--scratch", f"s3://{BUCKET}/scratch"]) == 0
+    assert main(["measure", trace, "--out", str(tmp_path / "measured"), "--scratch", f"s3://{BUCKET}/given"]) == 0
     assert (tmp_path / "measured" / "measure.json").is_file()
     assert list((tmp_path / "measured" / "runs").glob("*.parquet"))
     assert main(["check", f"s3://{BUCKET}/nothing"]) == 2
