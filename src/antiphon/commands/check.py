@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from antiphon.commands.choices import one_of
+from antiphon.commands.log_options import add_log_options, mapping_of, show_names
 from antiphon.commands.quarantine import show_reasons
 from antiphon.commands.spark_options import add_spark_options, look_ahead, scratch_of, spark_session
 from antiphon.console import show_table
@@ -39,9 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default="deliver",
         help="what makes a later send depend on a message (default: deliver)",
     )
-    parser.add_argument(
-        "--mapping", metavar="FILE", help="TOML file that maps a foreign log to the trace's columns and events"
-    )
+    add_log_options(parser)
     parser.add_argument("--out", metavar="DIR", help="write the result and the quarantined rows there")
     add_spark_options(parser, scratch=True)
     parser.epilog = "example: antiphon check out/run --guarantee causal --witnesses 3"
@@ -58,14 +57,13 @@ def run(args: argparse.Namespace) -> int:
     """Check a trace, say what was found, and return the exit code."""
     from antiphon.pipeline.checking import CheckOptions, check_layout
     from antiphon.pipeline.ingesting import ingest
-    from antiphon.pipeline.reading.mapping import load_mapping
     from antiphon.pipeline.results import CHECK_FILE, as_json, write_result
     from antiphon.pipeline.store.location import copy_tree
     from antiphon.pipeline.store.output import output_folder
     from antiphon.trace.verdict import deciding, exit_code
 
-    look_ahead(args, CHECK_FILE)
-    mapping = load_mapping(args.mapping) if args.mapping else None
+    mapping = mapping_of(args)
+    look_ahead(args, CHECK_FILE, mapping)
     options = CheckOptions(
         guarantees=tuple(name for name in ALL_GUARANTEES if not args.guarantee or name in args.guarantee),
         uniform=args.uniform,
@@ -98,7 +96,8 @@ def _show(result: CheckResult, decisive: list[str]) -> None:
     counts = ", ".join(f"{count:,} {name}{'s' if count != 1 else ''}" for name, count in named)
     aside = f", {result.quarantined:,} rows quarantined" if result.quarantined else ""
     print(f"{result.trace}: {counts}{aside}")
-    show_reasons(result.quarantine_reasons)
+    show_reasons(result.quarantine_reasons, result.quarantine_examples)
+    show_names(result.names)
     show_table(
         ("guarantee", "verdict", "promised", "examined", "violations"),
         [

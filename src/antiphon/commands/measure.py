@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from antiphon.commands.log_options import add_log_options, mapping_of
 from antiphon.commands.quarantine import show_reasons
 from antiphon.commands.spark_options import add_spark_options, look_ahead, scratch_of, spark_session
 from antiphon.console import show_table
@@ -21,7 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="TRACE",
         help="a Parquet, CSV or JSON lines file, or a directory of them; a path or a URI (s3://...)",
     )
-    parser.add_argument("--mapping", metavar="FILE", help="TOML file that maps a foreign log to the trace's columns")
+    add_log_options(parser)
     parser.add_argument("--out", metavar="DIR", help="write the tables (Parquet) and the summary there")
     add_spark_options(parser, scratch=True)
     parser.epilog = "example: antiphon measure out/run --out out/measured"
@@ -31,12 +32,11 @@ def run(args: argparse.Namespace) -> int:
     """Measure a trace and say what was found."""
     from antiphon.pipeline.ingesting import ingest
     from antiphon.pipeline.measuring import measure_layout
-    from antiphon.pipeline.reading.mapping import load_mapping
     from antiphon.pipeline.results import MEASURE_FILE, as_json, write_result
     from antiphon.pipeline.store.output import output_folder
 
-    look_ahead(args, MEASURE_FILE)
-    mapping = load_mapping(args.mapping) if args.mapping else None
+    mapping = mapping_of(args)
+    look_ahead(args, MEASURE_FILE, mapping)
     with (
         spark_session(args, f"antiphon measure {args.trace}") as spark,
         output_folder(args.out, MEASURE_FILE, args.trace, **scratch_of(args)) as (scratch, out),
@@ -57,7 +57,7 @@ def show(result: MeasureResult) -> None:
     """Print the summary."""
     aside = f", {result.quarantined:,} rows quarantined" if result.quarantined else ""
     print(f"{result.trace}: {result.runs:,} runs, {result.members:,} members, {result.events:,} events{aside}")
-    show_reasons(result.quarantine_reasons)
+    show_reasons(result.quarantine_reasons, result.quarantine_examples)
     if result.clock != "global":
         print(
             f"clock: {result.clock}; times of different members are compared as they are, so delivery and stable "

@@ -8,9 +8,11 @@ from typing import Final
 _SHOWN: Final = 5
 
 
-def show_reasons(reasons: Mapping[str, int]) -> None:
-    """Print the most frequent reasons, each with how many rows it concerns."""
+def show_reasons(reasons: Mapping[str, int], examples: Mapping[str, str]) -> None:
+    """Print the most frequent reasons, each with how many rows it concerns and one of them."""
     for reason, count in list(reasons.items())[:_SHOWN]:
         print(f"  {count:,} rows: {reason}")
+        if reason in examples:
+            print(f"    {examples[reason]}")
     if len(reasons) > _SHOWN:
         print(f"  and {len(reasons) - _SHOWN} other reasons: see the quarantine beside the output")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from antiphon.atomic_write import atomic_write
+from antiphon.commands.log_options import add_log_options, mapping_of
 from antiphon.commands.spark_options import add_spark_options, scratch_of, spark_session
 from antiphon.errors import UsageError
 
@@ -31,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--run", metavar="NAME", help="of several runs, the one to draw over time (default: the largest)"
     )
-    parser.add_argument("--mapping", metavar="FILE", help="TOML file that maps a foreign log to the trace's columns")
+    add_log_options(parser)
     add_spark_options(parser, scratch=True)
     parser.epilog = "example: antiphon report out/run --out out/report.html"
 
@@ -68,14 +69,13 @@ def _sweep(folder: Path) -> tuple[str, dict[str, Any], int]:
 def _trace(args: argparse.Namespace, given: Given) -> tuple[str, dict[str, Any], int]:
     import msgspec
 
-    from antiphon.pipeline.reading.mapping import load_mapping
     from antiphon.pipeline.store.output import output_folder
     from antiphon.report.facts import gather
     from antiphon.report.trace_page import headline, trace_page
 
     if args.uniform and (given.check is not None or args.no_check):
         raise UsageError("--uniform: nothing is checked here; say it to antiphon check")
-    mapping = load_mapping(args.mapping) if args.mapping else None
+    mapping = mapping_of(args)
     start = functools.partial(spark_session, args, f"antiphon report {given.trace}")
     with output_folder(None, "", given.trace or str(args.out), **scratch_of(args)) as (folder, _):
         facts = gather(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypedDict
 from antiphon.progress import Progress
 
 if TYPE_CHECKING:
+    from antiphon.pipeline.reading.mapping import Mapping
     from antiphon.pipeline.session import Session
 
 
@@ -43,16 +44,16 @@ def scratch_of(args: argparse.Namespace) -> ScratchOptions:
     return {"shared": on_cluster(args.master), "scratch": args.scratch}
 
 
-def look_ahead(args: argparse.Namespace, marker: str) -> None:
+def look_ahead(args: argparse.Namespace, marker: str, mapping: Mapping | None) -> None:
     """Say what is wrong with a command's trace and --out before Spark starts; let --conf say how to reach stores."""
+    from antiphon.pipeline.ingesting import find_trace
     from antiphon.pipeline.session import storage_settings
-    from antiphon.pipeline.store.files import find_files
     from antiphon.pipeline.store.location import is_uri, use_settings
     from antiphon.pipeline.store.output import refuse_to_overwrite
 
     use_settings(storage_settings(args.conf))
     if not is_uri(args.trace):  # a store may be reached only as Spark says
-        find_files(args.trace)
+        find_trace(args.trace, mapping)
     if args.out is not None and not is_uri(args.out):
         refuse_to_overwrite(args.out, marker)
 

@@ -166,7 +166,7 @@ def _show(result: WatchResult) -> None:
         ],
         numbers=(3, 4),
     )
-    show_reasons(result.quarantine_reasons)
+    show_reasons(result.quarantine_reasons, {})
     for path, why in result.missing.items():
         print(f"not read: {path}: {why}")
     print(f"{result.alarms:,} alarms; state and alarms are in {result.checkpoint}")

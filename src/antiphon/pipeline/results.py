@@ -37,6 +37,8 @@ class TraceResult(msgspec.Struct, kw_only=True, omit_defaults=True):
     events: int
     quarantined: int
     quarantine_reasons: dict[str, int] = {}  # why rows were put aside, the most frequent first; said if any were
+    quarantine_examples: dict[str, str] = {}  # by reason, one such row
+    names: dict[int, str] = {}  # number -> name, of members and senders whose log had names
 
 
 # --- check ------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import msgspec
 
 from antiphon.errors import UsageError
 from antiphon.pipeline.checking import CheckOptions, check_layout
-from antiphon.pipeline.ingesting import ingest
+from antiphon.pipeline.ingesting import find_trace, ingest
 from antiphon.pipeline.measuring import measure_layout
 from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.pipeline.results import (
@@ -29,7 +29,6 @@ from antiphon.pipeline.results import (
     read_measured,
 )
 from antiphon.pipeline.session import Session
-from antiphon.pipeline.store.files import find_files
 from antiphon.pipeline.store.layout import TraceLayout
 from antiphon.pipeline.store.location import Location, is_uri
 from antiphon.report.run_settings import RunSettings, run_settings
@@ -58,6 +57,8 @@ class Facts(msgspec.Struct, kw_only=True):
     members: int
     events: int
     quarantined: int
+    quarantine_reasons: dict[str, int] = {}
+    quarantine_examples: dict[str, str] = {}
     checked: CheckResult | None = None
     uniform: CheckResult | None = None  # the same with the deliveries of members that crashed or left, if any did
     measured: MeasureResult | None = None
@@ -113,6 +114,8 @@ def gather(
         members=known.members,
         events=known.events,
         quarantined=known.quarantined,
+        quarantine_reasons=known.quarantine_reasons,
+        quarantine_examples=known.quarantine_examples,
         checked=checked,
         uniform=also,
         measured=measured,
@@ -167,7 +170,7 @@ class _Trace:
 
     def __init__(self, trace: str, folder: Location, start: Start, stack: ExitStack, mapping: Mapping | None) -> None:
         if not is_uri(trace):
-            find_files(trace)  # say what is wrong with the path before Spark starts
+            find_trace(trace, mapping)  # say what is wrong with the path before Spark starts
         self.folder, self.layout, self.mapping = folder, folder / "layout", mapping
         self.session = stack.enter_context(start())
         self.totals = ingest(self.session, trace, self.layout, mapping)

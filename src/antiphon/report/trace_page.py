@@ -25,6 +25,7 @@ from antiphon.web.page import asset, page
 from antiphon.wording import count, duration, listed
 
 _WORST_FIRST: Final = ("violated", "unknown", "holds")
+REASONS_MAX: Final = 5  # why rows were put aside: so many reasons are said
 OPEN_MAX: Final = 2  # witnesses of one guarantee that are shown at once; the others unfold
 
 
@@ -143,7 +144,11 @@ def _notices(facts: Facts) -> list[Markup]:
             lost = [name for name, one in facts.checked.guarantees.items() if one.verdict == "unknown"]
             names = listed([GUARANTEES[name].name for name in lost]) if lost else ""
             which = f" Unknown, because of them or for lack of evidence: {names}." if names else ""
-        text = f"They were put aside and are part of nothing below.{which}"
+        reasons = "".join(
+            f" {lost:,}: {reason}{f', as {facts.quarantine_examples[reason]}' * (reason in facts.quarantine_examples)}."
+            for reason, lost in [*facts.quarantine_reasons.items()][:REASONS_MAX]
+        )
+        text = f"They were put aside and are part of nothing below.{which}{reasons}"
         said.append(notice("warn", f"{count(facts.quarantined, 'row')} could not be read.", text))
     if facts.lost is not None:
         text = f"{facts.lost} is not there any more, so nothing below could be measured or drawn from it."

@@ -57,6 +57,8 @@ def _result(totals: Totals, verdicts: dict[str, Verdict]) -> CheckResult:
         events=totals.events,
         quarantined=sum(totals.quarantined.values()),
         quarantine_reasons=totals.reasons,
+        quarantine_examples=totals.examples,
+        names=totals.names,
         guarantees={
             name: GuaranteeResult(found.verdict, name in promises, found.examined, found.violations, found.witnesses)
             for name, found in verdicts.items()

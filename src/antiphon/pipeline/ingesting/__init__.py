@@ -17,6 +17,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from antiphon.errors import UsageError
+from antiphon.pipeline.ingesting.foreign import bring, find_logs, first_records, has_text
+from antiphon.pipeline.ingesting.foreign.form import form_of
+from antiphon.pipeline.ingesting.foreign.guess import suggest
 from antiphon.pipeline.ingesting.frame import FrameFacts, fit_frame, spill_frame
 from antiphon.pipeline.ingesting.job import FilePart, IngestJob, IngestPart
 from antiphon.pipeline.ingesting.relayout import lay_out, share_buckets, spill
@@ -27,7 +31,7 @@ from antiphon.pipeline.reading.text import TextSpan, can_be_cut, count_marks
 from antiphon.pipeline.session import Session
 from antiphon.pipeline.store.files import find_files, format_of
 from antiphon.pipeline.store.layout import Totals, TraceLayout
-from antiphon.pipeline.store.location import Location, location, size_of
+from antiphon.pipeline.store.location import Location, copy_tree, location, size_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -39,7 +43,23 @@ FILE_PART_BYTES = 64 << 20  # a larger Parquet file is shared out by row groups
 def ingest(session: Session, trace: str, folder: Location, mapping: Mapping | None = None) -> Totals:
     """Ingest a trace into a folder that `TraceLayout` opens; the trace itself is not touched."""
     mapping = mapping or Mapping()
-    files = find_files(trace)
+    files = find_trace(trace, mapping)
+    try:
+        if mapping.preset or has_text(files, mapping):
+            totals = _ingest_foreign(session, trace, files, folder, mapping)
+        else:
+            totals = _ingest_files(session, trace, files, folder, mapping)
+    except UsageError as problem:
+        if "a trace needs" not in str(problem) and "can be read" not in str(problem):
+            raise
+        raise UsageError(f"{problem}{_hint(files)}") from None
+    if not totals.events and totals.quarantined:
+        raise UsageError(f"{_unreadable(trace, totals.reasons)}{_hint(files)}")
+    totals.promises = totals.promises or mapping.promises or None
+    return totals
+
+
+def _ingest_files(session: Session, trace: str, files: list[str], folder: Location, mapping: Mapping) -> Totals:
     _make_folders(folder)
     where = location(trace)
     root = str(where.parent if where.is_file() else where)
@@ -55,6 +75,45 @@ def ingest(session: Session, trace: str, folder: Location, mapping: Mapping | No
         for stale in [*(folder / "index").iterdir(), *(folder / "skeleton").iterdir()]:
             stale.unlink()
     return _sort(session, trace, folder, _each(session, len(source.splits), functools.partial(spill, source), "read"))
+
+
+def find_trace(trace: str, mapping: Mapping | None) -> list[str]:
+    """Return the files of a trace, or of the log that becomes one; UsageError says what is wrong with the path."""
+    return find_logs(trace, mapping) if mapping is not None and mapping.preset else find_files(trace)
+
+
+def _ingest_foreign(session: Session, trace: str, files: list[str], folder: Location, mapping: Mapping) -> Totals:
+    """Ingest the trace that another system's log becomes."""
+    brought = bring(session, files, mapping, folder / "foreign")
+    if not brought.runs:
+        reasons: Counter[str] = Counter()
+        for part in brought.parts:
+            reasons.update(part.reasons)
+        raise UsageError(_unreadable(trace, dict(reasons.most_common())))
+    about = location(trace) / "run.json"
+    if about.is_file():
+        (location(brought.folder) / "run.json").write_text(about.read_text())
+    totals = _ingest_files(session, brought.folder, find_files(brought.folder), folder, Mapping())
+    copy_tree(folder / "foreign" / "quarantine", folder / "quarantine")
+    totals.trace, totals.names = trace, brought.names
+    for part in brought.parts:
+        totals.quarantined = dict(Counter(totals.quarantined) + Counter(part.quarantined))
+        totals.examples = part.examples | totals.examples
+        totals.reasons = dict((Counter(totals.reasons) + Counter(part.reasons)).most_common())
+    totals.promises = totals.promises or mapping.promises or form_of(mapping).promises or None
+    return totals
+
+
+def _unreadable(trace: str, reasons: dict[str, int]) -> str:
+    most = "; ".join(f"{count:,} rows: {reason}" for reason, count in [*reasons.items()][:3])
+    return f"{trace}: no row can be read as an event{f'; {most}' if most else ''}"
+
+
+def _hint(files: list[str]) -> str:
+    """Say how the files could be read, as far as their first records show it."""
+    records = [record for file in files[:4] for record in itertools.islice(first_records(file), 100)]
+    said = suggest(records) if records else ""
+    return f"; {said}" if said else ""
 
 
 def ingest_frame(session: Session, frame: DataFrame, folder: Location, mapping: Mapping, about: FrameFacts) -> Totals:
@@ -100,10 +159,12 @@ def _totals(trace: str, folder: Location, parts: list[IngestPart]) -> Totals:
     layout = TraceLayout(folder)
     quarantined: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
+    examples: dict[str, str] = {}
     promises: set[str] | None = None
     for part in parts:
         quarantined.update(part.quarantined)
         reasons.update(part.reasons)
+        examples = part.examples | examples
         if part.promises is not None:
             promises = (promises or set()) | set(part.promises)
     return Totals(
@@ -113,6 +174,7 @@ def _totals(trace: str, folder: Location, parts: list[IngestPart]) -> Totals:
         events=int(layout.unit_rows.sum()),
         quarantined=dict(quarantined),
         reasons=dict(reasons.most_common()),
+        examples=examples,
         promises=None if promises is None else sorted(promises),
     )
 

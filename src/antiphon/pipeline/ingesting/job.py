@@ -41,6 +41,7 @@ class IngestPart(msgspec.Struct):
     in_order: bool = True
     quarantined: dict[str, int] = msgspec.field(default_factory=dict)  # by event
     reasons: dict[str, int] = msgspec.field(default_factory=dict)  # why rows were put aside
+    examples: dict[str, str] = msgspec.field(default_factory=dict)  # by reason, one row
     quarantine: str = ""  # the file that they went to, if any were
     promises: list[str] | None = None
     spilled: list[SpillFile] = msgspec.field(default_factory=list)

@@ -23,6 +23,9 @@ QUARANTINE_SCHEMA = pa.schema(
 )
 
 
+EXAMPLE_CHARACTERS = 300
+
+
 class Quarantine:
     """Rows that cannot be read, written beside the rest with a reason each."""
 
@@ -30,6 +33,7 @@ class Quarantine:
         self.file = replacement(location(folder) / "quarantine" / f"{name}.parquet")
         self.counts: Counter[str] = Counter()
         self.reasons: Counter[str] = Counter()
+        self.examples: dict[str, str] = {}  # reason -> one such row, and where it is
         self.writer: pq.ParquetWriter | None = None
 
     def add(self, rubbish: list[UnreadableRow]) -> None:
@@ -43,6 +47,10 @@ class Quarantine:
         )
         self.counts.update(row.event or "" for row in rubbish)
         self.reasons.update(row.reason for row in rubbish)
+        for row in rubbish:
+            if row.reason not in self.examples:
+                where = f"{Path(row.file).name} row {row.row}: " if row.file and row.row is not None else ""
+                self.examples[row.reason] = f"{where}{row.content[:EXAMPLE_CHARACTERS]}"
 
     def close(self, part: IngestPart) -> None:
         """Finish the file; note how many rows were put aside, by event and by reason."""
@@ -50,4 +58,4 @@ class Quarantine:
             self.writer.close()
             self.file.commit()
             part.quarantine = self.file.path.name
-        part.quarantined, part.reasons = dict(self.counts), dict(self.reasons)
+        part.quarantined, part.reasons, part.examples = dict(self.counts), dict(self.reasons), self.examples

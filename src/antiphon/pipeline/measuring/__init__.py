@@ -104,6 +104,8 @@ def _result(totals: Totals, whole: MeasurePart, clock: Clock, rows: dict[str, in
         events=totals.events,
         quarantined=sum(totals.quarantined.values()),
         quarantine_reasons=totals.reasons,
+        quarantine_examples=totals.examples,
+        names=totals.names,
         clock=clock,
         rows=rows,
         latency=latency,

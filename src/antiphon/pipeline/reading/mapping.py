@@ -12,7 +12,7 @@ import msgspec
 
 from antiphon.errors import UsageError
 from antiphon.pipeline.store.location import location
-from antiphon.trace.schema import BROKER_COLUMNS, COLUMNS, EVENTS
+from antiphon.trace.schema import BROKER_COLUMNS, BROKER_KINDS, COLUMNS, EVENTS
 
 _NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 
@@ -27,6 +27,8 @@ class Mapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     numbers_from: int = 1  # what the log's numbers of messages start from
     own_deliveries: Literal["recorded", "implied"] = "recorded"  # implied: by the sends
     sends: Literal["recorded", "unrecorded"] = "recorded"  # unrecorded: nobody logs what was sent, as in a topic
+    preset: str = ""  # the kind of log that this starts from, as `--from` names it
+    promises: list[str] = []  # what decides where no run.json says it
 
     @property
     def renames(self) -> bool:
@@ -94,6 +96,6 @@ def make_mapping(content: dict[str, Any], where: str) -> Mapping:
             known = ", ".join((*COLUMNS, *BROKER_COLUMNS))
             raise UsageError(f"{where}: no trace column is called {name!r}; they are {known}")
     for event in mapping.events.values():
-        if event not in EVENTS:
+        if event not in EVENTS and event not in BROKER_KINDS:
             raise UsageError(f"{where}: no event is called {event!r}; they are {', '.join(EVENTS)}")
     return mapping

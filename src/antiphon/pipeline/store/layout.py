@@ -60,6 +60,8 @@ class Totals(msgspec.Struct):
     events: int = 0
     quarantined: dict[str, int] = msgspec.field(default_factory=dict)  # by the row's event, "" if it cannot be read
     reasons: dict[str, int] = msgspec.field(default_factory=dict)  # why rows were put aside, the most frequent first
+    examples: dict[str, str] = msgspec.field(default_factory=dict)  # by reason, one row that was put aside
+    names: dict[int, str] = msgspec.field(default_factory=dict)  # of members whose log had names
     promises: list[str] | None = None  # what the run.json files promise; None if there is none
 
 

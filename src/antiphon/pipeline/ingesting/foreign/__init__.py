@@ -1,0 +1,212 @@
+"""Logs of other systems, brought into the trace's form: names and ids become numbers, words become events.
+
+Two stages: tasks read files and turn records into rows with text for names and ids; then each run is put together by
+one task, which numbers its messages. What comes of it is an ordinary trace.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from antiphon.errors import UsageError
+from antiphon.pipeline.ingesting.foreign.form import ForeignRow, LogForm, NoRow, form_of
+from antiphon.pipeline.ingesting.foreign.numbering import (
+    FOREIGN_SCHEMA,
+    UNKNOWN_AUTHOR,
+    log_name,
+    number_names,
+    number_run,
+)
+from antiphon.pipeline.ingesting.foreign.records import LogRecord, read_records
+from antiphon.pipeline.ingesting.job import IngestPart
+from antiphon.pipeline.ingesting.quarantine import Quarantine
+from antiphon.pipeline.reading.mapping import Mapping
+from antiphon.pipeline.reading.rows import UnreadableRow
+from antiphon.pipeline.session import Session
+from antiphon.trace.files import visible_files
+
+_BATCH_ROWS: Final = 200_000
+_LOOKED_AT: Final = 50  # records of a file, to see whether it has names and ids of its own
+_ROW_BITS: Final = 40
+
+
+class BringJob(msgspec.Struct, frozen=True):
+    """What the tasks of bringing a log share."""
+
+    form: LogForm
+    preset: str
+    files: list[str]
+    tasks: int
+    folder: str
+    names: dict[str, int] = {}
+
+
+class BroughtPart(msgspec.Struct):
+    """What one task says of the files that it read."""
+
+    part: IngestPart
+    names: set[str]
+    runs: set[str]
+
+
+class Brought(msgspec.Struct):
+    """A log that has become a trace."""
+
+    folder: str
+    runs: int
+    parts: list[IngestPart]
+    names: dict[int, str]  # of members and senders whose name is no number
+
+
+def find_logs(trace: str, mapping: Mapping) -> list[str]:
+    """Return the files of a foreign log, sorted; UsageError if there is none."""
+    root = Path(trace)
+    if not root.exists():
+        raise UsageError(f"{trace}: no such file or directory")
+    if root.is_file():
+        return [str(root.absolute())]
+    suffixes = form_of(mapping).suffixes
+    wanted = (*suffixes, *(f"{suffix}.gz" for suffix in suffixes))
+    found = sorted(str(path.absolute()) for path in visible_files(root, lambda name: name.lower().endswith(wanted)))
+    found = [file for file in found if Path(file).name != "run.json"]
+    if not found:
+        raise UsageError(f"{trace}: no logs in this directory; expected files named *{', *'.join(suffixes)}")
+    return found
+
+
+def has_text(files: list[str], mapping: Mapping) -> bool:
+    """Say whether members or messages of a log have names and ids that are no numbers, judged by its first records.
+
+    Where some are numbers and some are not, it is a trace with rows that cannot be read.
+    """
+    form = form_of(mapping)
+    for file in files[:4]:
+        records = list(itertools.islice(first_records(file), _LOOKED_AT))
+        for name in ("member", "seq"):
+            found = [text for record in records if (text := form.text(record, name)) is not None]
+            if found and not any(_reads_as_number(text) or text in mapping.members for text in found):
+                return True
+    return False
+
+
+def first_records(file: str) -> Iterator[dict[str, Any]]:
+    """Return the first records of a file; none of what is neither text nor Parquet."""
+    name = file.lower().removesuffix(".gz")
+    if name.endswith(".parquet"):
+        try:
+            source = pq.ParquetFile(file)
+        except (pa.ArrowInvalid, OSError):
+            return
+        if any(pa.types.is_string(field.type) for field in source.schema_arrow if field.name not in ("run", "event")):
+            for batch in itertools.islice(source.iter_batches(_LOOKED_AT), 1):
+                yield from batch.to_pylist()
+        return
+    if not name.endswith((".csv", ".jsonl", ".ndjson")):
+        return
+    with pa.input_stream(file, compression="detect") as stream:
+        lines = stream.read(1 << 16).decode("utf-8-sig", errors="replace").splitlines()
+    if name.endswith(".csv"):
+        yield from csv.DictReader(lines)
+        return
+    for line in lines:
+        try:
+            content = msgspec.json.decode(line)
+        except msgspec.DecodeError:
+            continue
+        if isinstance(content, dict):
+            yield content
+
+
+def _reads_as_number(text: str) -> bool:
+    return text.strip().lstrip("+-").replace(".", "", 1).isdigit()
+
+
+def bring(session: Session, files: list[str], mapping: Mapping, folder: Path) -> Brought:
+    """Turn a foreign log into a trace: the files of its folder `brought`."""
+    for name in ("quarantine", "rows", "brought"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    tasks = max(1, min(len(files), 4 * session.parallelism))
+    job = BringJob(form_of(mapping), mapping.preset, files, tasks, str(folder))
+    decode = msgspec.msgpack.Decoder(BroughtPart).decode
+    parts = [decode(result) for result in session.each(tasks, functools.partial(_read_files, job), "read logs")]
+    names = number_names(set().union(*(part.names for part in parts)), job.form.members)
+    names[UNKNOWN_AUTHOR] = _free_number(names)
+    runs = sorted(set().union(*(part.runs for part in parts)))
+    numbered = msgspec.structs.replace(job, names=names)
+    if runs:
+        session.each(len(runs), functools.partial(_number_run, numbered, runs), "number")
+    named = {number: name for name, number in names.items() if name not in (str(number), UNKNOWN_AUTHOR)}
+    return Brought(str(folder / "brought"), len(runs), [part.part for part in parts], named)
+
+
+def _free_number(names: dict[str, int]) -> int:
+    taken = {*names.values()}
+    return next(number for number in itertools.count(max(taken, default=0) + 1) if number not in taken)
+
+
+def _read_files(job: BringJob, task: int) -> bytes:
+    """Turn the records of some files into rows."""
+    said = BroughtPart(IngestPart(), set(), set())
+    quarantine = Quarantine(job.folder, f"logs-{task:06}")
+    path = Path(job.folder) / "rows" / f"{task:06}.parquet"
+    with pq.ParquetWriter(path, FOREIGN_SCHEMA, compression="lz4") as out:
+        for number in range(task, len(job.files), job.tasks):
+            records = read_records(job.files[number], job.preset)
+            while chunk := list(itertools.islice(records, _BATCH_ROWS)):
+                rows, unreadable = _sort_out(chunk, job, number)
+                quarantine.add(unreadable)
+                out.write_table(pa.Table.from_pylist(rows, FOREIGN_SCHEMA))
+                for row in rows:
+                    said.runs.add(row["run"])
+                    said.names |= {row["member"], *(row["members"] or ())}
+                    if row["sender"] is not None:
+                        said.names.add(row["sender"])
+                    if job.form.sends == "unrecorded" and row["id"] is not None:
+                        said.names.add(log_name(row["topic"], row["partition"]))
+    quarantine.close(said.part)
+    return msgspec.msgpack.encode(said)
+
+
+def _sort_out(records: list[LogRecord], job: BringJob, number: int) -> tuple[list[dict[str, Any]], list[UnreadableRow]]:
+    good, bad = [], []
+    file = job.files[number]
+    for record in records:
+        try:
+            if record.content is None:
+                raise NoRow(record.reason)
+            found = list(job.form.rows(record.content))
+        except NoRow as problem:
+            bad.append(UnreadableRow(file, record.row, str(problem), problem.event, record.text))
+            continue
+        for at, row in enumerate(found):
+            good.append(_plain(row) | {"place": (number << _ROW_BITS) + record.row * 4 + at})
+    return good, bad
+
+
+def _plain(row: ForeignRow) -> dict[str, Any]:
+    return msgspec.structs.asdict(row)
+
+
+def _number_run(job: BringJob, runs: list[str], task: int) -> bytes:
+    """Put one run together and number its messages."""
+    run = runs[task]
+    pieces = []
+    for path in sorted((Path(job.folder) / "rows").glob("*.parquet")):
+        table = pq.read_table(path, filters=pc.field("run") == run, schema=FOREIGN_SCHEMA, use_threads=False)
+        if table.num_rows:
+            pieces.append(table)
+    table = number_run(pa.concat_tables(pieces).combine_chunks(), job.form, job.names)
+    order = np.lexsort((table["step"].to_numpy(), table["member"].to_numpy()))
+    pq.write_table(table.take(pa.array(order)), Path(job.folder) / "brought" / f"{task:06}.parquet", compression="lz4")
+    return b""

@@ -1,0 +1,193 @@
+"""The form of a foreign log: which key of its records is which column, and what its words mean.
+
+A preset is such a form in a TOML file of the package; a user's mapping becomes one when a log has names and ids of its
+own. `LogForm.rows` turns one record into rows.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from importlib import resources
+from typing import Any, Final, Literal
+
+import msgspec
+
+from antiphon.errors import UsageError
+from antiphon.pipeline.reading import mapping as user
+from antiphon.trace.schema import BROKER_COLUMNS, BROKER_KINDS, COLUMNS, EVENTS
+
+ABOUT_A_MESSAGE: Final = frozenset({"send", "receive", "deliver", "stable", "discard", "acknowledged"})
+PRESETS: Final = ("otlp", "jepsen", "nats", "amqp", "mqtt", "redis-streams", "kafka")
+_NO_MEMBER: Final = "no member: it has none of the keys {}"
+_NO_EVENT: Final = "no event: it has none of the keys {}"
+_NO_MESSAGE: Final = "a {} without the message's id: it has none of the keys {}"
+
+
+class ForeignRow(msgspec.Struct):
+    """One event as a log has it: names and ids are text."""
+
+    run: str
+    member: str
+    event: str
+    sender: str | None = None
+    id: str | None = None
+    step: int | None = None
+    time_ns: int | None = None
+    view: int = 0
+    bytes: int | None = None
+    members: list[str] | None = None
+    detail: str | None = None
+    topic: str | None = None
+    partition: str | None = None
+    group: str | None = None
+    redelivered: bool | None = None
+
+
+class NoRow(ValueError):
+    """Why a record is no event; `event` is what it would have been, where that is known."""
+
+    def __init__(self, reason: str, event: str | None = None) -> None:
+        super().__init__(reason)
+        self.event = event
+
+
+class LogForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How the records of a log are read."""
+
+    about: str = ""
+    columns: dict[str, list[str]] = {}  # the trace's column -> the keys that may have it, the first that does counts
+    events: dict[str, list[str]] = {}  # the log's word -> what happened, in order; nothing: the record is no event
+    constants: dict[str, str | int] = {}
+    members: dict[str, int] = {}  # numbers that some names have
+    ids: Literal["message", "log"] = "message"  # log: an id is one within its topic and partition, as an offset is
+    numbers_from: int = 1
+    order: Literal["file", "time"] = "file"  # what puts a member's rows in order where they have no step
+    sends: Literal["recorded", "unrecorded"] = "recorded"
+    own_deliveries: Literal["recorded", "implied"] = "recorded"
+    promises: list[str] = []
+    suffixes: tuple[str, ...] = (".jsonl", ".ndjson", ".json", ".csv", ".parquet")
+
+    def rows(self, record: Mapping[str, Any]) -> Iterator[ForeignRow]:
+        """Return the rows of one record; NoRow says why there is none."""
+        word = self._value(record, "event")
+        if word is None:
+            raise NoRow(_NO_EVENT.format(", ".join(self._keys("event"))))
+        kinds = self.events.get(str(word).lower(), [str(word)])
+        for kind in kinds:
+            if kind not in EVENTS and kind not in BROKER_KINDS:
+                raise NoRow(f"event is {str(word)!r}, which is none of {', '.join((*self.events, *EVENTS))}")
+            yield self._row(record, kind)
+
+    def _row(self, record: Mapping[str, Any], kind: str) -> ForeignRow:
+        event = "control" if kind in BROKER_KINDS else kind
+        member = self.text(record, "member")
+        if member is None:
+            raise NoRow(_NO_MEMBER.format(", ".join(self._keys("member"))), event)
+        number = self.text(record, "seq")
+        if kind in ABOUT_A_MESSAGE and number is None:
+            raise NoRow(_NO_MESSAGE.format(kind, ", ".join(self._keys("seq"))), event)
+        members = self._value(record, "members")
+        listed = members if isinstance(members, list) else str(members).replace(",", " ").split()
+        flag = self._value(record, "redelivered")
+        return ForeignRow(
+            run=self.text(record, "run") or "log",
+            member=member,
+            event=event,
+            sender=(member if kind in ("send", "acknowledged") else None) or self.text(record, "sender"),
+            id=number if kind in ABOUT_A_MESSAGE else None,
+            step=self._integer(record, "step"),
+            time_ns=_nanoseconds(self._value(record, "time_ns")),
+            view=self._integer(record, "view") or 0,
+            bytes=self._integer(record, "bytes"),
+            members=None if members is None else [str(one) for one in listed],
+            detail=kind if kind in BROKER_KINDS else self.text(record, "detail"),
+            topic=self.text(record, "topic"),
+            partition=self.text(record, "partition"),
+            group=self.text(record, "group"),
+            redelivered=None if flag is None else _is_yes(flag),
+        )
+
+    def _keys(self, name: str) -> list[str]:
+        return self.columns.get(name, [name])
+
+    def _value(self, record: Mapping[str, Any], name: str) -> Any:
+        if name in self.constants:
+            return self.constants[name]
+        for key in self._keys(name):
+            value = record.get(key)
+            if value is not None and value != "":
+                return value
+        return None
+
+    def text(self, record: Mapping[str, Any], name: str) -> str | None:
+        """Return what a record has for one of the trace's columns, as text."""
+        value = self._value(record, name)
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        return None if value is None else value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+    def _integer(self, record: Mapping[str, Any], name: str) -> int | None:
+        value = self._value(record, name)
+        try:
+            return None if value is None else int(value)
+        except (ValueError, TypeError):
+            raise NoRow(f"{name} is {value!r}, which is no number") from None
+
+
+def _is_yes(value: Any) -> bool:
+    """Whether a mark says yes; a count of deliveries does from the second on."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int | float):
+        return value > 1
+    return str(value).lower() in ("true", "yes", "1")
+
+
+def _nanoseconds(value: Any) -> int | None:
+    """Return a time as nanoseconds: of ISO 8601 text, or of seconds to nanoseconds since 1970 by their size."""
+    if value is None:
+        return None
+    if isinstance(value, str) and not value.replace(".", "", 1).isdigit():
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+        return int(moment.timestamp() * 1_000_000) * 1_000
+    if isinstance(value, str) and value.isdigit():
+        value = int(value)
+    try:
+        number = float(value)
+    except (ValueError, TypeError):
+        return None
+    for unit, scale in ((1e17, 1), (1e14, 1_000), (1e11, 1_000_000)):
+        if number >= unit:
+            return int(value) * scale if isinstance(value, int) else int(number * scale)
+    return int(number * 1_000_000_000)
+
+
+def form_of(mapping: user.Mapping) -> LogForm:
+    """Return the form that a mapping describes: that of its preset, changed by what it says itself."""
+    base = load_preset(mapping.preset) if mapping.preset else LogForm()
+    columns = base.columns | {name: [key] for name, key in mapping.columns.items()}
+    events = base.events | {word.lower(): [event] for word, event in mapping.events.items()}
+    return msgspec.structs.replace(
+        base,
+        columns=columns,
+        events=events,
+        constants=base.constants | mapping.constants,
+        members=mapping.members,
+        numbers_from=mapping.numbers_from if mapping.numbers_from != 1 else base.numbers_from,
+        sends="unrecorded" if "unrecorded" in (mapping.sends, base.sends) else "recorded",
+    )
+
+
+def load_preset(name: str) -> LogForm:
+    """Read one of the package's presets."""
+    if name not in PRESETS:
+        raise UsageError(f"no preset is called {name!r}; they are {', '.join(PRESETS)}")
+    text = resources.files("antiphon.pipeline.ingesting.foreign").joinpath("presets", f"{name}.toml").read_text()
+    form = msgspec.convert(tomllib.loads(text), LogForm)
+    assert set(form.columns) <= {*COLUMNS, *BROKER_COLUMNS}
+    return form

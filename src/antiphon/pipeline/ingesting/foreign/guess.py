@@ -1,0 +1,83 @@
+"""Of a log that nobody can read: which preset, or which mapping, would read most of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Record
+from typing import Any, Final
+
+from antiphon.pipeline.ingesting.foreign.form import PRESETS, LogForm, NoRow, form_of
+from antiphon.pipeline.reading.mapping import Mapping
+
+_USUAL: Final[dict[str, tuple[str, ...]]] = {  # the trace's column -> what others call it
+    "run": ("run", "run_id", "session", "experiment"),
+    "member": ("member", "node", "node_id", "client", "client_id", "process", "host", "hostname", "consumer", "peer"),
+    "step": ("step", "index", "line"),
+    "time_ns": ("time_ns", "time", "timestamp", "ts", "@timestamp"),
+    "event": ("event", "op", "action", "type", "kind", "operation"),
+    "sender": ("sender", "author", "source", "from", "producer", "origin"),
+    "seq": ("seq", "message_id", "msg_id", "messageid", "id", "uuid", "message", "offset", "number", "sequence"),
+    "topic": ("topic", "subject", "routing_key", "channel", "stream"),
+    "partition": ("partition",),
+    "group": ("group", "consumer_group", "group_id", "queue"),
+}
+_WORDS: Final[dict[str, tuple[str, ...]]] = {  # what happened -> what others call it
+    "send": ("sent", "publish", "published", "produce", "produced", "broadcast", "multicast", "emit", "tx"),
+    "deliver": ("delivered", "consume", "consumed", "received", "recv", "handle", "handled", "process", "rx"),
+    "acknowledged": ("ack", "acked", "confirm", "confirmed"),
+    "subscribed": ("subscribe",),
+    "unsubscribed": ("unsubscribe",),
+    "crash": ("crashed", "killed", "died"),
+    "leave": ("left", "disconnect"),
+    "end": ("stop", "stopped", "shutdown", "close"),
+}
+
+
+def suggest(records: list[dict[str, Any]]) -> str:
+    """Return a sentence that names what would read most of some records; empty if nothing reads any."""
+    guessed = _guess(records)
+    readers = [(f"a mapping file (--mapping) would read most of it:\n{_as_toml(guessed)}", form_of(guessed))]
+    readers += [
+        (f"--from {name} would read most of it", form_of(Mapping(preset=name)))
+        for name in PRESETS
+        if name not in ("otlp", "jepsen")
+    ]
+    counted = [(_readable(form, records), words) for words, form in readers]
+    most = max(count for count, _ in counted)
+    return next(words for count, words in counted if count == most) if most else ""
+
+
+def _readable(form: LogForm, records: list[dict[str, Any]]) -> int:
+    count = 0
+    for record in records:
+        try:
+            count += len(list(form.rows(record))) > 0
+        except NoRow:
+            continue
+    return count
+
+
+def _guess(records: list[dict[str, Any]]) -> Mapping:
+    keys = {key for record in records for key in record}
+    lower = {key.lower(): key for key in keys}
+    columns = {}
+    for name, others in _USUAL.items():
+        found = next((lower[other] for other in others if other in lower), None)
+        if found is not None and found != name:
+            columns[name] = found
+    words = {str(word).lower() for record in records if (word := _event(record, columns)) is not None}
+    events = {other: event for event, others in _WORDS.items() for other in others if other in words}
+    constants: dict[str, str | int] = {} if "run" in columns or "run" in keys else {"run": "log"}
+    return Mapping(columns=columns, events=events, constants=constants)
+
+
+def _event(record: Record[str, Any], columns: dict[str, str]) -> Any:
+    return record.get(columns.get("event", "event"))
+
+
+def _as_toml(mapping: Mapping) -> str:
+    parts = []
+    for table, content in (("columns", mapping.columns), ("events", mapping.events), ("constants", mapping.constants)):
+        if content:
+            rows = "\n".join(f'"{key}" = "{value}"' for key, value in content.items())
+            parts.append(f"[{table}]\n{rows}")
+    return "\n\n".join(parts)

@@ -1,0 +1,137 @@
+"""Jepsen histories: a small EDN reader, and which operation is which event."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from antiphon.errors import UsageError
+
+_TOKEN: Final = re.compile(
+    r"""(?:[\s,]|;[^\n]*)*            # what stands between tokens
+    (?P<token>[\[\](){}]|\#\{|\#_|\^
+    |"(?:\\.|[^"\\])*"                # text
+    |\\(?:newline|space|tab|return|u[0-9a-fA-F]{4}|.)
+    |\#?[^\s,;"\[\](){}]+)            # symbols, keywords, numbers, tags""",
+    re.VERBOSE | re.DOTALL,
+)
+_CLOSING: Final = {"[": "]", "(": ")", "{": "}", "#{": "}"}
+_WORDS: Final = {"nil": None, "true": True, "false": False}
+_ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r"}
+_DISCARD: Final = object()
+
+_SENDS: Final = frozenset({"send", "enqueue", "publish", "broadcast", "add", "produce"})
+_DELIVERS: Final = frozenset({"deliver", "dequeue", "receive", "read", "poll", "drain", "consume"})
+_COMPETING: Final = frozenset({"enqueue", "dequeue", "drain"})  # a queue: whoever takes it, takes it for all
+
+
+class _Reader:
+    def __init__(self, text: str, file: str) -> None:
+        self._text, self._file, self._at = text, file, 0
+
+    def forms(self) -> Iterator[Any]:
+        """Return the forms of the text, one after the other."""
+        while (token := self._next()) is not None:
+            form = self._form(token)
+            if form is not _DISCARD:
+                yield form
+
+    def _next(self) -> str | None:
+        match = _TOKEN.match(self._text, self._at)
+        if match is None:
+            if self._text[self._at :].strip(" \t\r\n,") and not self._text[self._at :].lstrip().startswith(";"):
+                raise UsageError(f"{self._file}: not EDN near {self._text[self._at : self._at + 30].strip()!r}")
+            return None
+        self._at = match.end()
+        return match["token"]
+
+    def _form(self, token: str) -> Any:
+        if token in _CLOSING:
+            items = self._until(_CLOSING[token])
+            return dict(zip(items[::2], items[1::2], strict=False)) if token == "{" else items
+        if token == "#_":
+            self._required()
+            return _DISCARD
+        if token == "^":
+            self._required()
+            return self._required()
+        if token[0] == '"':
+            return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), token[1:-1])
+        if token[0] == "#":
+            return self._required()  # a tagged form is what is tagged
+        if token[0] == ":":
+            return token[1:]
+        if token in _WORDS:
+            return _WORDS[token]
+        return _number(token)
+
+    def _required(self) -> Any:
+        while (token := self._next()) is not None:
+            form = self._form(token)
+            if form is not _DISCARD:
+                return form
+        raise UsageError(f"{self._file}: the history ends in the middle of a form")
+
+    def _until(self, closing: str) -> list[Any]:
+        items: list[Any] = []
+        while (token := self._next()) is not None:
+            if token == closing:
+                return [tuple(item) if isinstance(item, list) else item for item in items]
+            form = self._form(token)
+            if form is not _DISCARD:
+                items.append(form)
+        raise UsageError(f"{self._file}: the history ends before a {closing}")
+
+
+def _number(token: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(token.rstrip("NM"))
+        except ValueError:
+            continue
+    return token
+
+
+def read_edn(text: str, file: str = "text") -> Iterator[Any]:
+    """Return the forms of an EDN text: maps as dicts, vectors, lists and sets as lists, keywords as their names."""
+    return _Reader(text, file).forms()
+
+
+def read_history(text: str, file: str) -> Iterator[dict[str, Any]]:
+    """Return a record for each message that an operation of a history sends, or that one has been given."""
+    for form in read_edn(text, file):
+        operations = form if isinstance(form, list | tuple) else [form]
+        for operation in operations:
+            if isinstance(operation, dict):
+                yield from _records(operation)
+
+
+def _records(operation: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    what, kind, process = operation.get("f"), operation.get("type"), operation.get("process")
+    if not isinstance(process, int):
+        return  # the nemesis
+    event = {
+        (True, "invoke"): "send",
+        (True, "ok"): "acknowledged",
+        (False, "ok"): "deliver",
+    }.get((what in _SENDS, str(kind)))
+    if event is None or what not in _SENDS | _DELIVERS:
+        return
+    shared = {"process": process, "event": event, "time": operation.get("time")}
+    if what in _COMPETING:
+        shared |= {"topic": "queue", "group": "queue" if event == "deliver" else None}
+    for name in ("topic", "partition", "group", "run", "sender"):
+        if operation.get(name) is not None:
+            shared[name] = operation[name]
+    value = operation.get("value")
+    if isinstance(value, dict):
+        yield (
+            shared
+            | {key: value.get(key, shared.get(key)) for key in {*shared, *value}}
+            | {"value": value.get("value", value.get("id"))}
+        )
+        return
+    for one in value if isinstance(value, list | tuple) else [value]:
+        if one is not None:
+            yield shared | {"value": one}
