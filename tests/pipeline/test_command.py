@@ -127,13 +127,15 @@ def test_unusable_inputs(check, tmp_path: Path) -> None:
     (tmp_path / "text.parquet").write_text("not parquet at all")
     code, _, err = check(tmp_path / "text.parquet")
     assert (code, "not a Parquet file" in one_line(err)) == (2, True)
-    table = pa.table({"run": ["r"], "member": ["one"], "step": [1], "event": ["send"], "sender": [1], "seq": [1]})
-    pq.write_table(table, tmp_path / "type.parquet")
+    columns = {"run": ["r"], "member": [1], "step": [1], "event": ["send"], "sender": [1], "seq": [1]}
+    pq.write_table(pa.table(columns | {"member": [[1]]}), tmp_path / "type.parquet")
     code, _, err = check(tmp_path / "type.parquet")
-    assert (code, "'member' is string, expected int32" in one_line(err)) == (2, True)
-    pq.write_table(table.drop_columns(["seq"]), tmp_path / "lacks.parquet")
-    code, _, err = check(tmp_path / "lacks.parquet")
-    assert (code, "'seq' is missing" in one_line(err) or "is string" in err) == (2, True)
+    assert (code, "'member' is list<element: int64>, expected int32" in one_line(err)) == (2, True)
+    del columns["seq"]
+    for member, why in ((1, "'seq' is missing"), ("one", "a send without the message's id: it has none of the keys seq")):
+        pq.write_table(pa.table(columns | {"member": [member]}), tmp_path / "lacks.parquet")
+        code, _, err = check(tmp_path / "lacks.parquet")
+        assert (code, why in one_line(err)) == (2, True)
     code, _, err = check(REAL / "nats-core", "--conf", "nonsense")
     assert (code, "KEY=VALUE" in one_line(err)) == (2, True)
     (tmp_path / "bad").mkdir()
@@ -337,9 +339,15 @@ def test_interrupted_commands(
 
 
 def test_why_rows_were_put_aside_is_said(check, tmp_path: Path) -> None:
-    """Of a log with a UUID for a number nothing can be read: the console and the JSON say why, not only how many."""
+    """The console and the JSON say why, not only how many; a log of which nothing can be read is refused with that."""
     log = tmp_path / "log.csv"
     log.write_text("run,member,step,event,sender,seq\nr,1,1,send,1,6f1c\nr,1,2,deliver,1,6f1c\nr,a,1,deliver,1,1\n")
+    code, out, err = check(log)
+    assert (code, out) == (2, "")
+    assert "no row can be read as an event; 2 rows: seq is null, no number or below 1" in err
+    assert "1 rows: member is null or no 32-bit number" in err
+    with log.open("a") as more:
+        more.write("r,1,3,send,1,1\n")
     code, out, _ = check(log)
     assert code == 3
     assert "2 rows: seq is null, no number or below 1" in out

@@ -283,7 +283,7 @@ class TestOddColumns:
         assert verdicts == naive.check(events)
 
     def test_names_and_numbers_from_zero(self, inline: Checker, tmp_path: Path, suffix: str) -> None:
-        """Members have names and a topic's numbers start from 0: a mapping says what they are here."""
+        """Members have names and a topic's numbers start from 0: names are read as they are, a mapping says the rest."""
         events, rows = self.rows(27)
         names = {f"pod-{member}": member for member in sorted({event.member for event in events})}
         name_of = {number: name for name, number in names.items()}
@@ -296,13 +296,12 @@ class TestOddColumns:
             rows = [{key: value for key, value in row.items() if key != "members"} for row in rows]
             events = [msgspec.structs.replace(event, members=None) for event in events]
         self.put(rows, tmp_path / f"t.{suffix}")
-        if suffix == "parquet":
-            with pytest.raises(UsageError, match="gives names their numbers"):
-                inline.check(tmp_path / f"t.{suffix}")
-        else:
-            totals, _ = inline.check(tmp_path / f"t.{suffix}")
-            assert totals.events == 0
-            assert [reason for reason in totals.reasons if "[members]" in reason]
+        totals, _ = inline.check(tmp_path / f"t.{suffix}")
+        zeros = sum(row["seq"] == 0 for row in rows)
+        assert totals.names == name_of
+        assert (totals.events, sum(totals.quarantined.values())) == (len(events) - zeros, zeros)
+        [reason] = totals.reasons
+        assert "numbers_from says where a log's numbers start" in reason
         totals, verdicts = inline.check(tmp_path / f"t.{suffix}", Mapping(members=names, numbers_from=0))
         assert (totals.events, totals.quarantined) == (len(events), {})
         assert verdicts == naive.check(events)

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from antiphon.pipeline.ingesting.foreign.form import PRESETS, LogForm, NoRow, form_of
 from antiphon.pipeline.reading.mapping import Mapping
+from antiphon.trace.schema import BROKER_COLUMNS, COLUMNS
 
 _USUAL: Final[dict[str, tuple[str, ...]]] = {  # the trace's column -> what others call it
     "run": ("run", "run_id", "session", "experiment"),
@@ -33,27 +34,35 @@ _WORDS: Final[dict[str, tuple[str, ...]]] = {  # what happened -> what others ca
 
 
 def suggest(records: list[dict[str, Any]]) -> str:
-    """Return a sentence that names what would read most of some records; empty if nothing reads any."""
-    guessed = _guess(records)
-    readers = [(f"a mapping file (--mapping) would read most of it:\n{_as_toml(guessed)}", form_of(guessed))]
-    readers += [
+    """Return a sentence that names what would read most of some records; empty if nothing reads any.
+
+    Of those that read equally many, it is the one that understands most of their columns, and a preset before a guess.
+    """
+    readers = [
         (f"--from {name} would read most of it", form_of(Mapping(preset=name)))
         for name in PRESETS
         if name not in ("otlp", "jepsen")
     ]
+    guessed = _guess(records)
+    readers.append((f"a mapping file (--mapping) would read most of it:\n{_as_toml(guessed)}", form_of(guessed)))
     counted = [(_readable(form, records), words) for words, form in readers]
-    most = max(count for count, _ in counted)
-    return next(words for count, words in counted if count == most) if most else ""
+    (most, _), words = max(counted, key=lambda one: one[0])  # the first of equals
+    return words if most else ""
 
 
-def _readable(form: LogForm, records: list[dict[str, Any]]) -> int:
-    count = 0
+def _readable(form: LogForm, records: list[dict[str, Any]]) -> tuple[int, int]:
+    """Return how many records a form reads, and how many values of theirs it understands."""
+    names = [name for name in (*COLUMNS, *BROKER_COLUMNS) if name not in form.constants]
+    count = understood = 0
     for record in records:
         try:
-            count += len(list(form.rows(record))) > 0
+            if not list(form.rows(record)):
+                continue
         except NoRow:
             continue
-    return count
+        count += 1
+        understood += sum(form.text(record, name) is not None for name in names)
+    return count, understood
 
 
 def _guess(records: list[dict[str, Any]]) -> Mapping:

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from antiphon.errors import UsageError
 
+_GAP: Final = re.compile(r"(?:[\s,]|;[^\n]*)*")  # apart from the tokens, so that no token begins inside a comment
 _TOKEN: Final = re.compile(
-    r"""(?:[\s,]|;[^\n]*)*            # what stands between tokens
-    (?P<token>[\[\](){}]|\#\{|\#_|\^
+    r"""[\[\](){}]|\#\{|\#_|\^
     |"(?:\\.|[^"\\])*"                # text
     |\\(?:newline|space|tab|return|u[0-9a-fA-F]{4}|.)
-    |\#?[^\s,;"\[\](){}]+)            # symbols, keywords, numbers, tags""",
+    |\#?[^\s,;"\[\](){}]+             # symbols, keywords, numbers, tags""",
     re.VERBOSE | re.DOTALL,
 )
 _CLOSING: Final = {"[": "]", "(": ")", "{": "}", "#{": "}"}
@@ -38,13 +38,15 @@ class _Reader:
                 yield form
 
     def _next(self) -> str | None:
-        match = _TOKEN.match(self._text, self._at)
-        if match is None:
-            if self._text[self._at :].strip(" \t\r\n,") and not self._text[self._at :].lstrip().startswith(";"):
-                raise UsageError(f"{self._file}: not EDN near {self._text[self._at : self._at + 30].strip()!r}")
+        gap = _GAP.match(self._text, self._at)
+        start = gap.end() if gap is not None else self._at
+        if start == len(self._text):
             return None
+        match = _TOKEN.match(self._text, start)
+        if match is None:
+            raise UsageError(f"{self._file}: not EDN near {self._text[start : start + 30].strip()!r}")
         self._at = match.end()
-        return match["token"]
+        return match[0]
 
     def _form(self, token: str) -> Any:
         if token in _CLOSING:
