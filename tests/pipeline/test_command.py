@@ -132,7 +132,10 @@ def test_unusable_inputs(check, tmp_path: Path) -> None:
     code, _, err = check(tmp_path / "type.parquet")
     assert (code, "'member' is list<element: int64>, expected int32" in one_line(err)) == (2, True)
     del columns["seq"]
-    for member, why in ((1, "'seq' is missing"), ("one", "a send without the message's id: it has none of the keys seq")):
+    for member, why in (
+        (1, "'seq' is missing"),
+        ("one", "a send without the message's id: it has none of the keys seq"),
+    ):
         pq.write_table(pa.table(columns | {"member": [member]}), tmp_path / "lacks.parquet")
         code, _, err = check(tmp_path / "lacks.parquet")
         assert (code, why in one_line(err)) == (2, True)

@@ -283,7 +283,7 @@ class TestOddColumns:
         assert verdicts == naive.check(events)
 
     def test_names_and_numbers_from_zero(self, inline: Checker, tmp_path: Path, suffix: str) -> None:
-        """Members have names and a topic's numbers start from 0: names are read as they are, a mapping says the rest."""
+        """Members have names and a topic's numbers start from 0: names are read as such, a mapping says the rest."""
         events, rows = self.rows(27)
         names = {f"pod-{member}": member for member in sorted({event.member for event in events})}
         name_of = {number: name for name, number in names.items()}

@@ -8,6 +8,7 @@ What counts:
   One that joins a live group by itself is a program for several processes: a test of its own starts them.
 - a fenced block marked `output`: what the block before it prints, with `...` for whatever changes.
 - any other fenced block after a line that ends with a file's name and a colon is that file; other pages may use it.
+- `tests/data` is there, as in the repository.
 - `<!-- not run: REASON -->` right before a block: it is not run, and that is why.
 """
 
@@ -115,6 +116,8 @@ class Reader:
         """Do everything, in order; an AssertionError says where the page is wrong."""
         for name, text in files().items():
             (self.folder / name).write_text(text)
+        (self.folder / "tests").mkdir(exist_ok=True)
+        (self.folder / "tests" / "data").symlink_to(ROOT / "tests" / "data")
         printed = ""
         for block in blocks(page):
             if block.not_run or block.kind == "program":
