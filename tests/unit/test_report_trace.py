@@ -239,3 +239,11 @@ def test_witnesses_speak_of_members_by_name() -> None:
     assert ">alice</text>" in page
     assert "<title>a-rather-long-name</title>a-rathe…</text>" in page
     assert "member 1 " not in page[page.index("<h1") :]
+
+
+def test_why_rows_were_put_aside_and_one_of_them() -> None:
+    """Also of a result that was written before there were examples."""
+    about = ABOUT | {"quarantined": 3, "quarantine_reasons": {"no member": 2, "no event": 1}}
+    page = trace_page(Facts(**about, quarantine_examples={"no member": f"log.jsonl row 2: {EVIL}"}, checked=checked()))
+    assert " 2: no member, as log.jsonl row 2: &lt;script&gt;" in page
+    assert " 1: no event." in page

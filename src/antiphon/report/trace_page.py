@@ -144,9 +144,12 @@ def _notices(facts: Facts) -> list[Markup]:
             lost = [name for name, one in facts.checked.guarantees.items() if one.verdict == "unknown"]
             names = listed([GUARANTEES[name].name for name in lost]) if lost else ""
             which = f" Unknown, because of them or for lack of evidence: {names}." if names else ""
+        examples = {
+            reason: f", as {row}" for reason, row in facts.quarantine_examples.items()
+        }  # older results have none
         reasons = "".join(
-            f" {lost:,}: {reason}{f', as {facts.quarantine_examples[reason]}' * (reason in facts.quarantine_examples)}."
-            for reason, lost in [*facts.quarantine_reasons.items()][:REASONS_MAX]
+            f" {put_aside:,}: {reason}{examples.get(reason, '')}."
+            for reason, put_aside in [*facts.quarantine_reasons.items()][:REASONS_MAX]
         )
         text = f"They were put aside and are part of nothing below.{which}{reasons}"
         said.append(notice("warn", f"{count(facts.quarantined, 'row')} could not be read.", text))
