@@ -169,6 +169,16 @@ def test_texts_and_mappings_are_read_from_a_store(by_environment: S3Service, tmp
     assert (totals.events, totals.members, sum(totals.quarantined.values())) == (3, 2, 1)
 
 
+def test_logs_of_other_systems_are_read_from_a_store(by_environment: S3Service, tmp_path: Path) -> None:
+    logs = Path(__file__).parents[1] / "data" / "brokers" / "nats"
+    mapping = pipeline.tables.mapping_of({"preset": "nats"})
+    totals = ingest(Inline(2), by_environment.put(logs, "six"), location(f"s3://{BUCKET}/foreign"), mapping)
+    expected = ingest(Inline(2), str(logs), tmp_path / "layout", mapping)
+    expected.trace = totals.trace
+    assert totals == expected
+    assert totals.events
+
+
 def test_a_name_appears_with_the_whole_content_only(by_environment: S3Service) -> None:
     file = location(f"s3://{BUCKET}/whole/file")
     abandoned = replacement(file)

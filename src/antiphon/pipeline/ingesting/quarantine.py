@@ -49,7 +49,7 @@ class Quarantine:
         self.reasons.update(row.reason for row in rubbish)
         for row in rubbish:
             if row.reason not in self.examples:
-                where = f"{Path(row.file).name} row {row.row}: " if row.file and row.row is not None else ""
+                where = f"{location(row.file).name} row {row.row}: " if row.file and row.row is not None else ""
                 self.examples[row.reason] = f"{where}{row.content[:EXAMPLE_CHARACTERS]}"
 
     def close(self, part: IngestPart) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -14,28 +15,32 @@ SUFFIXES: Final = {".parquet": "parquet", ".csv": "csv", ".jsonl": "json lines",
 
 def find_files(trace: str) -> list[str]:
     """The event files of a trace, sorted; UsageError if there is none."""
-    root = location(trace)
+    nothing = f"no events in this directory; expected files named *{', *'.join(SUFFIXES)}"
+    return files_named(trace, lambda name: format_of(Path(name)) is not None, nothing)
+
+
+def files_named(where: str, wanted: Callable[[str], bool], nothing: str) -> list[str]:
+    """Return a file, or those of a folder whose names are wanted, sorted; UsageError if there is none."""
+    root = location(where)
     if root.is_file():
         return [str(root)]
     if isinstance(root, StorePath):
-        found = _visible_in_store(root)
+        found = _visible_in_store(root, wanted)
     elif root.exists():
-        found = sorted(str(path) for path in visible_files(root, lambda name: format_of(Path(name)) is not None))
+        found = sorted(str(path) for path in visible_files(root, wanted))
     else:
-        raise UsageError(f"{trace}: no such file or directory")
+        raise UsageError(f"{where}: no such file or directory")
     if not found:
-        raise UsageError(f"{trace}: no events in this directory; expected files named *{', *'.join(SUFFIXES)}")
+        raise UsageError(f"{where}: {nothing}")
     return found
 
 
-def _visible_in_store(root: StorePath) -> list[str]:
-    """The event files below a folder of a store; what begins with . or _ is somebody's bookkeeping."""
+def _visible_in_store(root: StorePath, wanted: Callable[[str], bool]) -> list[str]:
+    """The files below a folder of a store; what begins with . or _ is somebody's bookkeeping."""
     return [
         str(path)
         for path, is_file in root.list(recursive=True)
-        if is_file
-        and format_of(Path(path.name))
-        and not any(_hidden(part) for part in path.key[len(root.key) :].split("/"))
+        if is_file and wanted(path.name) and not any(_hidden(part) for part in path.key[len(root.key) :].split("/"))
     ]
 
 

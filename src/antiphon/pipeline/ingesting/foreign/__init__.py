@@ -10,7 +10,6 @@ import csv
 import functools
 import itertools
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -19,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from antiphon.errors import UsageError
 from antiphon.pipeline.ingesting.foreign.form import ForeignRow, LogForm, NoRow, form_of
 from antiphon.pipeline.ingesting.foreign.numbering import (
     FOREIGN_SCHEMA,
@@ -34,7 +32,8 @@ from antiphon.pipeline.ingesting.quarantine import Quarantine
 from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.pipeline.reading.rows import UnreadableRow
 from antiphon.pipeline.session import Session
-from antiphon.trace.files import visible_files
+from antiphon.pipeline.store.files import files_named
+from antiphon.pipeline.store.location import Location, location, open_parquet, open_stream, read_tables, replacement
 
 _BATCH_ROWS: Final = 200_000
 _LOOKED_AT: Final = 50  # records of a file, to see whether it has names and ids of its own
@@ -71,18 +70,13 @@ class Brought(msgspec.Struct):
 
 def find_logs(trace: str, mapping: Mapping) -> list[str]:
     """Return the files of a foreign log, sorted; UsageError if there is none."""
-    root = Path(trace)
-    if not root.exists():
-        raise UsageError(f"{trace}: no such file or directory")
-    if root.is_file():
-        return [str(root.absolute())]
     suffixes = form_of(mapping).suffixes
     wanted = (*suffixes, *(f"{suffix}.gz" for suffix in suffixes))
-    found = sorted(str(path.absolute()) for path in visible_files(root, lambda name: name.lower().endswith(wanted)))
-    found = [file for file in found if Path(file).name != "run.json"]
-    if not found:
-        raise UsageError(f"{trace}: no logs in this directory; expected files named *{', *'.join(suffixes)}")
-    return found
+    return files_named(
+        trace,
+        lambda name: name.lower().endswith(wanted) and name != "run.json",
+        f"no logs in this directory; expected files named *{', *'.join(suffixes)}",
+    )
 
 
 def has_text(files: list[str], mapping: Mapping) -> bool:
@@ -105,7 +99,7 @@ def first_records(file: str) -> Iterator[dict[str, Any]]:
     name = file.lower().removesuffix(".gz")
     if name.endswith(".parquet"):
         try:
-            source = pq.ParquetFile(file)
+            source = open_parquet(location(file))
         except (pa.ArrowInvalid, OSError):
             return
         if any(pa.types.is_string(field.type) for field in source.schema_arrow if field.name not in ("run", "event")):
@@ -114,7 +108,7 @@ def first_records(file: str) -> Iterator[dict[str, Any]]:
         return
     if not name.endswith((".csv", ".jsonl", ".ndjson")):
         return
-    with pa.input_stream(file, compression="detect") as stream:
+    with open_stream(location(file)) as stream:
         lines = stream.read(1 << 16).decode("utf-8-sig", errors="replace").splitlines()
     if name.endswith(".csv"):
         yield from csv.DictReader(lines)
@@ -132,7 +126,7 @@ def _reads_as_number(text: str) -> bool:
     return text.strip().lstrip("+-").replace(".", "", 1).isdigit()
 
 
-def bring(session: Session, files: list[str], mapping: Mapping, folder: Path) -> Brought:
+def bring(session: Session, files: list[str], mapping: Mapping, folder: Location) -> Brought:
     """Turn a foreign log into a trace: the files of its folder `brought`."""
     for name in ("quarantine", "rows", "brought"):
         (folder / name).mkdir(parents=True, exist_ok=True)
@@ -159,8 +153,8 @@ def _read_files(job: BringJob, task: int) -> bytes:
     """Turn the records of some files into rows."""
     said = BroughtPart(IngestPart(), set(), set())
     quarantine = Quarantine(job.folder, f"logs-{task:06}")
-    path = Path(job.folder) / "rows" / f"{task:06}.parquet"
-    with pq.ParquetWriter(path, FOREIGN_SCHEMA, compression="lz4") as out:
+    path = location(job.folder) / "rows" / f"{task:06}.parquet"
+    with replacement(path) as fresh, pq.ParquetWriter(fresh, FOREIGN_SCHEMA, compression="lz4") as out:
         for number in range(task, len(job.files), job.tasks):
             records = read_records(job.files[number], job.preset)
             while chunk := list(itertools.islice(records, _BATCH_ROWS)):
@@ -200,13 +194,10 @@ def _plain(row: ForeignRow) -> dict[str, Any]:
 
 def _number_run(job: BringJob, runs: list[str], task: int) -> bytes:
     """Put one run together and number its messages."""
-    run = runs[task]
-    pieces = []
-    for path in sorted((Path(job.folder) / "rows").glob("*.parquet")):
-        table = pq.read_table(path, filters=pc.field("run") == run, schema=FOREIGN_SCHEMA, use_threads=False)
-        if table.num_rows:
-            pieces.append(table)
+    folder, wanted = location(job.folder), pc.field("run") == runs[task]
+    pieces = read_tables(folder / "rows", filters=wanted, schema=FOREIGN_SCHEMA)
     table = number_run(pa.concat_tables(pieces).combine_chunks(), job.form, job.names)
     order = np.lexsort((table["step"].to_numpy(), table["member"].to_numpy()))
-    pq.write_table(table.take(pa.array(order)), Path(job.folder) / "brought" / f"{task:06}.parquet", compression="lz4")
+    with replacement(folder / "brought" / f"{task:06}.parquet") as fresh:
+        pq.write_table(table.take(pa.array(order)), fresh, compression="lz4")
     return b""

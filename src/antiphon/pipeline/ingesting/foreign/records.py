@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from antiphon.errors import UsageError
 from antiphon.pipeline.ingesting.foreign.jepsen import read_history
 from antiphon.pipeline.ingesting.foreign.otlp import read_spans
+from antiphon.pipeline.store.location import location, open_parquet, open_stream
 
 
 class LogRecord(NamedTuple):
@@ -42,7 +42,7 @@ def read_records(file: str, preset: str) -> Iterator[LogRecord]:
 
 
 def _content(file: str) -> bytes:
-    with pa.input_stream(file, compression="detect") as stream:
+    with open_stream(location(file)) as stream:
         content: bytes = stream.read()
     return content
 
@@ -77,7 +77,7 @@ def _csv(file: str) -> Iterator[LogRecord]:
 
 def _parquet(file: str) -> Iterator[LogRecord]:
     try:
-        batches = pq.ParquetFile(file).iter_batches()
+        batches = open_parquet(location(file)).iter_batches()
     except (pa.ArrowInvalid, OSError):
         raise UsageError(f"{Path(file).name}: not a Parquet file") from None
     row = 0
