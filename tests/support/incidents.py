@@ -9,7 +9,6 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -64,11 +63,7 @@ def slow_reader(folder: Path) -> Facts:
     async def writer(world: World, own: str, everyone: list[str]) -> None:
         others = [one for one in everyone if one != own]
         async with antiphon.join("orders", bind=own, peers=others, window=20) as group:
-            reading = asyncio.create_task(_drain(group))
-            for number in range(120):
-                await group.send(b"%080d" % number)
-                await asyncio.sleep(0.01)
-            await reading
+            await _talk(group, [b"%080d" % number for number in range(120)], pause_s=0.01)
 
     async def main(world: World) -> None:
         everyone = ["a:1", "b:1", "slow:1"]
@@ -84,11 +79,7 @@ def wrong_key(folder: Path) -> Facts:
     async def member(own: str, everyone: list[str], key: bytes) -> None:
         others = [one for one in everyone if one != own]
         async with antiphon.join("orders", bind=own, peers=others, key=key) as group:
-            reading = asyncio.create_task(_drain(group))
-            for number in range(40):
-                await group.send(b"%d" % number)
-                await asyncio.sleep(0.02)
-            await reading
+            await _talk(group, [b"%d" % number for number in range(40)], pause_s=0.02)
 
     async def main(world: World) -> None:
         everyone = ["a:1", "b:1", "c:1", "d:1"]
@@ -108,11 +99,7 @@ def clock_step(folder: Path) -> Facts:
     async def member(own: str, everyone: list[str]) -> None:
         others = [one for one in everyone if one != own]
         async with antiphon.join("orders", bind=own, peers=others, state=f"state-{own[0]}") as group:
-            reading = asyncio.create_task(_drain(group))
-            for number in range(100):
-                await group.send(b"%d" % number)
-                await asyncio.sleep(0.02)
-            await reading
+            await _talk(group, [b"%d" % number for number in range(100)], pause_s=0.02)
 
     async def main(world: World) -> None:
         everyone = ["a:1", "b:1", "c:1"]
@@ -234,14 +221,23 @@ INCIDENTS: dict[str, Prepared] = {
 }
 
 
-async def _drain(group: antiphon.Group) -> None:
-    async for _ in group:
-        pass
+async def _talk(group: antiphon.Group, payloads: list[bytes], pause_s: float) -> None:
+    """Send with a pause after each, while reading what comes; then read on for good."""
+
+    async def drain() -> None:
+        async for _ in group:
+            pass
+
+    reading = asyncio.create_task(drain())
+    for payload in payloads:
+        await group.send(payload)
+        await asyncio.sleep(pause_s)
+    await reading
 
 
 def _tested(folder: Path, main: Callable[[World], Any], seed: int = 3) -> Facts:
     world = testing.simulated(seed)
-    with suppress(Exception), world:  # what the report says of it is what counts here
+    with world:
         world.run(main)
     world.write_trace(folder / "trace")
     return facts_of(folder / "work", folder / "trace")
