@@ -854,18 +854,23 @@ def test_a_state_of_any_size_is_transferred(size: int) -> None:
     assert restored == [LARGE[:size]]
 
 
-def test_who_awaits_the_state_is_joined_by_nobody_before_one_more_has_it() -> None:
-    """1 joins 0, and 2 wants to; 0 alone has the state, which comes through after 1.2 s only."""
-    options = msgspec.structs.replace(QUICK, transfer=True)
+def without_snapshots(until_ms: int) -> Callable[[int, int, bytes, Instant], bool]:
+    """Lose every piece of a state until some time."""
     reader = MembershipCodec("small", QUICK.piece_bytes)
 
-    def without_snapshots(source: int, target: int, datagram: bytes, now: Instant) -> bool:
-        if group_of(datagram) == group_tag("small") or now > 1200 * MILLISECOND:
+    def drops(source: int, target: int, datagram: bytes, now: Instant) -> bool:
+        if group_of(datagram) == group_tag("small") or now > until_ms * MILLISECOND:
             return False
         return any(isinstance(message, SnapshotChunk) for message in reader.read(datagram)[1])
 
+    return drops
+
+
+def test_who_awaits_the_state_is_joined_by_nobody_before_one_more_has_it() -> None:
+    """1 joins 0, and 2 wants to; 0 alone has the state, which comes through after 1.2 s only."""
+    options = msgspec.structs.replace(QUICK, transfer=True)
     faults = [Fault(kind="join", at=f"{at}ms", member=member) for at, member in ((300, 1), (500, 2))]
-    group = Watched(scenario(*faults, founders=1, membership=options), 1, without_snapshots)
+    group = Watched(scenario(*faults, founders=1, membership=options), 1, without_snapshots(until_ms=1200))
     states = with_states(group)
     ran(group)
     views = group.views(0)
@@ -876,16 +881,9 @@ def test_who_awaits_the_state_is_joined_by_nobody_before_one_more_has_it() -> No
 def test_own_messages_that_wait_behind_a_snapshot_are_given_up_once_with_the_incarnation() -> None:
     """2 is in a view again, its application's stream still waits for the state, and it is cut off once more."""
     options = msgspec.structs.replace(QUICK, transfer=True)
-    reader = MembershipCodec("small", QUICK.piece_bytes)
-
-    def without_snapshots(source: int, target: int, datagram: bytes, now: Instant) -> bool:
-        if group_of(datagram) == group_tag("small") or now > 1900 * MILLISECOND:
-            return False
-        return any(isinstance(message, SnapshotChunk) for message in reader.read(datagram)[1])
-
     faults = [Fault(kind="partition", at=f"{at}ms", until=f"{at + 500}ms", groups=[[2]]) for at in (200, 1200)]
     busy = scenario(*faults, membership=options, messages=60, workload=Workload(interval="fixed 30ms", payload=8))
-    group = ran(Watched(busy, 1, without_snapshots))
+    group = ran(Watched(busy, 1, without_snapshots(until_ms=1900)))
     assert group.notices(2).count("excluded") == 2
     given_up = [effect.sender for effect in group.told[2] if isinstance(effect, Drop) and effect.reason == "unknown"]
     assert 10_002 in given_up

@@ -51,14 +51,7 @@ def check_layout(
 def _result(totals: Totals, verdicts: dict[str, Verdict]) -> CheckResult:
     promises = totals.promises or ()
     return CheckResult(
-        trace=totals.trace,
-        runs=totals.runs,
-        members=totals.members,
-        events=totals.events,
-        quarantined=sum(totals.quarantined.values()),
-        quarantine_reasons=totals.reasons,
-        quarantine_examples=totals.examples,
-        names=totals.names,
+        **totals.as_result(),
         guarantees={
             name: GuaranteeResult(found.verdict, name in promises, found.examined, found.violations, found.witnesses)
             for name, found in verdicts.items()

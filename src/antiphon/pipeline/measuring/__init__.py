@@ -98,14 +98,7 @@ def _result(totals: Totals, whole: MeasurePart, clock: Clock, rows: dict[str, in
     if not whole.waits:
         unknown["held_back"] = "needs one global clock and receipts or deliveries at two members, or stable rows"
     return MeasureResult(
-        trace=totals.trace,
-        runs=totals.runs,
-        members=totals.members,
-        events=totals.events,
-        quarantined=sum(totals.quarantined.values()),
-        quarantine_reasons=totals.reasons,
-        quarantine_examples=totals.examples,
-        names=totals.names,
+        **totals.as_result(),
         clock=clock,
         rows=rows,
         latency=latency,

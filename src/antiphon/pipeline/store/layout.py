@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -63,6 +63,19 @@ class Totals(msgspec.Struct):
     examples: dict[str, str] = msgspec.field(default_factory=dict)  # by reason, one row that was put aside
     names: dict[int, str] = msgspec.field(default_factory=dict)  # of members whose log had names
     promises: list[str] | None = None  # what the run.json files promise; None if there is none
+
+    def as_result(self) -> dict[str, Any]:
+        """Return what every result about a trace says of it: the fields of `TraceResult`."""
+        return {
+            "trace": self.trace,
+            "runs": self.runs,
+            "members": self.members,
+            "events": self.events,
+            "quarantined": sum(self.quarantined.values()),
+            "quarantine_reasons": self.reasons,
+            "quarantine_examples": self.examples,
+            "names": self.names,
+        }
 
 
 class TraceLayout:
