@@ -18,6 +18,7 @@ class Segment(msgspec.Struct):
     start: ApplicationStart
     view: Viewed
     base: tuple[MessageName, ...]  # the application's state when the view began
+    came_with: Viewed  # the view with which it came, since when it was in all of them
     continues: bool  # it comes from the view before, and keeps its state
     restored: bool = False
     messages: list[SeenMessage] = []
@@ -50,7 +51,8 @@ def segments_of(start: ApplicationStart) -> list[Segment]:
         match entry:
             case Viewed():
                 continues = current is not None and start.address in entry.elders
-                following = Segment(start, entry, tuple(state), continues, restored=given)
+                came_with = current.came_with if current is not None and continues else entry
+                following = Segment(start, entry, tuple(state), came_with, continues, restored=given)
                 given = False
                 if current is not None:
                     current.end = "view"

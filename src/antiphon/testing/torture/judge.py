@@ -7,8 +7,9 @@ wrong; `judge` runs all of them.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from itertools import chain, pairwise
 from typing import TypeAlias
 
@@ -32,6 +33,7 @@ class Flaw(msgspec.Struct, frozen=True):
 
 
 _BURST_BYTES = 55_000
+_WHOLE_BYTES = 1_000  # a message of so many bytes is never sent in parts
 _EACH_BYTES = 64  # what a message counts in the inbox beside its payload
 
 
@@ -45,7 +47,9 @@ class Case:
         self.one_side = self.schedule.setup.partition == "majority"
         self.lags = self.schedule.setup.slow == "lag"  # what has outlived its lifetime is discarded
         self.totals = self.schedule.setup.ordering in TOTAL
+        self.sent = {identity: sent for start in self.starts for identity, sent in start.sent.items()}
         self._going: dict[tuple[int, int], bool] = {}
+        self._begun_before: dict[ViewKey, frozenset[MessageName]] = {}
         self.counts: Counter[str] = Counter()  # of what was examined
 
     def goes_on(self, start: ApplicationStart) -> bool:
@@ -53,6 +57,23 @@ class Case:
         if start.key not in self._going:
             self._going[start.key] = liveness.goes_on(self.outcome, start)
         return self._going[start.key]
+
+    def may_have_missed(self, segment: Segment) -> frozenset[MessageName]:
+        """Give what a joiner need not have been given, though the others deliver it since.
+
+        "Without `snapshot`, a joiner is not given a payload in parts whose sending began before its view."
+        """
+        first = segment.came_with
+        if self.schedule.setup.snapshot_bytes is not None or not first.elders:
+            return frozenset()
+        if first.key not in self._begun_before:
+            began = {other.start.key: other.view.at for other in self.views[first.key]}
+            self._begun_before[first.key] = frozenset(
+                identity
+                for identity, sent in self.sent.items()
+                if sent.size > _WHOLE_BYTES and sent.at < began.get((identity.member, identity.start), math.inf)
+            )
+        return self._begun_before[first.key]
 
     def prompt(self, start: ApplicationStart) -> bool:
         """Say whether an application takes its events as soon as they are there."""
@@ -140,7 +161,7 @@ def causal(case: Case) -> Iterator[str]:
     if case.schedule.setup.ordering not in CAUSAL or case.lags:
         return
     for segment in case.segments:
-        seen: set[MessageName] = set()
+        seen = set(case.may_have_missed(segment))
         for message in segment.messages:
             if message.causes_view == message.view == segment.view.view:
                 case.counts["causes"] += len(message.causes)
@@ -163,7 +184,8 @@ def total(case: Case) -> Iterator[str]:
             longest = max(together, key=lambda segment: len(segment.messages))
             for segment in segments if safe else together:
                 case.counts["orders"] += segment is not longest
-                mine, theirs = segment.identities, longest.identities
+                excused = case.may_have_missed(segment) | case.may_have_missed(longest)
+                mine, theirs = _without(segment, excused), _without(longest, excused)
                 for place, (one, other) in enumerate(zip(mine, theirs, strict=False), 1):
                     if one != other:
                         yield f"in view {key[0]} {segment.who} delivers {one} as number {place}, {longest.who} {other}"
@@ -192,6 +214,11 @@ def _stays(segment: Segment) -> bool:
     return segment.end == "open" and not segment.start.ended
 
 
+def _without(segment: Segment, excused: Set[MessageName]) -> list[MessageName]:
+    """Give what was delivered, in order, but for what may be missing."""
+    return [identity for identity in segment.identities if identity not in excused]
+
+
 def _differs(segment: Segment, standing: Segment) -> bool:
     """Whether one has seen another order of a view than another one, as far as both have seen it."""
     return any(one != other for one, other in zip(segment.identities, standing.identities, strict=False))
@@ -210,6 +237,7 @@ def view_synchrony(case: Case) -> Iterator[str]:
             for one, other in pairwise(group):
                 case.counts["pairs"] += 1
                 missing = set(one.identities) ^ set(other.identities)
+                missing -= case.may_have_missed(one) | case.may_have_missed(other)
                 if missing:
                     has = one if min(missing) in one.identities else other
                     yield (
@@ -294,7 +322,7 @@ def stable_is_kept(case: Case) -> Iterator[str]:
         for segment in segments:
             if segment.next is None:
                 continue
-            for identity in sorted(of_view - set(segment.identities)):
+            for identity in sorted(of_view - set(segment.identities) - case.may_have_missed(segment)):
                 yield f"{segment.who} goes on from view {key[0]} without {identity}, which was said to be stable"
 
 
