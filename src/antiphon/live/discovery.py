@@ -20,6 +20,7 @@ import msgspec
 from antiphon.errors import UsageError
 from antiphon.live.addresses import Address, number_of, show
 from antiphon.live.anomalies import Anomalies
+from antiphon.live.freshness import Freshness
 from antiphon.live.hello import FOUNDERS_MAX, KNOWN_MAX, Contact, Founding, Hello, HelloSockets, Seal
 from antiphon.live.session import Refused
 from antiphon.protocol.membership.views import GroupView
@@ -76,6 +77,8 @@ class Discovery:
         self.founding: Founding | None = None
         self.view: GroupView | None = None  # of the group that was found
         self._seeker: Seeker | None = None
+        self._freshness = Freshness()
+        self._unproven: set[Address] = set()  # who spoke since the last hello, and has not shown yet that it does now
         self._answer_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._search: _Search | None = None  # until the group is found
@@ -126,11 +129,17 @@ class Discovery:
         small = view is not None and len(view.members) <= VIEW_MEMBERS_MAX
         others = [contact for contact in self.members.values() if contact.name != self._own.name]
         known = random.sample(others, min(KNOWN_MAX, len(others)))
-        hello = Hello(time.time_ns(), self._own, self.has_found, self.founding, tuple(known), view if small else None)
-        self._sockets.say(self.seal.seal(hello), {*self._asked(), *(contact.socket_address() for contact in others)})
+        stamp = self._freshness.stamp(self._loop.time())
+        hello = Hello(stamp, self._own, self.has_found, self.founding, tuple(known), view if small else None)
+        targets = {*self._asked(), *self._unproven, *(contact.socket_address() for contact in others)}
+        self._unproven.clear()
+        self._sockets.say(self.seal.seal(hello), targets)
+        self._say_in(CALM_S if self.has_found else PAUSE_S)
+
+    def _say_in(self, seconds: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_later(CALM_S if self.has_found else PAUSE_S, self._say)
+        self._timer = self._loop.call_later(seconds, self._say)
 
     def _consider_founding(self) -> None:
         search = self._search
@@ -163,9 +172,12 @@ class Discovery:
                 search.found.set_exception(error)
 
     def _answer(self) -> None:
-        """Tell one that looks where the group is, at once but not to each one of many."""
-        if self.has_found and self._loop.time() >= self._answer_at:
-            self._answer_at = self._loop.time() + ANSWER_S
+        """Say hello at once, but not to each one of many."""
+        now = self._loop.time()
+        if now < self._answer_at:
+            self._say_in(self._answer_at - now)
+        else:
+            self._answer_at = now + ANSWER_S
             self._say()
 
     # Hearing
@@ -180,12 +192,17 @@ class Discovery:
     def _hear(self, hello: Hello) -> None:
         if hello.sender == self._own:
             return
+        if not self._freshness.is_proven(hello.sender.name, hello.stamp):
+            self._unproven.add(hello.sender.socket_address())
+            self._answer()
+            return
         self._meet(hello.sender, itself=True)
         for other in hello.known:
             self._meet(other, itself=False)
         if not hello.has_found:
             self._looking[hello.sender.name] = self._loop.time()
-            self._answer()
+            if self.has_found:
+                self._answer()  # where the group is
             return
         self._looking.pop(hello.sender.name, None)
         if self._search is not None:

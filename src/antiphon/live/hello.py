@@ -1,7 +1,6 @@
 """Hellos: what members that look for one another say, in packets of their own, and the sockets that carry them.
 
-With a group key hellos are encrypted and authenticated; those that are more than a minute old, or of the future, are
-not taken.
+With a group key hellos are encrypted and authenticated. Whether one is fresh its stamp shows (`freshness.py`).
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ import asyncio
 import hmac
 import os
 import socket
-import time
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from ipaddress import ip_address
@@ -21,13 +19,13 @@ import msgspec
 from antiphon.errors import UsageError
 from antiphon.live.addresses import NAME_LENGTH_MAX, Address, parse
 from antiphon.live.anomalies import Anomalies
+from antiphon.live.freshness import Stamp
 from antiphon.live.session import HELLO, Refused, refuse_kind
 from antiphon.live.sockets import PACKET_BYTES, MakeSocket, open_multicast, open_socket
 from antiphon.protocol.membership.views import GroupView
 
 FOUNDERS_MAX: Final = 20  # so that a hello is one packet
 KNOWN_MAX: Final = 10
-FRESH_NS: Final = 60_000_000_000
 _NONCE_BYTES: Final = 12
 
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_LENGTH_MAX)]
@@ -65,7 +63,7 @@ class Contact(msgspec.Struct, frozen=True, array_like=True):
 class Hello(msgspec.Struct, frozen=True, array_like=True):
     """Who is there, and of which group and view: of none, if its sender looks for one."""
 
-    at_ns: int
+    stamp: Stamp
     sender: Contact
     has_found: bool = False  # its sender is in a group, or joins one
     founding: Founding | None = None  # of its group, where no number was declared
@@ -104,19 +102,16 @@ class Seal:
         return bytes([HELLO]) + nonce + self._ciphers[0].encrypt(nonce, body, None)
 
     def open(self, packet: bytes) -> Hello:
-        """Take a packet apart, or raise `Refused`: it is no hello, not proven, or not fresh."""
+        """Take a packet apart, or raise `Refused`: it is no hello, or not of this group."""
         nonce, body = packet[1 : 1 + _NONCE_BYTES], packet[1 + _NONCE_BYTES :]
         if packet[:1] != bytes([HELLO]):
             raise refuse_kind(packet)
         if not body:
             raise Refused("no-hello")
         try:
-            hello = _decode(self._unsealed(nonce, body))
+            return _decode(self._unsealed(nonce, body))
         except msgspec.MsgspecError:
             raise Refused("no-hello") from None
-        if abs(hello.at_ns - time.time_ns()) > FRESH_NS:
-            raise Refused("old-hello")
-        return hello
 
     def _unsealed(self, nonce: bytes, body: bytes) -> bytes:
         if self._ciphers is None:
