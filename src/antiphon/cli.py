@@ -23,6 +23,7 @@ COMMANDS: dict[str, str] = {
     "sweep": "simulate, check and measure a grid of scenarios, one Spark task a cell",
     "report": "turn a checked and measured trace, or a sweep, into one HTML file that opens anywhere",
     "watch": "give rolling verdicts on a directory into which members are still writing",
+    "explore": "serve a local page on which a trace of any size is looked at, window by window",
     "diagram": "draw what happened around a message: members as lines, messages as arrows",
     "reproduce": "reproduce a paper's tables and figures, ours beside the published ones",
     "advise": "find the protocol and parameters for a group, by simulating the candidates",

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
-import sys
+import functools
 from pathlib import Path
 
+from antiphon.commands.listening import add_listen_option, serve_until_stopped
 from antiphon.errors import UsageError, require
-
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 _EXAMPLES = """example:
   antiphon join orders --bind 127.0.0.1:7001 --peer 127.0.0.1:7002 --status-at 127.0.0.1:7101
@@ -33,38 +30,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="where a member publishes its status; repeat (one is enough to see the group through its eyes)",
     )
     parser.add_argument("--watch", type=Path, metavar="DIR", help="the checkpoint of an antiphon watch: its alarms")
-    parser.add_argument(
-        "--listen",
-        default="127.0.0.1:8765",
-        metavar="HOST:PORT",
-        help="where the page is served (default: %(default)s)",
-    )
+    add_listen_option(parser, "127.0.0.1:8765")
 
 
 def run(args: argparse.Namespace) -> int:
     """Serve the page until the user stops it."""
-    import asyncio
-
     if not args.member and args.watch is None:
         raise UsageError("nothing to show; name a member's status address (--member) or a watch's checkpoint (--watch)")
     if args.watch is not None and not args.watch.is_dir():
         raise UsageError(f"--watch: {args.watch} is no folder; give the --checkpoint of antiphon watch")
     require("aiohttp")
-    from antiphon.commands.stop_signals import stop_event
-    from antiphon.report.dashboard_server import serve
+    from antiphon.report.dashboard_server import application
     from antiphon.report.live_board import Board, Follower, Watched
 
     board = Board(map(Follower, args.member), None if args.watch is None else Watched(args.watch))
-
-    def ready(address: str) -> None:
-        print(json.dumps({"listening": address}) if args.json else f"the page is at {address} (Ctrl-C ends it)")
-        sys.stdout.flush()
-        if args.listen.rpartition(":")[0].strip("[]") not in _LOOPBACK:
-            print("antiphon dashboard: anyone who can reach this address sees the page", file=sys.stderr)
-
-    async def serve_until_stopped() -> None:
-        await serve(board, args.listen, ready, stop_event())
-
-    with contextlib.suppress(KeyboardInterrupt):  # before there was a loop to take it
-        asyncio.run(serve_until_stopped())
+    serve_until_stopped(args, functools.partial(application, board), {})
     return 0

@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _request(args: argparse.Namespace) -> DiagramRequest:
-    from antiphon.report.diagram_window import EVENTS_MOST, DiagramRequest
+    from antiphon.report.diagram_window import EVENTS_MOST, DiagramRequest, parse_members
     from antiphon.sim.distributions import duration
 
     if args.most is not None and args.most < 1:
@@ -97,7 +97,7 @@ def _request(args: argparse.Namespace) -> DiagramRequest:
         around=_pair("--around", args.around, "SENDER:SEQ, such as 2:5"),
         around_step=_pair("--around-step", args.around_step, "MEMBER:STEP, such as 3:17"),
         run=args.run,
-        members=_members(args.members),
+        members=None if args.members is None else parse_members(args.members, "--members"),
         margin_ns=margin_ns,
         margin_steps=margin_steps,
         whole=args.window == "all",
@@ -112,19 +112,6 @@ def _pair(flag: str, text: str | None, wanted: str) -> tuple[int, int] | None:
     if found is None:
         raise UsageError(f"{flag} {text}: write {wanted}")
     return int(found[1]), int(found[2])
-
-
-def _members(text: str | None) -> tuple[int, ...] | None:
-    """Read a list of members and ranges of them."""
-    if text is None:
-        return None
-    members: list[int] = []
-    for word in text.split(","):
-        found = re.fullmatch(r"\s*(\d{1,9})(?:-(\d{1,9}))?\s*", word)
-        if found is None or int(found[2] or found[1]) - int(found[1]) > 1000:
-            raise UsageError(f"--members {text}: write numbers and ranges, such as 0,3,5-9")
-        members.extend(range(int(found[1]), int(found[2] or found[1]) + 1))
-    return tuple(members)
 
 
 def _title(window: DiagramWindow, request: DiagramRequest) -> str:

@@ -6,6 +6,7 @@ member's bounds, and the rows of the window, of which there are never many.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -44,6 +45,17 @@ class DiagramRequest(msgspec.Struct, frozen=True):
     margin_steps: int | None = None  # the same in steps of each member
     whole: bool = False  # the whole run
     most: int = EVENTS_MOST
+
+
+def parse_members(text: str, where: str) -> tuple[int, ...]:
+    """Read a list of members and ranges of them, such as 0,3,5-9; `where` is what a refusal names."""
+    members: list[int] = []
+    for word in text.split(","):
+        found = re.fullmatch(r"\s*(\d{1,9})(?:-(\d{1,9}))?\s*", word)
+        if found is None or int(found[2] or found[1]) - int(found[1]) > 1000:
+            raise UsageError(f"{where} {text}: write numbers and ranges, such as 0,3,5-9")
+        members.extend(range(int(found[1]), int(found[2] or found[1]) + 1))
+    return tuple(members)
 
 
 class DiagramWindow(msgspec.Struct):

@@ -125,10 +125,8 @@ def gather(
     if tables is not None:
         _read_tables(facts, tables, run, witnesses)
     if facts.run is not None:
-        facts.settings = run_settings(given.trace, facts.run.run)
-        if mapping is not None and mapping.members:
-            names = {str(number): name for name, number in mapping.members.items()}
-            facts.settings = msgspec.structs.replace(facts.settings, names={**facts.settings.names, **names})
+        named = {} if mapping is None else {number: name for name, number in mapping.members.items()}
+        facts.settings = run_settings(given.trace, facts.run.run, {**known.names, **named})
     return facts
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -74,10 +74,17 @@ class RunSettings(msgspec.Struct, frozen=True):
         return None if given is None else f"{given}, {ordinal(life)} life" if life > 1 else given
 
 
-def run_settings(trace: str | None, run: str) -> RunSettings:
-    """Read the run.json of a run: the one that names it, else the one at the top of the trace."""
-    if trace is None:
-        return RunSettings()
+def run_settings(trace: str | None, run: str, names: Mapping[int, str] | None = None) -> RunSettings:
+    """Read the run.json of a run: the one that names it, else the one at the top of the trace.
+
+    `names` are those that a log of another system had for the numbers of its members.
+    """
+    found = RunSettings() if trace is None else _read_run_settings(trace, run)
+    given = {str(number): name for number, name in (names or {}).items()}
+    return msgspec.structs.replace(found, names={**found.names, **given}) if given else found
+
+
+def _read_run_settings(trace: str, run: str) -> RunSettings:
     root = Path(trace) if Path(trace).is_dir() else Path(trace).parent
     top = RunSettings(names=read_names(root))
     for file in [root / "run.json", *(sorted(root.glob("*/run.json")) if Path(trace).is_dir() else ())]:

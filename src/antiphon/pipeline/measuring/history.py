@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 
 from antiphon.pipeline.columns import CRASH, END, LEAVE, NULL_TIME, VIEW, Array, RunIndex, Unit
-from antiphon.pipeline.measuring.job import MeasureTask
 from antiphon.pipeline.measuring.ledger import LogRows
+from antiphon.pipeline.store.layout import TraceLayout
 
 ENDINGS: Final = (None, "end", "leave", "excluded", "crash")  # None: its log was cut short
 PROCESSES_MAX: Final = 1_000  # of a run; those that did not simply end come first
@@ -36,10 +36,21 @@ def pace(time: Array) -> Array:
     return np.array([time[longest], max(steps[longest], 0), time[back], max(-steps[back], 0)], np.int64)
 
 
+class ReadLogs(Protocol):
+    """Logs that have been read: of each, the arrays `ending`, `pace`, `span`, `viewed_at` and (times) `deliver`."""
+
+    @property
+    def layout(self) -> TraceLayout:
+        """Where the logs lie."""
+
+    def array(self, unit: Unit, name: str) -> Array:
+        """Return one of a log's arrays."""
+
+
 Parted: TypeAlias = dict[tuple[str, int], tuple[int, int]]  # (run, member) -> undelivered, alone
 
 
-def run_history(here: MeasureTask, run: RunIndex, parted: Parted) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def run_history(here: ReadLogs, run: RunIndex, parted: Parted) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return a run's rows of the tables `views` and `processes`; none if nothing changed in it and nobody stood out."""
     layout = here.layout
     units, segments = layout.units_of(run), layout.segments_of(run)
@@ -79,7 +90,7 @@ BUSY_MIN: Final = 3  # deliveries at half of the others while one is silent
 CLOCK_OFF_NS_MIN: Final = 1_000_000_000  # members install a view at times that are nearer than this
 
 
-def _silent(here: MeasureTask, paces: dict[Unit, list[int]]) -> set[Unit]:
+def _silent(here: ReadLogs, paces: dict[Unit, list[int]]) -> set[Unit]:
     """Return who recorded nothing for much longer than the others ever did, while the others delivered messages."""
     silences = sorted(pace[1] for pace in paces.values())
     usual = silences[(len(silences) - 1) // 2] if silences else 0
@@ -93,12 +104,12 @@ def _silent(here: MeasureTask, paces: dict[Unit, list[int]]) -> set[Unit]:
     return found
 
 
-def _delivered(here: MeasureTask, unit: Unit, since: int, until: int) -> int:
+def _delivered(here: ReadLogs, unit: Unit, since: int, until: int) -> int:
     times = here.array(unit, "deliver")
     return int(((times > since) & (times < until)).sum())
 
 
-def _clocks_off(here: MeasureTask, run: RunIndex) -> dict[Unit, int]:
+def _clocks_off(here: ReadLogs, run: RunIndex) -> dict[Unit, int]:
     """Return by how much clocks are off that install views long before or after the other members do."""
     installed: dict[tuple[int, tuple[int, ...]], list[int]] = {}
     own: list[tuple[Unit, tuple[int, tuple[int, ...]], int]] = []
@@ -129,7 +140,7 @@ def _pace(quiet_at: int, quiet: int, back_at: int, back: int, *, is_silent: bool
     }
 
 
-def _installations(here: MeasureTask, run: RunIndex) -> Iterator[tuple[Unit, tuple[int, tuple[int, ...]], int]]:
+def _installations(here: ReadLogs, run: RunIndex) -> Iterator[tuple[Unit, tuple[int, tuple[int, ...]], int]]:
     """Yield who installs which view (number and members) when."""
     layout = here.layout
     units = {int(layout.unit_member[unit]): unit for unit in layout.units_of(run)}
@@ -140,7 +151,7 @@ def _installations(here: MeasureTask, run: RunIndex) -> Iterator[tuple[Unit, tup
             yield unit, (row["view"], tuple(row["members"] or ())), times[unit].pop(0)
 
 
-def _views(here: MeasureTask, run: RunIndex, off: dict[Unit, int]) -> list[dict[str, Any]]:
+def _views(here: ReadLogs, run: RunIndex, off: dict[Unit, int]) -> list[dict[str, Any]]:
     layout = here.layout
     found: dict[tuple[int, tuple[int, ...]], list[int]] = {}
     for unit, view, time in _installations(here, run):

@@ -178,4 +178,5 @@
   }
 
   for (const figure of document.querySelectorAll("figure.diagram")) start(figure);
+  window.startDiagram = start; // for pages that bring a diagram later
 })();

@@ -1,0 +1,173 @@
+"""Windows of a run: how busy each member was, and, of a window with few events, every one of them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from antiphon.diagram.links import Message
+from antiphon.errors import UsageError
+from antiphon.pipeline.columns import CODES, DELIVER, NULL_TIME, SEND, Array, Segment, Unit
+from antiphon.report.explore.survey import Survey
+from antiphon.trace.event import Event
+from antiphon.trace.schema import COLUMNS
+
+DRAWN_MAX: Final = 500  # events of a window that are drawn one by one
+EXACT_MAX: Final = 20_000  # up to so many are counted row by row; more are estimated from the survey's buckets
+TIMES_KEPT: Final = 48  # segments whose times stay in memory, 8 MB each at most
+_SKELETON: Final = ("view", "leave", "crash", "end")
+
+
+class Windows:
+    """Reads parts of one run by time; where the trace has no times, by position in each log."""
+
+    def __init__(self, survey: Survey) -> None:
+        self.survey, self.layout = survey, survey.layout
+        self._times = functools.lru_cache(maxsize=TIMES_KEPT)(self._read_times)
+        self._unit_of = {survey.member(unit): unit for unit in survey.units}
+
+    def units(self, members: Sequence[int]) -> list[Unit]:
+        """Return the units of members; UsageError names one that is not there."""
+        unknown = [member for member in members if member not in self._unit_of]
+        if unknown:
+            known = sorted(self._unit_of)
+            raise UsageError(f"there is no member {unknown[0]}; the members are {known[0]} to {known[-1]}")
+        return [self._unit_of[member] for member in members]
+
+    def estimate(self, units: Sequence[Unit], start: int, end: int) -> float:
+        """Return about how many events some members recorded in a window."""
+        edges = np.array([start, end], np.float64)
+        return float(sum(self.survey.events(unit, edges)[0] for unit in units))
+
+    def counts(self, unit: Unit, start: int, end: int, buckets: int) -> Array:
+        """Return how many events a member recorded in each part of a window, counted or, in a large one, estimated."""
+        edges = np.linspace(start, end, buckets + 1)
+        if self.estimate([unit], start, end) > EXACT_MAX:
+            return self.survey.events(unit, edges)
+        found = [times for _, times in self.rows(unit, start, end)]
+        counted: Array = np.histogram(np.concatenate(found) if found else np.zeros(0), edges)[0]
+        return counted
+
+    def rows(self, unit: Unit, start: int, end: int) -> Iterator[tuple[tuple[Segment, Array], Array]]:
+        """Yield in which segment and at which of its rows a window's events lie, and when they happened."""
+        for segment in self.survey.segments(unit, start, end):
+            times = self._times(unit, segment)
+            here = np.flatnonzero((times >= start) & (times <= end))
+            if len(here):
+                yield (segment, here), times[here]
+
+    def events(self, units: Sequence[Unit], start: int, end: int) -> list[Event] | None:
+        """Return all events of some members in a window; None if there are too many to draw."""
+        if self.estimate(units, start, end) > EXACT_MAX:
+            return None
+        places = [place for unit in units for place, _ in self.rows(unit, start, end)]
+        if sum(len(rows) for _, rows in places) > DRAWN_MAX:
+            return None
+        return [event for segment, rows in places for event in self._read(segment, rows)]
+
+    def context(self) -> list[Event]:
+        """Return what shapes the run: its views, leavings, crashes and ends."""
+        names = {code: name for name, code in CODES.items()}
+        return [
+            Event(
+                run=self.layout.runs[self.survey.run], member=row["member"], step=row["step"],
+                event=names[row["event"]], view=row["view"] or 0, members=row["members"],
+            )
+            for row in self.layout.skeleton(self.survey.run).to_pylist()
+        ]  # fmt: skip
+
+    # messages and steps
+
+    def when(self, member: int, step: int) -> int | None:
+        """Return when a member did its step."""
+        unit = self._unit_of.get(member)
+        if unit is None:
+            return None
+        first, last = self.layout.column["first_step"], self.layout.column["last_step"]
+        for segment in range(int(self.layout.bounds[unit]), int(self.layout.bounds[unit + 1])):
+            if first[segment] <= step <= last[segment]:
+                steps = self.layout.read_segment(segment, ("step",))["step"]
+                return self._known(unit, segment, np.flatnonzero(steps == step))
+        return None
+
+    def message(self, message: Message, units: Sequence[Unit]) -> tuple[int, int]:
+        """Return when a message was sent and when the last of some members delivered it."""
+        sender, number = message
+        sent = self._sent(sender, number)
+        if sent is None:
+            raise UsageError(f"there is no message {sender}:{number} in this run")
+        delivered = [self._delivered(unit, message, sent) for unit in units]
+        last = max([sent, *(at for at in delivered if at is not None)])
+        return sent, last
+
+    def next_message(self, after: int, units: Sequence[Unit], *, backwards: bool = False) -> Message | None:
+        """Return the first message that one of some members sent after a time, or the last before it."""
+        found: list[tuple[int, Message]] = []
+        for unit in units:
+            first = range(int(self.layout.bounds[unit]), int(self.layout.bounds[unit + 1]))
+            low, high = (self.survey.start, after - 1) if backwards else (after + 1, self.survey.end)
+            segments = [one for one in self.survey.segments(unit, low, high) if one in first]
+            for segment in reversed(segments) if backwards else segments:
+                if not self.layout.column["send"][segment]:
+                    continue
+                column = self.layout.read_segment(segment, ("event", "sender", "seq"))
+                times = self._times(unit, segment)
+                rows = np.flatnonzero((column["event"] == SEND) & (times >= low) & (times <= high))
+                if len(rows):
+                    row = int(rows[times[rows].argmax() if backwards else times[rows].argmin()])
+                    found.append((int(times[row]), (int(column["sender"][row]), int(column["seq"][row]))))
+                    break
+        return (max(found) if backwards else min(found))[1] if found else None
+
+    def _sent(self, sender: int, number: int) -> int | None:
+        """Return when a message was sent; where sendings are not recorded, when it was delivered first."""
+        unit = self._unit_of.get(sender)
+        first, last = self.layout.column["first_seq"], self.layout.column["last_seq"]
+        segments = () if unit is None else range(int(self.layout.bounds[unit]), int(self.layout.bounds[unit + 1]))
+        for segment in segments:
+            if self.layout.column["send"][segment] and first[segment] <= number <= last[segment]:
+                column = self.layout.read_segment(segment, ("event", "seq"))
+                assert unit is not None
+                at = self._known(unit, segment, np.flatnonzero((column["event"] == SEND) & (column["seq"] == number)))
+                if at is not None:
+                    return at
+        every = [self._delivered(one, (sender, number), self.survey.start) for one in self.survey.units]
+        return min((at for at in every if at is not None), default=None)
+
+    def _delivered(self, unit: Unit, message: Message, since: int) -> int | None:
+        """Return when a member delivered a message, if it did soon enough to be found in the segments from there on."""
+        for segment in self.survey.segments(unit, since, self.survey.end)[: 2 if since > self.survey.start else None]:
+            column = self.layout.read_segment(segment, ("event", "sender", "seq"))
+            is_it = (column["event"] == DELIVER) & (column["sender"] == message[0]) & (column["seq"] == message[1])
+            at = self._known(unit, segment, np.flatnonzero(is_it))
+            if at is not None:
+                return at
+        return None
+
+    def _known(self, unit: Unit, segment: Segment, rows: Array) -> int | None:
+        if not len(rows):
+            return None
+        time = int(self._times(unit, segment)[int(rows[0])])
+        return None if time == NULL_TIME else time
+
+    # rows
+
+    def _read_times(self, unit: Unit, segment: Segment) -> Array:
+        """Return the times of a segment's rows by the common clock; NULL_TIME where a row has none."""
+        before = int(self.layout.column["rows"][int(self.layout.bounds[unit]) : segment].sum())
+        times = self.survey.times(segment, before)
+        shift = self.survey.shift[unit]
+        return np.where(times == NULL_TIME, NULL_TIME, times - shift) if shift else times
+
+    def _read(self, segment: Segment, rows: Array) -> Iterator[Event]:
+        file, row_group = self.layout.where(segment)
+        source = self.layout.open_file(file)
+        names = [name for name in COLUMNS if name in source.schema_arrow.names]
+        group = source.read_row_group(row_group, columns=names)
+        offset = int(self.layout.column["offset"][segment])
+        for row in group.take(pa.array(rows + offset)).to_pylist():
+            yield Event(**{name: value for name, value in row.items() if value is not None})
