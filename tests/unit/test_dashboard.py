@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import signal
 import socket
@@ -23,8 +24,9 @@ from antiphon.cli import main
 from antiphon.live.events import Status
 from antiphon.live.publish import Publisher
 from antiphon.report.board_state import Headline, MemberRow
-from antiphon.report.dashboard_server import application, serve
+from antiphon.report.dashboard_server import application
 from antiphon.report.live_board import Board, Follower, Watched
+from antiphon.report.local_server import serve
 
 A, B, C = "127.0.0.1:7001", "127.0.0.1:7002", "127.0.0.1:7003"
 STATUS = Status(
@@ -92,7 +94,10 @@ def test_who_is_gone_who_left_and_who_is_silent(monkeypatch: pytest.MonkeyPatch)
         told.hear(number)
     told.lose(1)
     assert told.row(B).state == "gone"
-    assert told.board.show().headline == Headline("bad", f"3 members, view 1: no news from {B}.")
+    assert (told.board.show().headline.level, told.board.show().headline.text) == (
+        "bad",
+        f"3 members, view 1: no news from {B}.",
+    )
     told.hear(1, standing="leaving")
     told.lose(1)
     assert told.board.show().headline.level == "good"
@@ -141,7 +146,10 @@ def test_whoever_stays_the_slowest_is_named(monkeypatch: pytest.MonkeyPatch) -> 
         told.board.tick()
     assert told.row(C).holds_back_s == 4
     assert told.row(A).holds_back_s == 0
-    assert told.board.show().headline == Headline("warn", f"3 members, view 1: {C} holds stability back.")
+    shown = told.board.show().headline
+    assert shown.level == "warn"
+    assert shown.text == f"3 members, view 1: {C} holds stability back, so that its copies stay in all buffers."
+    assert shown.remedy.startswith(f"Look at {C}: ")
 
 
 def test_a_group_that_delivers_nothing_although_messages_wait_is_not_well(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,16 +159,19 @@ def test_a_group_that_delivers_nothing_although_messages_wait_is_not_well(monkey
         for number in range(3):
             told.hear(number, delivered=10, held=4 if second else 0)
         told.board.tick()
-    assert told.board.show().headline == Headline(
-        "bad", "3 members, view 1: nobody has delivered anything for 5 s, although messages wait."
+    shown = told.board.show().headline
+    assert (shown.level, shown.text) == (
+        "bad",
+        "3 members, view 1: nobody has delivered anything for 5 s, although messages wait.",
     )
+    assert shown.remedy.startswith("Nobody is known to be waited for")
     assert [row.published.stuck_s for row in told.board.show().members if row.published] == [5, 5, 5]
     told.now += 1
     told.hear(0, delivered=11, held=3)
     assert told.row(A).published.stuck_s == 0
     told.hear(1, delivered=10, held=0)
     assert told.row(B).published.stuck_s == 0
-    assert told.board.show().headline.text.startswith(f"3 members, view 1: {C} delivered nothing for 6 s")
+    assert told.board.show().headline.text.startswith(f"3 members, view 1: {C} has delivered nothing for 6 s")
 
 
 def test_a_group_with_nothing_to_do_is_idle_and_well(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,13 +194,112 @@ def test_a_killed_member_is_named_until_the_others_have_gone_on(monkeypatch: pyt
         for number in (0, 2):
             told.hear(number, view=2, members=(A, C), lag={A: 0, C: 0}, slowest=(A, None, C)[number])
         told.board.tick()
-    assert told.board.show().headline == Headline("warn", f"2 members, view 2: {B} is gone, and the others went on.")
+    shown = told.board.show().headline
+    assert (shown.level, shown.text) == ("warn", f"2 members, view 2: {B} is gone, and the others went on.")
+    assert shown.remedy.startswith("Start it again")
+
+
+def test_whoever_left_the_view_is_blamed_for_nothing_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """B was the slowest before it was killed; the survivors' counts still name it for a while."""
+    told = Told(monkeypatch, 3)
+    for number in range(3):
+        told.hear(number)
+    told.lose(1)
+    for second in range(8):
+        told.now += 1
+        for number in (0, 2):
+            view = {"view": 2, "members": (A, C)} if second > 3 else {}
+            told.hear(number, slowest=B, lag={A: 0, B: 7, C: 0}, **view)
+        told.board.tick()
+    assert told.row(B).holds_back_s == 0
+    assert "holds" not in told.board.show().headline.text
+    assert told.row(B).says == "gone, out of the view"
+
+
+def test_a_stuck_group_names_whom_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told(monkeypatch, 3)
+    for _ in range(6):
+        told.now += 1
+        for number in range(3):
+            told.hear(number, delivered=10, held=4, slowest=C if number < 2 else None, lag={C: 4})
+        told.board.tick()
+    shown = told.board.show().headline
+    assert shown.level == "bad"
+    assert f"although messages wait: {C} is waited for" in shown.text
+    assert f"Look at {C}: stopped, overloaded, or no longer reached" in shown.remedy
+
+
+def test_an_application_that_does_not_read_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told(monkeypatch, 2)
+    for second in range(6):
+        told.now += 1
+        told.hear(0, delivered=10 * second, members=(A, B), lag={B: 0})
+        told.hear(1, delivered=10 * second, members=(A, B), lag={A: 0}, inbox_bytes=3_000_000)
+        told.board.tick()
+    assert told.row(B).says == "its application has taken nothing for 5 s"
+    shown = told.board.show().headline
+    assert shown.level == "bad"
+    assert f"the application of {B} has taken nothing for 5 s, and 3 MB wait for it" in shown.text
+    assert "Let it read on" in shown.remedy
+    told.now += 1
+    told.hear(1, delivered=70, members=(A, B), lag={A: 0}, inbox_bytes=1_000_000)
+    assert told.row(B).published.unread_s == 0
+
+
+def test_a_member_that_cannot_get_in_is_told_with_what_to_compare(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told(monkeypatch, 2)
+    for _ in range(7):
+        told.now += 1
+        told.hear(0, members=(A,), lag={})
+        told.hear(1, standing="joining", view=0, members=(), lag={}, counts={"refused-unknown-key": 40})
+        told.board.tick()
+    shown = told.board.show().headline
+    assert (shown.level, shown.text) == (
+        "bad",
+        f"1 member, view 1: {B} has been joining for 6 s and has refused 40 packets.",
+    )
+    assert shown.remedy.startswith("Compare its key, its settings and its list of peers")
+
+
+def test_nobody_left_is_bad_and_nobody_yet_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told(monkeypatch, 2)
+    assert told.board.show().headline.level == "warn"
+    told.hear(0)
+    told.lose(0)
+    assert told.board.show().headline.level == "bad"
+    assert f"{A} is gone or silent" in told.board.show().headline.text
+
+
+def test_the_timeline_shows_how_everybody_stood(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told(monkeypatch, 3)
+    for second in range(10):
+        told.now += 1
+        for number in range(3):
+            if number != 1 or second < 4:
+                told.hear(number, delivered=second)
+        if second == 4:
+            told.lose(1)
+        told.board.tick()
+    lanes = {lane.name: lane.stretches for lane in told.board.show().timeline}
+    assert [stretch.level for stretch in lanes[B]][-1] == "bad"
+    assert lanes[B][-1].end - lanes[B][-1].start == 5
+    assert [stretch.level for stretch in lanes[A]][-1] == "good"
+    for one, other in zip(lanes[B], lanes[B][1:], strict=False):
+        assert one.end == other.start, "there are no gaps"
+    told.now += 700  # what is older than the timeline goes
+    told.hear(0)
+    told.board.tick()
+    assert all(stretch.end >= told.now - 600 for lane in told.board.show().timeline for stretch in lane.stretches)
 
 
 def test_a_stalled_member_says_why_nothing_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     told = Told(monkeypatch, 3)
     told.hear(0, standing="stalled")
     assert "stopped delivering" in told.board.show().headline.text
+    told.hear(0, standing="stalled", links=((B, A), (C, A)))
+    shown = told.board.show().headline
+    assert f"nothing is heard from {B} to {A} and from {C} to {A}" in shown.text
+    assert "antiphon rescue" in shown.remedy
 
 
 def test_what_watch_found_is_shown_up_to_its_last_commit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -297,7 +407,9 @@ def test_a_page_that_does_not_read_does_not_keep_the_server_from_ending(monkeypa
 
     async def stall() -> None:
         stop, address = asyncio.Event(), asyncio.get_running_loop().create_future()
-        serving = asyncio.create_task(serve(board, "127.0.0.1:0", address.set_result, stop))
+        serving = asyncio.create_task(
+            serve(functools.partial(application, board), "127.0.0.1:0", address.set_result, stop)
+        )
         with await asyncio.to_thread(connect_to_events, await address):
             stop.set()
             async with asyncio.timeout(30):

@@ -13,10 +13,11 @@ State = Literal["live", "silent", "gone", "never", "unpublished"]
 
 
 class Headline(msgspec.Struct, frozen=True):
-    """One sentence: is everything well, and if not, who is the culprit."""
+    """One sentence: is everything well, and if not, who is the culprit; and another: what to do about it."""
 
     level: Level
     text: str
+    remedy: str = ""
 
 
 class Published(msgspec.Struct, frozen=True):
@@ -34,6 +35,8 @@ class Published(msgspec.Struct, frozen=True):
     delivered_per_s: float
     history: list[float]  # delivered a second, over the last minute
     stuck_s: int  # for how long it has delivered nothing although something waits; 0 if that is not so
+    unread_s: int  # for how long its application has taken nothing of what is in its inbox; 0 if that is not so
+    standing_s: int  # for how long it has stood so
     idle: bool  # nothing waits, and nothing was delivered lately
     refused: int
     retransmissions: int
@@ -50,6 +53,8 @@ class MemberRow(msgspec.Struct, frozen=True):
     unheard: bool = False
     holds_back_s: int = 0
     published: Published | None = None
+    says: str = ""  # how it stands, in words
+    level: Level | Literal["plain", "muted"] = "plain"
 
     @property
     def is_missing(self) -> bool:
@@ -100,6 +105,21 @@ class WatchedGroup(msgspec.Struct, frozen=True):
         return sum(found.violations for found in self.guarantees.values() if found.decides)
 
 
+class LiveStretch(msgspec.Struct):
+    """How a member stood from one time to another."""
+
+    start: float
+    end: float
+    level: Level | Literal["plain", "muted"]
+
+
+class LiveLane(msgspec.Struct, frozen=True):
+    """A member's row of the timeline."""
+
+    name: str
+    stretches: list[LiveStretch]
+
+
 class BoardState(msgspec.Struct, frozen=True):
     """Everything, as the page takes it."""
 
@@ -107,6 +127,7 @@ class BoardState(msgspec.Struct, frozen=True):
     group: str | None
     headline: Headline
     members: list[MemberRow]
+    timeline: list[LiveLane]
     views: list[KnownView]
     news: list[BoardNews]
     watch: WatchedGroup | None

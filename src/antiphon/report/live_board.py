@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -21,16 +21,17 @@ from antiphon.pipeline.results import WatchAlarm, WatchCommit, last_commit, read
 from antiphon.report.board_state import (
     BoardNews,
     BoardState,
-    Headline,
     KnownView,
     Level,
+    LiveLane,
+    LiveStretch,
     MemberRow,
     Published,
     State,
     WatchedGroup,
     WatchedGuarantee,
 )
-from antiphon.wording import count, listed
+from antiphon.report.board_troubles import headline
 
 SILENT_S: Final = 1.0  # a member publishes four times a second; one that misses four is called silent
 STUCK_S: Final = 3.0  # for so long nothing is delivered although something waits: it does not come by itself
@@ -39,7 +40,8 @@ _SAMPLES: Final = 60  # seconds of rates that the page draws
 _CULPRIT_S: Final = 3  # some member is always the slowest; one that stays it for so long is a culprit
 _REMEMBERED: Final = 100  # news, views, alarms
 _LINE_BYTES_MAX: Final = 1 << 20
-_WORSE: Final[tuple[Level, ...]] = ("good", "warn", "bad")
+_TIMELINE_S: Final = 600.0
+_LANES: Final = 200  # members that the timeline remembers
 
 
 class Follower:
@@ -54,6 +56,8 @@ class Follower:
         self.rates: deque[tuple[float, float]] = deque([(0.0, 0.0)] * _SAMPLES, maxlen=_SAMPLES)  # sent, delivered
         self._counted: tuple[float, int, int] | None = None
         self._delivered_at = 0.0  # when it delivered last, or had nothing to deliver
+        self._taken_at = 0.0  # when its application took something last, or had nothing to take
+        self._standing_at = 0.0  # since when it stands as it does
 
     async def follow(self, board: Board) -> None:
         """Connect, read line by line, connect again; for ever."""
@@ -89,6 +93,10 @@ class Follower:
             self._counted = (time.time(), status.sent, status.delivered)
         if before is None or before.delivered != status.delivered or not _waits(status):
             self._delivered_at = time.time()
+        if before is None or status.inbox_bytes < before.inbox_bytes or not status.inbox_bytes:
+            self._taken_at = time.time()
+        if before is None or before.standing != status.standing:
+            self._standing_at = time.time()
         return before
 
     def stuck_s(self, now: float) -> int:
@@ -96,6 +104,11 @@ class Follower:
         waited = now - self._delivered_at
         stuck = self.status is not None and self.status.standing == "active" and _waits(self.status)
         return int(waited) if stuck and waited >= STUCK_S else 0
+
+    def unread_s(self, now: float) -> int:
+        """Return for how many seconds its application has taken nothing although something waits; 0 if not so."""
+        waited = now - self._taken_at
+        return int(waited) if self.status is not None and self.status.inbox_bytes and waited >= STUCK_S else 0
 
     def sample(self, now: float) -> None:
         """Note the rates since the last sample."""
@@ -130,6 +143,8 @@ class Follower:
             delivered_per_s=self.rates[-1][1] if live else 0.0,
             history=[round(delivered, 1) for _, delivered in self.rates],
             stuck_s=self.stuck_s(now) if live else 0,
+            unread_s=self.unread_s(now) if live else 0,
+            standing_s=int(now - self._standing_at),
             idle=live and not _waits(status) and not any(delivered for _, delivered in recent),
             refused=sum(number for what, number in status.counts.items() if what.startswith("refused")),
             retransmissions=status.counts.get("retransmissions", 0),
@@ -187,6 +202,7 @@ class Board:
         self.version = 0
         self._views: deque[KnownView] = deque(maxlen=_REMEMBERED)
         self._news: deque[BoardNews] = deque(maxlen=_REMEMBERED)
+        self._stretches: dict[str, deque[LiveStretch]] = {}
         self._quiet: set[str] = set()  # those that were called silent
         self._slowest_s: Counter[str] = Counter()  # for how long most of the others have been waiting for a member
 
@@ -235,6 +251,23 @@ class Board:
         named = Counter(status.slowest for status in live if status.slowest is not None)
         most = {member for member, voices in named.items() if 2 * voices >= len(live) - 1}
         self._slowest_s = Counter({member: self._slowest_s[member] + 1 for member in most})
+        self._extend_timeline(now)
+
+    def _extend_timeline(self, now: float) -> None:
+        """Note how everybody stands; what is older than the timeline goes."""
+        for row in self._rows(now):
+            if row.member not in self._stretches and (row.state == "never" or len(self._stretches) >= _LANES):
+                continue
+            stretches = self._stretches.setdefault(row.member, deque())
+            if stretches and now - stretches[-1].end < 2.5:
+                stretches[-1].end = now  # without a gap, also where it changes
+            if not stretches or stretches[-1].level != row.level or now - stretches[-1].end >= 2.5:
+                stretches.append(LiveStretch(now, now, row.level))
+        for name, stretches in list(self._stretches.items()):
+            while stretches and stretches[0].end < now - _TIMELINE_S:
+                stretches.popleft()
+            if not stretches:
+                del self._stretches[name]
 
     def _say(self, level: Level, text: str) -> None:
         self._news.append(BoardNews(time.time(), level, text))
@@ -250,8 +283,9 @@ class Board:
         return BoardState(
             now=now,
             group=next((follower.status.group for follower in self.followers if follower.status), None),
-            headline=_headline(rows, self._live(now), 0 if watch is None else watch.violations),
+            headline=headline(rows, self._live(now), 0 if watch is None else watch.violations),
             members=rows,
+            timeline=[LiveLane(name, list(stretches)) for name, stretches in sorted(self._stretches.items())],
             views=list(self._views)[::-1],
             news=list(self._news)[::-1],
             watch=watch,
@@ -266,53 +300,43 @@ class Board:
         for member in sorted(known):
             lags = [status.lag[member] for status in statuses if member in status.lag]
             follower = own.get(member)
-            holds_back_s = self._slowest_s[member] if any(lag != 0 for lag in lags) else 0
+            in_view = newest is not None and member in newest.members
+            # whoever is not in the view holds nobody up any more
+            holds_back_s = self._slowest_s[member] if in_view and any(lag != 0 for lag in lags) else 0
+            state: State = "unpublished" if follower is None else follower.state(now)
+            published = None if follower is None else follower.published(now)
+            says, level = _standing(state, published, in_view=in_view)
             rows.append(
                 MemberRow(
                     member=member,
-                    state="unpublished" if follower is None else follower.state(now),
-                    in_view=newest is not None and member in newest.members,
+                    state=state,
+                    in_view=in_view,
+                    says=says,
+                    level=level,
                     lag=None if None in lags else max((lag for lag in lags if lag is not None), default=None),
                     unheard=None in lags,
                     holds_back_s=holds_back_s if holds_back_s >= _CULPRIT_S else 0,
-                    published=None if follower is None else follower.published(now),
+                    published=published,
                 )
             )
-        return [*rows, *(MemberRow(one.address, "never") for one in self.followers if one.status is None)]
+        never = [one.address for one in self.followers if one.status is None]
+        return [*rows, *(MemberRow(address, "never", says="not there yet", level="muted") for address in never)]
 
 
-def _headline(rows: Sequence[MemberRow], live: Sequence[Status], violations: int) -> Headline:
-    if not live:
-        return Headline("warn", "No member publishes its status (antiphon join --status-at HOST:PORT).")
-    troubles = list(_troubles(rows, live, violations))
-    level: Level = max((level for level, _ in troubles), key=_WORSE.index, default="good")
-    view, members = max(status.view for status in live), count(sum(row.in_view for row in rows), "member")
-    where = f"{members}, view {view}" if view else f"{members}, fixed"
-    return Headline(level, f"{where}: {'; '.join(text for _, text in troubles) or 'everyone is heard from'}.")
-
-
-def _troubles(rows: Sequence[MemberRow], live: Sequence[Status], violations: int) -> Iterable[tuple[Level, str]]:
-    """Name all that is not well, the worst first."""
-    stalled = [status.me for status in live if status.standing == "stalled"]
-    if stalled:
-        yield "bad", f"{listed(stalled)} stopped delivering: too few members within reach"
-    missing = [row.member for row in rows if row.is_missing and row.in_view]
-    if missing:
-        yield "bad", f"no news from {listed(missing)}"
-    stuck = [row for row in rows if row.published is not None and row.published.stuck_s]
-    if stuck:
-        least_s = min(row.published.stuck_s for row in stuck if row.published is not None)
-        who = "nobody" if len(stuck) == len(live) else listed([row.member for row in stuck])
-        what = "has delivered anything" if who == "nobody" else "delivered nothing"
-        yield "bad", f"{who} {what} for {least_s} s, although messages wait"
-    if violations:
-        yield "bad", f"watch found {count(violations, 'violation')}"
-    slow = [row.member for row in rows if row.holds_back_s and row.member not in missing]
-    if slow:
-        yield "warn", f"{listed(slow)} {'holds' if len(slow) == 1 else 'hold'} stability back"
-    excluded = [row.member for row in rows if row.is_missing and not row.in_view]
-    if excluded:
-        yield "warn", f"{listed(excluded)} {'is' if len(excluded) == 1 else 'are'} gone, and the others went on"
-    outside = [row.member for row in rows if row.state == "live" and not row.in_view]
-    if outside:
-        yield "warn", f"{listed(outside)} not in the view"
+def _standing(state: State, own: Published | None, *, in_view: bool) -> tuple[str, Level | Literal["plain", "muted"]]:
+    """Say how a member stands, and how bad that is."""
+    if state == "unpublished" or own is None:
+        return "publishes nothing", "muted"
+    if state == "gone":
+        if own.has_left:
+            return "has left", "muted"
+        return ("gone", "bad") if in_view else ("gone, out of the view", "bad")
+    if state == "silent":
+        return "silent", "bad"
+    if own.standing != "active":
+        return own.standing, "bad" if own.standing in ("stalled", "failed") else "warn"
+    if own.unread_s:
+        return f"its application has taken nothing for {own.unread_s} s", "bad"
+    if own.stuck_s:
+        return f"has delivered nothing for {own.stuck_s} s", "bad"
+    return ("active, idle", "plain") if own.idle else ("active", "good")

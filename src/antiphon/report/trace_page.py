@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Final
 
@@ -38,6 +39,7 @@ def trace_page(facts: Facts) -> str:
             _violations(facts),
             history(facts),
             *measured_sections(facts),
+            _explore(facts),
             elements.origin(facts.settings.versions.antiphon),
         ),
         "\n",
@@ -94,6 +96,15 @@ def _head(facts: Facts) -> Markup:
     happened = incidents(facts)
     top = elements.headline("Report on", facts.trace, _mood(facts), verdict_sentence(facts), headline_of(happened))
     return joined((top, told(happened), paragraph(_story(facts), kind="story"), *_notices(facts), _tiles(facts)))
+
+
+def _explore(facts: Facts) -> Markup | None:
+    """Say how any moment of the trace can be looked at, as long as it is there."""
+    if not facts.events or facts.lost is not None:
+        return None
+    command = element("code", f"antiphon explore {shlex.quote(facts.trace)}")
+    said = ("To look at any moment of it, event by event:", command)
+    return section("explore", "What is not on this page", paragraph(*said))
 
 
 def _story(facts: Facts) -> str:

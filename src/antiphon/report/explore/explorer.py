@@ -20,6 +20,7 @@ from antiphon.report.explore.survey import Survey
 from antiphon.report.explore.windows import DRAWN_MAX, Windows
 from antiphon.report.facts import Facts
 from antiphon.report.guarantee_words import GUARANTEES
+from antiphon.report.incidents import headline_of, incidents
 from antiphon.report.member_names import group_size, lane_of, member_name, with_names
 from antiphon.report.run_settings import RunSettings
 from antiphon.report.timeline import BASIS_WORDS, Occurrence, start_ns, timeline
@@ -58,6 +59,7 @@ class RunOverview(msgspec.Struct, frozen=True):
     events: int
     members: int
     size: str  # of the group, in words
+    happened: str  # to the group, in sentences
     density: list[int]
     moments: list[ExploreMoment]
     checked: bool
@@ -136,6 +138,7 @@ class ExploredRun:
             events=self.facts.events,
             members=self.facts.members,
             size=group_size(self.facts),
+            happened=headline_of(incidents(self.facts)),
             density=np.rint(density).astype(int).tolist(),
             moments=self.moments[:MOMENTS_MAX],
             checked=explorer.checked is not None,
@@ -274,15 +277,21 @@ class ExploredRun:
             said = f"From {_instant(low - self.zero)} to {_instant(high - self.zero)} ({duration(high - low)})"
         about = "" if drawn is not None and lanes == facts.members else "about "
         said += f": {about}{count(drawn if drawn is not None and not about else events, 'event')}"
-        views = sorted(survey.views, key=lambda one: one.first_ns or 0)
-        view = next((one for one in reversed(views) if (one.first_ns or 0) <= high), None)
-        if view is not None:
-            said += f", in view {view.view} of {count(len(view.members), 'member')}"
+        said += self._views_in(low, high)
         if drawn is None:
             said += f". Too many to draw one by one: zoom in to {DRAWN_MAX} or fewer"
         elif lanes < facts.members:
             said += f". {count(drawn, 'event')} of {count(lanes, 'member')} drawn"
         return said + "."
+
+    def _views_in(self, low: int, high: int) -> str:
+        """Say in which view, or from which view to which, a window lies."""
+        views = sorted(self.survey.views, key=lambda one: one.first_ns or 0)
+        before = [view for view in views if (view.first_ns or 0) <= low]
+        here = [*before[-1:], *(view for view in views if low < (view.first_ns or 0) <= high)]
+        if len(here) == 1:
+            return f", in view {here[0].view} of {count(len(here[0].members), 'member')}"
+        return f", from view {here[0].view} to view {here[-1].view}" if here else ""
 
 
 def _instant(at_ns: int) -> str:

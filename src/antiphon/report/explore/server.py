@@ -28,7 +28,7 @@ class FoundMessage(msgspec.Struct, frozen=True):
     end: int = 0
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class NoAnswer(msgspec.Struct, frozen=True):
     """Why a question has no answer."""
 
     error: str
@@ -50,7 +50,7 @@ def application(explorer: Explorer, hosts: frozenset[str]) -> web.Application:
                 async with reading:
                     found, status = await asyncio.to_thread(answer, request), 200
             except UsageError as error:
-                found, status = Refusal(str(error)), 400
+                found, status = NoAnswer(str(error)), 400
             return web.Response(body=msgspec.json.encode(found), content_type="application/json", status=status)
 
         return handler

@@ -2,8 +2,6 @@
 (() => {
   const by = (id) => document.getElementById(id);
   const MARKS = { live: "●", silent: "◌", gone: "✕", never: "–", unpublished: "○" };
-  const LEVELS = { live: "good", silent: "bad", gone: "bad", never: "muted", unpublished: "muted" };
-  const WORDS = { silent: "silent", gone: "gone", never: "not there yet", unpublished: "publishes nothing" };
 
   const node = (tag, text, className) => {
     const made = document.createElement(tag);
@@ -39,25 +37,13 @@
 
   const COLUMNS = Array.from(document.querySelectorAll("#members thead th"), (head) => head.textContent);
 
-  // what is said of a member, and how bad it is
-  function standing(member) {
-    const own = member.published;
-    if (member.state === "gone" && own.has_left) return ["has left", "muted"];
-    if (member.state === "gone" && !member.in_view) return ["gone, out of the view", "bad"];
-    if (member.state !== "live") return [WORDS[member.state], LEVELS[member.state]];
-    if (own.standing !== "active") return [own.standing, own.standing === "stalled" || own.standing === "failed" ? "bad" : "warn"];
-    if (own.stuck_s) return [`delivers nothing for ${own.stuck_s} s`, "bad"];
-    return own.idle ? ["active, idle", "plain"] : ["active", "good"];
-  }
-
   function row(member) {
     const made = node("tr"), own = member.published || {};
     made.dataset.state = member.state;
     made.dataset.member = member.member;
     const name = node("th", member.member);
     name.scope = "row";
-    const [text, level] = standing(member);
-    const state = node("td", text, "state " + level);
+    const state = node("td", member.says, "state " + member.level);
     state.dataset.mark = MARKS[member.state];
     if (member.holds_back_s) state.append(node("span", ` · holds stability back for ${member.holds_back_s} s`, "warn"));
     const lag = member.unheard ? "not heard" : count(member.lag);
@@ -79,7 +65,7 @@
   }
 
   const change = (view) => {
-    const parts = [`view ${view.view}: ${view.members.length} members`];
+    const parts = [`view ${view.view}: ${view.members.length} member${view.members.length === 1 ? "" : "s"}`];
     if (view.joined.length) parts.push("joined " + view.joined.join(", "));
     if (view.left.length) parts.push("without " + view.left.join(", "));
     return parts.join("; ");
@@ -90,16 +76,34 @@
     if (!found) return;
     by("watch-summary").textContent = found.events === null
       ? `antiphon watch has written nothing to ${found.checkpoint} yet.`
-      : `${count(found.events)} events judged, ${count(found.events_per_s)} a second; ${count(found.count)} alarms.`;
+      : `${count(found.events)} events judged, ${count(found.events_per_s)} a second; ${count(found.count)} alarm${found.count === 1 ? "" : "s"}.`;
     by("guarantees").replaceChildren(...Object.entries(found.guarantees).map(([name, verdict]) => {
       const card = node("div", undefined, "panel");
       const bad = verdict.violations > 0 && verdict.decides, idle = verdict.examined === 0;
       const spare = verdict.violations > 0 && !verdict.decides; // not kept, and not promised
-      card.append(node("b", name), node("span", bad ? `✕ ${count(verdict.violations)} violations` : idle ? "– nothing to examine yet"
+      card.append(node("b", name), node("span", bad ? `✕ ${count(verdict.violations)} violation${verdict.violations === 1 ? "" : "s"}` : idle ? "– nothing to examine yet"
         : spare ? "– not kept, not promised" : `✓ holds so far (${count(verdict.examined)})`, bad ? "bad" : idle || spare ? "muted" : "good"));
       return card;
     }));
     by("alarms").replaceChildren(...found.alarms.map((alarm) => entry(null, `${alarm.guarantee}, run ${alarm.run}: ${alarm.why}`, "bad")));
+  }
+
+  // the last ten minutes: how everybody stood, the views, and what went wrong
+  function timeline(state) {
+    const start = Math.min(state.now - 60, ...state.timeline.flatMap((lane) => lane.stretches.map((one) => one.start)));
+    const moments = [
+      ...state.views.map((view) => ({ at: view.at, kind: "view", short: "v" + view.view })),
+      ...state.news.filter((news) => news.level === "bad").map((news) => ({ at: news.at, kind: "fault" })),
+    ].sort((one, other) => one.at - other.at);
+    const lanes = state.timeline.map((lane) => ({ name: lane.name, bars: lane.stretches.map((one) => ({ from: one.start, to: one.end, state: one.level })) }));
+    by("timeline").hidden = !lanes.length;
+    if (!lanes.length) return;
+    const ago = (at) => { const s = Math.round(state.now - at); return s < 1 ? "now" : s < 120 ? `${s} s ago` : `${Math.round(s / 6) / 10} min ago`; };
+    const shift = state.now; // ticks at round distances from now
+    drawStrip(document.querySelector("#strip svg"), {
+      start: start - shift, end: 0, timed: true, lanes: lanes.map((lane) => ({ ...lane, bars: lane.bars.map((bar) => ({ ...bar, from: bar.from - shift, to: bar.to - shift })) })),
+      moments: moments.map((one) => ({ ...one, at: one.at - shift })), label: (at) => ago(at + shift),
+    });
   }
 
   function draw(state) {
@@ -108,6 +112,9 @@
     const headline = by("headline");
     if (headline.textContent !== state.headline.text) headline.textContent = state.headline.text; // read aloud on change only
     headline.dataset.level = state.headline.level;
+    if (by("remedy").textContent !== state.headline.remedy) by("remedy").textContent = state.headline.remedy;
+    by("remedy").hidden = !state.headline.remedy;
+    timeline(state);
     document.querySelector("#members tbody").replaceChildren(...state.members.map(row));
     by("views").replaceChildren(...state.views.map((view) => entry(view.at, change(view))));
     by("news").replaceChildren(...state.news.map((news) => entry(news.at, news.text, news.level)));

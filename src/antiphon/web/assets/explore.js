@@ -91,12 +91,13 @@
   }
 
   async function next(direction) {
-    const what = by("what").value, middle = (shown[0] + shown[1]) / 2, forwards = direction === "next";
+    const what = by("what").value, forwards = direction === "next", all = shown[0] <= run.start && shown[1] >= run.end;
+    const middle = !all ? (shown[0] + shown[1]) / 2 : forwards ? run.start - 1 : run.end + 1; // of the whole run: its first, its last
     if (what === "message") {
       const at = focus && last && last.focus ? Math.round(forwards ? shown[0] + (shown[1] - shown[0]) / 5 : shown[0]) : Math.round(middle);
       return find({ at, direction }, forwards ? "There is no message after this." : "There is no message before this.");
     }
-    const centre = (one) => ((one.until ?? one.at) + one.at) / 2, slack = (shown[1] - shown[0]) * 1e-6 + 0.6;
+    const centre = (one) => ((one.until ?? one.at) + one.at) / 2, slack = all ? 0 : (shown[1] - shown[0]) * 1e-6 + 0.6;
     const wanted = run.moments.filter((one) => one.kind === what && (forwards ? centre(one) > middle + slack : centre(one) < middle - slack));
     wanted.sort((one, other) => centre(one) - centre(other));
     const found = forwards ? wanted[0] : wanted[wanted.length - 1];
@@ -165,6 +166,8 @@
     by("trace").textContent = run.trace;
     document.title = "Explore " + run.trace;
     by("headline").textContent = `${run.events.toLocaleString("en")} events of ${run.size}${run.runs.length > 1 ? ", run " + run.run : ""}`;
+    by("happened").textContent = run.happened;
+    by("happened").hidden = !run.happened;
     by("notes").textContent = run.notes.join(" ");
     by("run-choice").hidden = run.runs.length < 2;
     if (by("run").options.length !== run.runs.length) by("run").replaceChildren(...run.runs.map((one) => new Option(one, one)));

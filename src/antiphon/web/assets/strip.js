@@ -42,7 +42,7 @@ function drawStrip(svg, about) {
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
   svg.setAttribute("height", height);
   const parts = [];
-  const step = roundStep(span, Math.max(2, Math.floor((width - left) / 110)));
+  const step = roundStep(span, Math.max(2, Math.floor((width - left) / 84)));
   for (let at = Math.ceil(about.start / step) * step; at <= about.end; at += step) {
     parts.push(svgNode("path", { class: "tick", d: `M${place(at)} ${STRIP.top}v${body}` }));
     const anchor = place(at) > width - 40 ? "end" : place(at) < left + 30 ? "start" : "middle";
@@ -55,7 +55,7 @@ function drawStrip(svg, about) {
   }
   if (about.density) {
     const most = Math.max(...about.density, 1), size = (width - left - 8) / about.density.length;
-    const heights = about.density.map((value) => (body * value) / most);
+    const heights = about.density.map((value) => body * Math.sqrt(value / most)); // a burst must not hide the rest
     parts.push(svgNode("path", { class: "density", d: `M${left} ${STRIP.top + body}` + heights.map((value, at) => `L${(left + at * size).toFixed(1)} ${(STRIP.top + body - value).toFixed(1)}H${(left + (at + 1) * size).toFixed(1)}`).join("") + `V${STRIP.top + body}z` }));
   }
   (about.lanes || []).forEach((row, at) => {
@@ -64,8 +64,9 @@ function drawStrip(svg, about) {
     if (row.counts) {
       const most = Math.max(...row.counts, 1e-9), size = (width - left - 8) / row.counts.length;
       const top = row.summed ? most : about.most || most;
+      const tall = (share) => (lane - 5) * Math.sqrt(Math.min(1, share));
       row.counts.forEach((value, index) => {
-        if (value > 0) parts.push(svgNode("rect", { class: row.summed ? "count summed" : "count", x: (left + index * size).toFixed(1), width: (size + 0.4).toFixed(1), y: (y + lane - 3 - (lane - 5) * Math.min(1, value / top)).toFixed(1), height: ((lane - 5) * Math.min(1, value / top)).toFixed(1) }));
+        if (value > 0) parts.push(svgNode("rect", { class: row.summed ? "count summed" : "count", x: (left + index * size).toFixed(1), width: (size + 0.4).toFixed(1), y: (y + lane - 3 - tall(value / top)).toFixed(1), height: tall(value / top).toFixed(1) }));
       });
     }
     for (const bar of row.bars || []) {

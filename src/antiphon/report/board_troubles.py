@@ -1,0 +1,155 @@
+"""What is not well with a live group: each trouble with its reason and what to do about it, the worst first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from antiphon.live.events import Status
+from antiphon.report.board_state import Headline, Level, MemberRow
+from antiphon.wording import count, listed, size
+
+LATE_S: Final = 5  # joining or changing the view takes less
+_WORSE: Final[tuple[Level, ...]] = ("good", "warn", "bad")
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    """Something that is not well: what, and what to do."""
+
+    level: Level
+    text: str
+    remedy: str = ""
+
+
+def headline(rows: Sequence[MemberRow], live: Sequence[Status], violations: int) -> Headline:
+    """Say in one sentence whether all is well and, if not, what is wrong; in another what to do about it."""
+    if not live:
+        gone = [row.member for row in rows if row.state in ("gone", "silent")]
+        if gone:
+            text = f"No news from any member: {_are(gone)} gone or silent."
+            return Headline("bad", text, "Start them again, or look whether this machine still reaches them.")
+        text = "No member publishes its status."
+        return Headline("warn", text, "Start members with antiphon join --status-at HOST:PORT, or join(status_at=...).")
+    troubles = sorted(_troubles(rows, live, violations), key=lambda one: -_WORSE.index(one.level))
+    level: Level = troubles[0].level if troubles else "good"
+    view, members = max(status.view for status in live), count(sum(row.in_view for row in rows), "member")
+    where = f"{members}, view {view}" if view else f"{members}, fixed"
+    said = "; ".join(one.text for one in troubles) or "everyone is heard from"
+    remedies = dict.fromkeys(one.remedy for one in troubles if one.remedy)
+    return Headline(level, f"{where}: {said}.", " ".join(remedies))
+
+
+def _troubles(rows: Sequence[MemberRow], live: Sequence[Status], violations: int) -> Iterator[Trouble]:
+    missing = [row.member for row in rows if row.is_missing and row.in_view]
+    yield from _stalled(live, missing)
+    yield from _failed(rows)
+    if missing:
+        yield Trouble(
+            "bad",
+            f"no news from {listed(missing)}",
+            f"The others go on without {'it' if len(missing) == 1 else 'them'} once they suspect a crash.",
+        )
+    yield from _stuck(rows, live, missing)
+    yield from _late(rows)
+    if violations:
+        remedy = "antiphon report on the members' traces shows where."
+        yield Trouble("bad", f"watch found {count(violations, 'violation')}", remedy)
+    slow = [row.member for row in rows if row.holds_back_s and row.member not in missing]
+    if slow:
+        verb, whose = ("holds", "its") if len(slow) == 1 else ("hold", "their")
+        remedy = f"Look at {listed(slow)}: a busy machine, a slow link, or an application that does not read."
+        yield Trouble(
+            "warn", f"{listed(slow)} {verb} stability back, so that {whose} copies stay in all buffers", remedy
+        )
+    excluded = [row.member for row in rows if row.is_missing and not row.in_view]
+    if excluded:
+        remedy = f"Start {'it' if len(excluded) == 1 else 'them'} again: what is started again comes back by itself."
+        yield Trouble("warn", f"{_are(excluded)} gone, and the others went on", remedy)
+    active = [row for row in rows if row.published is not None and row.published.standing == "active"]
+    outside = [row.member for row in active if row.state == "live" and not row.in_view]
+    if outside:
+        yield Trouble("warn", f"{_are(outside)} not in the view")
+
+
+def _stalled(live: Sequence[Status], missing: Sequence[str]) -> Iterator[Trouble]:
+    stalled = [status for status in live if status.standing == "stalled"]
+    if not stalled:
+        return
+    who = listed([status.me for status in stalled])
+    links = sorted({link for status in stalled for link in status.links})
+    reason = "too few members within reach"
+    if links:
+        some = listed([f"from {source} to {target}" for source, target in links[:3]])
+        more = f" and over {count(len(links) - 3, 'more link')}" if len(links) > 3 else ""
+        reason += f"; nothing is heard {some}{more}"
+    what = f"Start {listed(missing)} again" if missing else "Start the missing members again"
+    remedy = f"{what}, or mend the links. If they are gone for good, antiphon rescue makes a view from what is left."
+    yield Trouble("bad", f"{who} stopped delivering: {reason}", remedy)
+
+
+def _failed(rows: Sequence[MemberRow]) -> Iterator[Trouble]:
+    failed = [row.member for row in rows if row.published is not None and row.published.standing == "failed"]
+    if failed:
+        yield Trouble("bad", f"{listed(failed)} failed", "The log of that process says why; start it again.")
+
+
+def _stuck(rows: Sequence[MemberRow], live: Sequence[Status], missing: Sequence[str]) -> Iterator[Trouble]:
+    """Tell who should deliver and does not, and for what it waits."""
+    unread = [row for row in rows if row.published is not None and row.published.unread_s]
+    for row in unread:
+        assert row.published is not None
+        held, waited_s = size(row.published.inbox_bytes), row.published.unread_s
+        remedy = (
+            f"Let it read on (async for event in group); what is not taken at {row.member} holds the others up too."
+        )
+        text = f"the application of {row.member} has taken nothing for {waited_s} s, and {held} wait for it"
+        yield Trouble("bad", text, remedy)
+    stuck = [row for row in rows if row.published is not None and row.published.stuck_s]
+    if not stuck:
+        return
+    least_s = min(row.published.stuck_s for row in stuck if row.published is not None)
+    who = "nobody" if len(stuck) == len(live) else listed([row.member for row in stuck])
+    what = "has delivered anything" if who == "nobody" else f"{_have([row.member for row in stuck])} delivered nothing"
+    text = f"{who} {what} for {least_s} s, although messages wait"
+    named = sorted({status.slowest for status in live if status.slowest is not None} - set(missing))
+    in_view = {row.member for row in rows if row.in_view}
+    waited_for = [member for member in named if member in in_view and member not in {row.member for row in unread}]
+    remedy = ""
+    if waited_for and not missing:
+        text += f": {_are(waited_for)} waited for"
+        remedy = f"Look at {listed(waited_for)}: stopped, overloaded, or no longer reached by the others."
+    elif not missing and not unread:
+        remedy = (
+            "Nobody is known to be waited for: look at the members' logs, and whether the network lets packets pass."
+        )
+    yield Trouble("bad", text, remedy)
+
+
+def _late(rows: Sequence[MemberRow]) -> Iterator[Trouble]:
+    """Tell who takes too long to get in, or to change the view."""
+    for row in rows:
+        own = row.published
+        if row.state != "live" or own is None or own.standing not in ("joining", "changing") or own.standing_s < LATE_S:
+            continue
+        if own.standing == "changing":
+            text = f"{row.member} has been changing the view for {own.standing_s} s"
+            yield Trouble(
+                "bad",
+                text,
+                "Until the view is changed nothing new is delivered; members that do not answer are left out.",
+            )
+            continue
+        refused = f" and has refused {count(own.refused, 'packet')}" if own.refused else ""
+        text = f"{row.member} has been joining for {own.standing_s} s{refused}"
+        remedy = "Compare its key, its settings and its list of peers with the others'; its log names what differs."
+        yield Trouble("bad" if own.refused else "warn", text, remedy)
+
+
+def _are(names: Sequence[str]) -> str:
+    return f"{listed(names)} {'is' if len(names) == 1 else 'are'}"
+
+
+def _have(names: Sequence[str]) -> str:
+    return "has" if len(names) == 1 else "have"

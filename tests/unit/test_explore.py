@@ -1,0 +1,174 @@
+"""Exploring a trace: the survey counts every event once, and every window has the events that it must have."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+from antiphon.errors import UsageError
+from antiphon.pipeline.ingesting import ingest
+from antiphon.pipeline.inline import Inline
+from antiphon.pipeline.results import CheckResult
+from antiphon.pipeline.store.layout import TraceLayout
+from antiphon.report.explore.explorer import LANES_MAX, ExploredRun, Explorer
+from antiphon.report.run_settings import run_settings
+from antiphon.report.sources import recognise
+from antiphon.trace.event import Event
+from antiphon.trace.reader import read
+from pipeline.traces import write
+from support.reports import facts_of, planted_trace, simulated_trace
+
+
+def explorer(folder: Path, trace: Path, checked: CheckResult | None = None) -> Explorer:
+    ingest(Inline(), str(trace), folder / "layout")
+    return Explorer(str(trace), TraceLayout(folder / "layout"), lambda run: run_settings(str(trace), run), checked)
+
+
+def explored(folder: Path, trace: Path) -> ExploredRun:
+    return explorer(folder, trace).run(None)
+
+
+def with_views(folder: Path, **table: Any) -> Path:
+    usual = {"views": True, "ordering": "total", "members": 4, "messages": 40, "network": {"loss": 0.0}}
+    return simulated_trace(folder, **{**usual, "workload": {"interval": "fixed 20ms"}, **table})
+
+
+def test_the_strip_counts_every_event_once(tmp_path: Path) -> None:
+    made = explorer(tmp_path, simulated_trace(tmp_path / "trace"))
+    overview = made.run(None).overview(made)
+    assert overview.events == len(read(tmp_path / "trace").events)
+    assert abs(sum(overview.density) - overview.events) <= len(overview.density)  # each bucket is rounded
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_window_has_exactly_the_events_of_its_time(tmp_path: Path, seed: int) -> None:
+    trace = simulated_trace(tmp_path / "trace", seed=seed)
+    run, events = explored(tmp_path, trace), read(trace).events
+    rng = random.Random(seed)
+    for _ in range(20):
+        one = rng.choice(events)
+        assert one.time_ns is not None
+        low, high = one.time_ns, one.time_ns + rng.randrange(1, 3_000_000)
+        expected = sorted((e.member, e.step) for e in events if low <= (e.time_ns or 0) <= high)
+        found = run.windows.events(list(run.survey.units), low, high)
+        if found is not None:
+            assert sorted((e.member, e.step) for e in found) == expected
+        else:
+            assert len(expected) > 500
+
+
+def test_lanes_of_a_window_sum_up_to_its_events(tmp_path: Path) -> None:
+    run = explored(tmp_path, simulated_trace(tmp_path / "trace"))
+    window = run.window(0, 10**12, None, None)
+    assert round(sum(sum(lane.counts) for lane in window.lanes)) == run.facts.events
+
+
+def test_faults_and_views_are_on_the_strip(tmp_path: Path) -> None:
+    crash = {"kind": "crash", "member": 1, "at": "400ms"}
+    made = explorer(tmp_path, with_views(tmp_path / "trace", faults=[crash]))
+    overview = made.run(None).overview(made)
+    assert any(one.kind == "fault" and "member 1 is killed" in one.text for one in overview.moments)
+    assert [one.text.split(" of")[0] for one in overview.moments if one.kind == "view"] == ["view 1", "view 2"]
+    assert overview.happened.startswith("Member 1 was killed at 400 ms; the other three went on after")
+
+
+def test_a_message_is_found_and_drawn_from_its_sending_to_its_last_delivery(tmp_path: Path) -> None:
+    trace = simulated_trace(tmp_path / "trace")
+    run = explored(tmp_path, trace)
+    events = [e for e in read(trace).events if (e.sender, e.seq) == (2, 5) and e.event in ("send", "deliver")]
+    low, high = run.around_message((2, 5))
+    assert all(low <= (event.time_ns or 0) <= high for event in events)
+    window = run.window(low, high, None, (2, 5))
+    assert window.drawn is not None
+    assert 'data-message="2:5"' in window.drawn
+    with pytest.raises(UsageError, match="no message 2:999"):
+        run.around_message((2, 999))
+
+
+def test_messages_follow_each_other_in_time(tmp_path: Path) -> None:
+    trace = simulated_trace(tmp_path / "trace")
+    run = explored(tmp_path, trace)
+    sends = sorted((e.time_ns, (e.sender, e.seq)) for e in read(trace).events if e.event == "send")
+    at = run.survey.start - 1
+    for time, _ in sends[:10]:
+        found = run.message_near(at, backwards=False)
+        assert found in [message for when, message in sends if when == time]
+        at = time
+    assert run.message_near(sends[-1][0], backwards=False) is None
+    assert run.message_near(sends[0][0], backwards=True) is None
+
+
+def test_violations_are_where_their_events_are(tmp_path: Path) -> None:
+    trace, planted = planted_trace(tmp_path / "trace", "total swap")
+    checked = facts_of(tmp_path / "work", trace).checked
+    assert checked is not None
+    made = explorer(tmp_path, trace, checked)
+    marked = [one for one in made.run(None).moments if one.kind == "violation"]
+    assert len(marked) == len(checked.guarantees[planted.guarantee].witnesses) > 0
+
+
+def test_a_large_group_has_few_lanes_and_the_rest_summed_up(tmp_path: Path) -> None:
+    rows = []
+    for member in range(60):
+        for step in range(1, 9):
+            kind = {"sender": member, "seq": step, "event": "send"} if step < 8 else {"event": "end"}
+            rows.append(Event(run="r", member=member, step=step, time_ns=step * 1000 + member, **kind))  # type: ignore[arg-type]
+    rows = [row for row in rows if not (row.member == 41 and row.step == 8)]  # its log ends without a word
+    (tmp_path / "trace").mkdir()
+    write(rows, tmp_path / "trace" / "events.parquet")
+    run = explored(tmp_path, tmp_path / "trace")
+    window = run.window(0, 10**9, None, None)
+    assert len(window.lanes) == LANES_MAX
+    assert window.lanes[-1].name == f"the other {60 - LANES_MAX + 1}, mean"
+    assert "member 41" in [lane.name for lane in window.lanes], "whom something happened to is shown"
+    chosen = run.window(0, 10**9, (3, 5), None)
+    assert [lane.name for lane in chosen.lanes] == ["member 3", "member 5"]
+    with pytest.raises(UsageError, match="no member 77; the members are 0 to 59"):
+        run.window(0, 1, (77,), None)
+
+
+def test_a_log_without_times_is_shown_by_position(tmp_path: Path) -> None:
+    rows = [
+        Event(run="r", member=member, step=step, event="send" if member == 0 else "deliver", sender=0, seq=step)
+        for member in range(3)
+        for step in range(1, 30)
+    ]
+    (tmp_path / "trace").mkdir()
+    write(rows, tmp_path / "trace" / "events.parquet")
+    made = explorer(tmp_path, tmp_path / "trace")
+    overview = made.run(None).overview(made)
+    assert not overview.timed
+    assert any("no times" in note for note in overview.notes)
+    window = made.run(None).window(3, 6, None, None)
+    assert window.words.startswith("Rows 3 to 6 of each log: 12 events")
+
+
+def test_clocks_that_are_far_off_do_not_tear_the_picture_apart(tmp_path: Path) -> None:
+    """One member's clock is an hour ahead; its events lie where the others' do."""
+    hour = 3_600 * 10**9
+    rows = [
+        Event(
+            run="r", member=member, step=step, time_ns=step * 10**6 + (hour if member == 2 else 0),
+            event="view" if step == 1 else "end" if step == 50 else "deliver", view=1,
+            members=[0, 1, 2, 3] if step == 1 else None, **({} if step in (1, 50) else {"sender": 0, "seq": step}),
+        )
+        for member in range(4)
+        for step in range(1, 51)
+    ]  # fmt: skip
+    (tmp_path / "trace").mkdir()
+    write(rows, tmp_path / "trace" / "events.parquet")
+    run = explored(tmp_path, tmp_path / "trace")
+    assert run.survey.end - run.survey.start < 10**9
+    assert any(one.kind == "fault" and "ahead of the others'" in one.text for one in run.moments)
+
+
+def test_what_cannot_be_explored_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    made = explorer(tmp_path, simulated_trace(tmp_path / "trace"))
+    with pytest.raises(UsageError, match="there is no run 'other' in this trace"):
+        made.run("other")
+    assert recognise([str(tmp_path / "trace")]).trace is not None
