@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from bench.pipeline.churn import Churn
 
 from antiphon.cli import main
 from antiphon.pipeline.inline import Inline
@@ -504,3 +505,77 @@ def test_a_run_json_that_comes_later_is_seen(tmp_path: Path) -> None:
     (tmp_path / "live" / "run.json").write_text('{"promises": ["fifo"]}')
     one.batch([str(files[1])])
     assert one.sum.promises == ["fifo"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "verdicts"),
+    [
+        ({}, ["holds"] * 4),
+        ({"silent": 0.5, "wrong": 0.02}, ["violated", "holds", "holds", "violated"]),
+        ({"silent": 0.5, "lose_sends": True}, ["violated", "holds", "holds", "holds"]),
+        ({"silent": 0.5, "same_id": True}, ["holds", "holds", "violated", "holds"]),
+    ],
+)
+def test_state_is_flat_under_restarts(tmp_path: Path, settings: dict[str, Any], verdicts: list[str]) -> None:
+    """Members die and come back for ever: what is kept does not grow, and the verdicts are those of the whole trace."""
+    group = Churn(members=4, **settings)
+    one = watcher(tmp_path, patience_s=1.0)
+    events: list[Event] = []
+    sizes, members = [], []
+    for number in range(30):
+        part = [event for rows in group.views(10) for event in rows]
+        events += part
+        one.batch([str(write(part, tmp_path / "live" / f"{number}.parquet"))])
+        state = max((tmp_path / "watch" / "state").iterdir())
+        sizes.append(state.stat().st_size)
+        members.append(len(load(state).ids))
+    assert group.deaths == 300
+    assert max(members) < 64 + 4 + 60
+    assert max(sizes[15:]) < 1.5 * max(sizes[10:15])
+    final = one.conclude()
+    assert compare(final, events)["inexact"] == 0
+    assert list(final.verdicts().values()) == verdicts
+
+
+def test_who_comes_back_after_it_was_let_go_leaves_everything_open(tmp_path: Path) -> None:
+    group = Churn(members=3)
+    one = watcher(tmp_path, patience_s=1.0)
+    for number in range(20):
+        part = [event for rows in group.views(10) for event in rows]
+        one.batch([str(write(part, tmp_path / "live" / f"{number}.parquet"))])
+    assert set(one.sum.verdicts().values()) == {"holds"}
+    late = [Event("churn", 1, 10_000, "deliver", 1, 1, group.now)]
+    one.batch([str(write(late, tmp_path / "live" / "late.parquet"))])
+    assert set(one.sum.verdicts().values()) == {"unknown"}
+
+
+def test_numbers_with_gaps_take_no_more_room_for_ever(tmp_path: Path) -> None:
+    """Who numbers its messages 2, 4, 6 has as many spans as messages; of the oldest only the range is kept."""
+    one = watcher(tmp_path)
+    for number in range(10):
+        part = []
+        for seq in range(2 + 80 * number, 2 + 80 * (number + 1), 2):
+            part += [
+                Event("r", 1, 2 * seq, "send", 1, seq, seq),
+                *(Event("r", member, 2 * seq + 1, "deliver", 1, seq, seq) for member in (1, 2)),
+            ]
+        one.batch([str(write(part, tmp_path / "live" / f"{number}.parquet"))])
+    assert len(load(max((tmp_path / "watch" / "state").iterdir())).retired) == 64
+    assert one.sum.verdicts()["integrity"] == "holds"
+    one.batch([str(write([Event("r", 1, 9_001, "send", 1, 3)], tmp_path / "live" / "old.parquet"))])
+    assert one.sum.verdicts()["integrity"] == "unknown"  # nobody knows whether 3 was used
+    one.batch([str(write([Event("r", 2, 9_002, "deliver", 1, 798)], tmp_path / "live" / "again.parquet"))])
+    assert one.sum.verdicts()["integrity"] == "violated"
+
+
+def test_a_backlog_of_restarts_is_read_in_bounded_state(tmp_path: Path) -> None:
+    """More files wait than a batch takes: nobody is asked for who all the members will be."""
+    group = Churn(members=3)
+    for number, rows in enumerate(group.views(150)):
+        file = write(rows, tmp_path / "live" / f"{number}.parquet")
+        os.utime(file, (1_600_000_000 + number, 1_600_000_000 + number))
+    one = watcher(tmp_path, patience_s=1.0, files_max=30)
+    one.run(once=True)
+    assert one.roster == {}
+    assert len(load(max((tmp_path / "watch" / "state").iterdir())).ids) < 64 + 3 + 60
+    assert one.conclude().verdicts() == dict.fromkeys(GUARANTEES, "holds")

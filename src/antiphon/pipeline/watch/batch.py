@@ -20,10 +20,10 @@ from antiphon.pipeline.columns import DISCARD, VIEW, Array, as_numpy
 from antiphon.pipeline.reading import read_batches
 from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.pipeline.results import WatchAlarm
+from antiphon.pipeline.watch.forget import forget
 from antiphon.pipeline.watch.intake import NO_ONE, NewRows, take_in
 from antiphon.pipeline.watch.judge import advance
 from antiphon.pipeline.watch.report import RunReport, report, words
-from antiphon.pipeline.watch.retire import retire
 from antiphon.pipeline.watch.state import WatchedView, load, new_run, save
 from antiphon.trace.run_file import RunFiles
 from antiphon.trace.schema import EVENTS
@@ -193,7 +193,7 @@ def judge_runs(job: BatchJob, shares: list[list[str]], roster: dict[str, list[in
         before = report(run, job.patience_ns) if states else None
         quarantined.update(EVENTS[code] for code in take_in(run, _pieces(job, name), set(roster.get(name, ()))))
         alarms += words(run, advance(run, job.patience_ns), job.batch)
-        retire(run, job.patience_ns)
+        forget(run, job.patience_ns)
         save(run, job.state(name, job.batch))
         part.reports.append((before, report(run, job.patience_ns)))
         for _, old in states[:-1]:
@@ -233,16 +233,30 @@ def _write_table(path: Path, table: pa.Table) -> None:
         pq.write_table(table, fresh)
 
 
+class FirstRow(msgspec.Struct, frozen=True, order=True):
+    """The first row that is known of a member."""
+
+    step: int
+    event: str
+
+
 def members_of(shares: list[list[str]], task: int) -> bytes:
-    """Name the members of every run that has rows in some files."""
-    found: dict[str, set[int]] = {}
+    """Name the members of every run that has rows in some files, with the first row of each."""
+    found: dict[str, dict[int, FirstRow]] = {}
     for file in shares[task]:
         try:
-            table = pq.read_table(file, columns=["run", "member"], use_threads=False)
-            pairs = table.group_by(["run", "member"], use_threads=False).aggregate([])
+            table = pq.read_table(file, columns=["run", "member", "step", "event"], use_threads=False)
+            table = table.sort_by("step").group_by(["run", "member"], use_threads=False)
+            firsts = table.aggregate([("step", "first"), ("event", "first")]).to_pylist()
         except (pa.ArrowException, OSError):
             continue  # reading it will say what is wrong
-        for run, member in zip(pairs["run"].to_pylist(), pairs["member"].to_pylist(), strict=True):
-            if isinstance(run, str) and isinstance(member, int):
-                found.setdefault(run, set()).add(member)
-    return msgspec.msgpack.encode({run: sorted(members) for run, members in found.items()})
+        for row in firsts:
+            if isinstance(row["run"], str) and isinstance(row["member"], int) and isinstance(row["step_first"], int):
+                note_first(found, row["run"], row["member"], FirstRow(row["step_first"], str(row["event_first"])))
+    return msgspec.msgpack.encode(found)
+
+
+def note_first(found: dict[str, dict[int, FirstRow]], run: str, member: int, row: FirstRow) -> None:
+    """Note a row of a member if it is the first so far."""
+    members = found.setdefault(run, {})
+    members[member] = min(members.get(member, row), row)

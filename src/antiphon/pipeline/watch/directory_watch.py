@@ -19,11 +19,13 @@ from antiphon.pipeline.session import Session
 from antiphon.pipeline.watch.batch import (
     SHOWN,
     BatchJob,
+    FirstRow,
     JudgeResult,
     ReadResult,
     conclude_runs,
     judge_runs,
     members_of,
+    note_first,
     read_files,
 )
 from antiphon.pipeline.watch.report import RunReport
@@ -195,10 +197,18 @@ def _shares(files: list[str], tasks: int) -> list[list[str]]:
 
 
 def _find_members(session: Session, files: list[str]) -> dict[str, list[int]]:
-    """The members of every run that has files already."""
+    """The members of every run that has files already; of runs in which everyone begins with a view, none.
+
+    Who is in the initial view is all who ever have a log; the members of all others are recorded.
+    """
     shares = _shares(files, 8 * session.parallelism)
-    found: dict[str, set[int]] = {}
+    found: dict[str, dict[int, FirstRow]] = {}
     for result in session.each(len(shares), functools.partial(members_of, shares), "members"):
-        for run, members in msgspec.msgpack.decode(result, type=dict[str, list[int]]).items():
-            found.setdefault(run, set()).update(members)
-    return {run: sorted(members) for run, members in found.items()}
+        for run, members in msgspec.msgpack.decode(result, type=dict[str, dict[int, FirstRow]]).items():
+            for member, row in members.items():
+                note_first(found, run, member, row)
+    return {
+        run: sorted(members)
+        for run, members in found.items()
+        if any(first.event != "view" for first in members.values())
+    }

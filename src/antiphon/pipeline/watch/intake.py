@@ -7,7 +7,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from antiphon.errors import UsageError
-from antiphon.pipeline.columns import DISCARD, Array
+from antiphon.pipeline.columns import DISCARD, RECEIVE, STABLE, Array
+from antiphon.pipeline.watch.forget import was_let_go
 from antiphon.pipeline.watch.state import Queue, WatchedRun, WatchedView, make_room
 from antiphon.trace.schema import EVENTS
 
@@ -39,15 +40,20 @@ def take_in(run: WatchedRun, rows: NewRows, roster: set[int]) -> list[int]:
     if run.retired_initially and fresh_logs:
         run.inexact[:] = 1  # what it should have handled is no longer known
     about = (rows.code <= DISCARD) & (rows.sender != NO_ONE)
-    named = [one for view in rows.views for one in view.members or ()]
-    for one in [*sorted(fresh_logs), *np.unique(rows.sender[about]).tolist(), *named]:
+    named = np.unique([one for view in rows.views for one in view.members or ()]).astype(np.int64)
+    handled = about & (rows.code != RECEIVE) & (rows.code != STABLE)
+    back = np.setdiff1d(np.concatenate([np.unique(rows.member), np.unique(rows.sender[handled])]), run.ids)
+    if was_let_go(run, back).any():
+        run.inexact[:] = 1  # all that was known of it is forgotten
+    marked = np.setdiff1d(np.unique(rows.sender[about]), back)
+    for one in [*sorted(fresh_logs), *back.tolist(), *_still_here(run, marked), *_still_here(run, named)]:
         if one not in known:
             known[one] = len(run.ids)
             run.ids.append(one)
     if len(run.ids) > ACTORS_MAX:
         raise UsageError(
-            f"run {run.name}: {len(run.ids):,} members and senders; a watch keeps what grows with their square, "
-            f"up to {ACTORS_MAX:,}: use antiphon check"
+            f"run {run.name}: {len(run.ids):,} members and senders at one time; a watch keeps what grows with "
+            f"their square, up to {ACTORS_MAX:,}: use antiphon check"
         )
     view_of = {view: number for number, view in enumerate(run.views)}
     for view in rows.views:
@@ -59,6 +65,7 @@ def take_in(run: WatchedRun, rows: NewRows, roster: set[int]) -> list[int]:
     ids = np.array(run.ids, np.int64)
     by_id = np.argsort(ids)
     actor = by_id[np.searchsorted(ids, rows.member, sorter=by_id)]
+    about &= np.isin(rows.sender, ids)  # there may be marks of messages of who was let go
     sender = np.full(len(actor), -1, np.int64)
     sender[about] = by_id[np.searchsorted(ids, rows.sender[about], sorter=by_id)]
     installed = np.array([*(view_of[view] for view in rows.views), 0], np.int64)[rows.view]
@@ -75,3 +82,8 @@ def take_in(run: WatchedRun, rows: NewRows, roster: set[int]) -> list[int]:
     left_out = np.ones(len(order), bool)
     left_out[fresh] = False
     return [int(code) for code in rows.code[left_out]]
+
+
+def _still_here(run: WatchedRun, ids: Array) -> list[int]:
+    """All of these that were not let go."""
+    return [int(one) for one in ids[~was_let_go(run, ids)]]

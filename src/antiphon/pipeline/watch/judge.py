@@ -9,13 +9,16 @@ import numpy as np
 
 from antiphon.pipeline.columns import CRASH, DELIVER, DISCARD, END, LEAVE, NULL_TIME, SEND, STABLE, VIEW, Array
 from antiphon.pipeline.kernels import compiled
+from antiphon.pipeline.watch.spans import span_of
 from antiphon.pipeline.watch.state import (
     CAUSAL,
     CAUSAL_EXAMINED,
     CAUSAL_VIOLATIONS,
+    CLOSED_NUMBER,
     DELIVERIES,
     GONE,
     HAS_DISCARDS,
+    HAS_ENDS,
     HAS_MARKS,
     INTEGRITY,
     LATE,
@@ -24,7 +27,9 @@ from antiphon.pipeline.watch.state import (
     NEW_PAIR,
     NEWEST_NS,
     NODES,
+    NOT_IN,
     NOTHING,
+    PERHAPS,
     REPEATED,
     ROWS,
     TOTAL,
@@ -95,6 +100,7 @@ def advance(run: WatchedRun, patience_ns: int, *, to_the_end: bool = False) -> A
     for first, last in zip(start, cursor, strict=True):
         left[first:last] = False
     run.counts[ROWS] += int((~left).sum())
+    run.actors["last_ns"][cursor > start] = run.counts[NEWEST_NS]
     run.queue = Queue(*(column[left] for column in queue))
     return AlarmRows(known.alarms[: int(known.found[0])])
 
@@ -110,7 +116,9 @@ def _number(run: WatchedRun, queue: Queue, about: Array) -> Array:
     fresh = np.full(len(keys), NEW_MESSAGE)
     fresh[renumbered] = live
     fresh["sender"], fresh["seq"] = sender[first], seq[first]
-    fresh["retired"] = _is_retired(run.retired, fresh["sender"], fresh["seq"])
+    span = span_of(run.retired, fresh["sender"], fresh["seq"])
+    fresh["retired"] = span >= 0
+    fresh["send_view"][span >= 0] = run.retired[span[span >= 0], 3]
     cells = np.zeros((len(run.ids), len(keys)), np.int64)
     for actor in np.flatnonzero(run.actors["off_line"]).tolist():
         cells[actor, renumbered] = run.cells[actor]
@@ -137,17 +145,6 @@ def renumber(run: WatchedRun, number: Array) -> None:
     for pointer in (*pointers(run), run.nodes["message"]):
         pointing = pointer >= 0
         pointer[pointing] = number[pointer[pointing]]
-
-
-def _is_retired(spans: Array, sender: Array, seq: Array) -> Array:
-    """Which of these messages, in order of sender, are in one of the spans."""
-    result = np.zeros(len(seq), bool)
-    for actor in np.unique(spans[:, 0]).tolist():
-        mine = spans[np.searchsorted(spans[:, 0], actor) : np.searchsorted(spans[:, 0], actor, side="right")]
-        chosen = slice(np.searchsorted(sender, actor), np.searchsorted(sender, actor, side="right"))
-        at = np.searchsorted(mine[:, 1], seq[chosen], side="right") - 1
-        result[chosen] = (at >= 0) & (seq[chosen] <= mine[np.maximum(at, 0), 2])
-    return result
 
 
 def _make_room(run: WatchedRun, about: int, installed: int) -> None:
@@ -181,16 +178,12 @@ def read_on(
                 s = queue.sender[i]
                 if code in (DELIVER, DISCARD) and not messages[m].sent and not messages[m].retired:
                     over = (actors[s].ended or actors[s].gone) and cursor[s] == stop[s]
-                    if not over and NULL_TIME < queue.time[i] < too_old:
-                        messages[m].released = 1
                     if not over and not messages[m].released:
                         break
                 cursor[q] += 1
                 moved = True
                 if queue.time[i] > counts[NEWEST_NS]:
                     counts[NEWEST_NS] = queue.time[i]
-                if queue.time[i] > actors[q].last_ns:
-                    actors[q].last_ns = queue.time[i]
                 if code == SEND:
                     send(q, queue.step[i], queue.time[i], m, known)
                 elif code == DELIVER:
@@ -200,21 +193,40 @@ def read_on(
                     discard(q, queue.step[i], m, known)
                 elif code == STABLE:
                     counts[HAS_MARKS] = 1
-                    heard[q, s].marked = max(heard[q, s].marked, queue.seq[i])
+                    if s >= 0:  # not one that was let go
+                        heard[q, s].marked = max(heard[q, s].marked, queue.seq[i])
                 elif code == VIEW:
                     install(q, queue.installs[i], queue.time[i], known)
                 elif code in (CRASH, LEAVE):
-                    actors[q].gone = 1
+                    actors[q].gone = actors[q].has_left = 1
                     if seats[actors[q].current, q].follows == NOTHING:
                         seats[actors[q].current, q].follows = GONE
                 elif code == END:
-                    actors[q].ended = 1
-        if not moved and to_the_end:
-            for q in range(cursor.size):
-                if cursor[q] < stop[q]:
-                    messages[message[cursor[q]]].released = 1
-                    moved = True
-                    break
+                    actors[q].ended = counts[HAS_ENDS] = 1
+        if not moved:
+            moved = release_one(queue, message, cursor, stop, messages, too_old, to_the_end)
+
+
+@compiled
+def release_one(
+    queue: Queue, message: Array, cursor: Array, stop: Array, messages: Array, too_old: int, to_the_end: bool
+) -> bool:
+    """Let one message be handled although its send is not known, if it was waited for long enough; False if none was.
+
+    One of which no send waits itself comes first: behind that send may be all that the others wait for.
+    """
+    chosen = -1
+    for q in range(cursor.size):
+        i = cursor[q]
+        if i < stop[q] and (to_the_end or NULL_TIME < queue.time[i] < too_old):
+            if not messages[message[i]].to_be_sent:
+                chosen = message[i]
+                break
+            chosen = message[i] if chosen < 0 else chosen
+    if chosen < 0:
+        return False
+    messages[chosen].released = 1
+    return True
 
 
 @compiled
@@ -297,24 +309,35 @@ def leave_line(q: int, v: int, known: Known) -> None:
 @compiled
 def install(q: int, fresh: int, time: int, known: Known) -> None:
     """A view: its line is followed from the beginning."""
-    actor = known.actors[q]
-    if fresh == actor.current:
+    actor, seats = known.actors[q], known.seats
+    left, line = actor.current, known.lines[fresh]
+    if fresh == left:
         return
-    if known.seats[actor.current, q].follows == NOTHING:
-        known.seats[actor.current, q].follows = fresh
-    if known.lines[actor.current].ended_ns == NULL_TIME:
-        known.lines[actor.current].ended_ns = time
-    actor.current = fresh
-    if known.seats[fresh, q].come > 0:
+    if seats[left, q].follows == NOTHING:
+        seats[left, q].follows = line.serial
+    if known.lines[left].ended_ns == NULL_TIME:
+        known.lines[left].ended_ns = time
+    for p in range(known.actors.size):
+        if not seats[fresh, p].belongs:
+            seats[left, p].without = 1
+    is_back = line.number <= actor.highest_view or not seats[fresh, q].belongs
+    if is_back and seats[fresh, q].follows == NOT_IN and line.number <= known.counts[CLOSED_NUMBER]:
+        known.inexact[CAUSAL] = known.inexact[TOTAL] = 1  # it may be a view that was closed
+    actor.current, actor.gone = fresh, 0
+    actor.highest_view = max(actor.highest_view, line.number)
+    if seats[fresh, q].come > 0:
         leave_line(q, fresh, known)  # it was there before: its positions do not go on where they were
-    known.seats[fresh, q].follows = NOTHING
-    known.seats[fresh, q].come_from = actor.next_position
+    seats[fresh, q].follows = NOTHING
+    seats[fresh, q].come_from = actor.next_position
 
 
 @compiled
 def send(q: int, step: int, time: int, m: int, known: Known) -> None:
     """A send: it depends on all that its sender delivered since the last, and on that."""
     actor, message = known.actors[q], known.messages[m]
+    if message.retired and message.send_view == PERHAPS:
+        known.inexact[INTEGRITY] = known.inexact[CAUSAL] = 1
+        return
     if message.retired or message.sent:
         known.counts[REPEATED] += 1
         alarm(known, SENT_AGAIN, q, step, m, -1, 0)
@@ -388,7 +411,7 @@ def deliver(q: int, step: int, m: int, known: Known, certain: bool, has_views: b
     elif message.seq < heard.highest:
         counts[LATE] += 1
         alarm(known, TOO_LATE, q, step, m, -1, heard.highest)
-    if message.retired and not delivered_what_is_retired(q, known):
+    if message.retired and not delivered_what_is_retired(q, m, known):
         for guarantee in (INTEGRITY, CAUSAL, TOTAL):
             known.inexact[guarantee] = 1
         return
@@ -474,12 +497,13 @@ def compare_orders(q: int, step: int, m: int, known: Known) -> None:
 
 
 @compiled
-def delivered_what_is_retired(q: int, known: Known) -> bool:
-    """Whether a member must have delivered all that is retired: it was always there, and nobody discards."""
-    always = not known.actors[q].gone and not known.counts[HAS_DISCARDS]
-    for v in range(1, known.lines.size):
-        always = always and known.seats[v, q].belongs > 0
-    return always
+def delivered_what_is_retired(q: int, m: int, known: Known) -> bool:
+    """Whether a member must have delivered a retired message: it was sent to it, and nobody discards."""
+    view = known.messages[m].send_view
+    if view < 0 or known.actors[q].gone or known.counts[HAS_DISCARDS]:
+        return False
+    seat = known.seats[view, q]
+    return bool(seat.belongs and not seat.overlooked)
 
 
 @compiled
@@ -495,7 +519,12 @@ def check_causes(q: int, step: int, m: int, known: Known) -> None:
         x = nodes[at].message
         at = nodes[at].next
         if x < 0:
-            counted = counted or seats[~x, q].belongs > 0
+            if seats[~x, q].belongs:
+                counted = True
+                if seats[~x, q].overlooked:
+                    known.inexact[CAUSAL] = 1  # whether it had handled that is not known
+        elif not messages[x].sent and known.lines.size > 1:
+            known.inexact[CAUSAL] = 1  # the view in which it will be sent is not known yet
         elif x != m and seats[messages[x].send_view, q].belongs:
             counted = True
             there = position_of(q, x, cells, messages, seats)
@@ -508,6 +537,8 @@ def check_causes(q: int, step: int, m: int, known: Known) -> None:
         x = message.stretch_last
         if seat.row < 0 and seat.come >= high and seat.come_from + high <= here:
             x = -1  # it came past all of them before
+        elif seats[message.stretch_view, q].overlooked:
+            known.inexact[CAUSAL] = 1
         while x >= 0 and messages[x].rank >= low:
             there = position_of(q, x, cells, messages, seats)
             if there < 0 or there > here:

@@ -9,22 +9,28 @@ from antiphon.pipeline import words as sentence
 from antiphon.pipeline.columns import DELIVER, DISCARD, NULL_TIME
 from antiphon.pipeline.results import StabilityLag, WatchAlarm, WatchFinding
 from antiphon.pipeline.watch import judge as a
-from antiphon.pipeline.watch.retire import left_behind
+from antiphon.pipeline.watch.departed import left_behind
+from antiphon.pipeline.watch.orders import count_pairs
 from antiphon.pipeline.watch.state import (
     CAUSAL,
     CAUSAL_EXAMINED,
     CAUSAL_VIOLATIONS,
     DELIVERIES,
-    GONE,
+    FIFO,
     GUARANTEES,
+    HANDLED_BY_SILENT,
+    HAS_ENDS,
     HAS_MARKS,
     INTEGRITY,
     LATE,
     NEWEST_NS,
-    NOT_IN,
+    PAIRS,
+    PAIRS_DIFFERING,
     REPEATED,
     ROWS,
     TOTAL,
+    UNSENT,
+    UNSENT_BY_SILENT,
     WatchedRun,
 )
 
@@ -47,33 +53,36 @@ def report(run: WatchedRun, patience_ns: int, *, final: bool = False) -> RunRepo
     actors, messages, counts = run.actors, run.messages, run.counts
     known = (actors["has_log"] > 0) | (run.seats["belongs"][1:] > 0).any(axis=0)
     cut = (
-        known & (actors["ended"] == 0) & (actors["gone"] == 0)
-        if actors["ended"].any()
-        else np.zeros(len(run.ids), bool)
+        known & (actors["ended"] == 0) & (actors["has_left"] == 0) if counts[HAS_ENDS] else np.zeros(len(run.ids), bool)
     )
+    silent_is_cut = bool(counts[HAS_ENDS]) or not final  # of those that were let go and did not say farewell
     unsent = (messages["sent"] == 0) & (messages["retired"] == 0)
     hidden = (
         cut if final else (actors["ended"] == 0) & (actors["gone"] == 0)
     )  # whose sends may still turn up, or are lost
     by_cut = unsent & hidden[messages["sender"]] if len(hidden) else unsent
     unsent_deliveries = int(messages["delivered"][unsent & ~by_cut].sum())
-    examined, violations = _compare_orders(run)
+    unsent_deliveries += int(counts[UNSENT]) + (0 if silent_is_cut else int(counts[UNSENT_BY_SILENT]))
+    examined, violations = count_pairs(run, np.ones(len(run.ids), bool))
+    late = int(counts[LATE])
     findings = {
         "integrity": WatchFinding(
             int(counts[DELIVERIES]),
             int(counts[REPEATED]) + unsent_deliveries,
-            int(messages["delivered"][by_cut].any()),
+            int(messages["delivered"][by_cut].any() or (silent_is_cut and counts[UNSENT_BY_SILENT] > 0)),
             int(run.inexact[INTEGRITY]),
             int(counts[REPEATED]),
         ),
-        "fifo": WatchFinding(int(counts[DELIVERIES]), int(counts[LATE]), 0, 0, int(counts[LATE])),
+        "fifo": WatchFinding(int(counts[DELIVERIES]), late, 0, int(run.inexact[FIFO]), late),
         "causal": WatchFinding(
             int(counts[CAUSAL_EXAMINED]),
             int(counts[CAUSAL_VIOLATIONS]),
-            int(messages["handled"][by_cut].any()),
+            int(messages["handled"][by_cut].any() or (silent_is_cut and counts[HANDLED_BY_SILENT] > 0)),
             int(run.inexact[CAUSAL]),
         ),
-        "total": WatchFinding(examined, violations, 0, int(run.inexact[TOTAL])),
+        "total": WatchFinding(
+            examined + int(counts[PAIRS]), violations + int(counts[PAIRS_DIFFERING]), 0, int(run.inexact[TOTAL])
+        ),
     }
     return RunReport(
         findings,
@@ -83,27 +92,6 @@ def report(run: WatchedRun, patience_ns: int, *, final: bool = False) -> RunRepo
         lag=_lag(run, patience_ns),
         waits_for=_waits_for(run),
     )
-
-
-def _compare_orders(run: WatchedRun) -> tuple[int, int]:
-    """(pairs with two common messages, pairs whose orders differ)."""
-    seats, pairs, size = run.seats, run.pairs, len(run.ids)
-    common = np.zeros((size, size), np.int64)
-    differs = np.zeros((size, size), bool)
-    for view in np.flatnonzero(seats["come"].any(axis=1) | (run.lines["left"] > 0)).tolist():
-        following, row = seats["follows"][view], seats["row"][view]
-        stays = (following != NOT_IN) & (following != GONE)
-        together = stays[:, None] & stays[None, :] & (following[:, None] == following[None, :])
-        come = np.minimum(seats["come"][view], 2)
-        both = np.minimum(come[:, None], come[None, :])
-        for actor in np.flatnonzero(row >= 0).tolist():
-            others = np.flatnonzero((row < 0) | (row > row[actor]))
-            both[actor, others] = both[others, actor] = pairs["common"][row[actor], others]
-            differs[actor] |= together[actor] & (pairs["differs"][row[actor]] > 0)
-        common += np.where(together, both, 0)
-    has_log = run.actors["has_log"] > 0
-    upper = np.triu(np.outer(has_log, has_log), 1)
-    return int((upper & (common >= 2)).sum()), int((upper & (differs | differs.T)).sum())
 
 
 def _lag(run: WatchedRun, patience_ns: int) -> StabilityLag | None:

@@ -4,6 +4,10 @@ A message is kept until everyone who must handle it has, and everyone has marked
 all); then only its number remains, in a span of retired numbers. A member's rows wait, unread, at the first delivery
 whose send has not been read yet: so each delivery is judged when all that happened before it is known.
 
+What is kept does not grow with the number of members and views that there have been: a view that everyone has gone on
+from is closed, and a member that has departed is let go once others have departed after it. Of a closed view remains
+who of those that are kept was in it (a *remnant*), of one that was let go that it was there.
+
 Each view has a *line*: its messages in the order in which whoever was first delivered them. A member whose deliveries
 in the view are the beginning of the line *follows* it, and all that is kept of it is how far it has come. Two
 followers agree on the order, and one that has come as far as a sender had when it sent has handled all that the
@@ -26,11 +30,22 @@ NOT_IN: Final = -3
 NOTHING: Final = -2
 GONE: Final = -1
 
+# in place of the view in which a message was sent: one that nobody who is kept was in; of numbers of which some were
+# perhaps never used
+NOWHERE: Final = -1
+PERHAPS: Final = -2
+
 # counts of a run
 DELIVERIES, REPEATED, LATE, CAUSAL_EXAMINED, CAUSAL_VIOLATIONS, NODES, NEWEST_NS, HAS_MARKS, HAS_DISCARDS, ROWS = range(
     10
 )
-COUNTS: Final = 10
+HAS_ENDS: Final = 10  # some log of the run has its end
+SERIALS: Final = 11  # how many views there have been
+CLOSED_NUMBER: Final = 12  # the highest number of a view that was closed
+PAIRS, PAIRS_DIFFERING = 13, 14  # of members of which one was let go: with two common messages; in different orders
+UNSENT, UNSENT_BY_SILENT = 15, 16  # deliveries of what somebody let go never sent; of one whose log just stopped
+HANDLED_BY_SILENT: Final = 17  # deliveries and discards of the latter
+COUNTS: Final = 18
 INTEGRITY, FIFO, CAUSAL, TOTAL = range(4)
 GUARANTEES: Final = WATCHED_GUARANTEES
 
@@ -44,11 +59,14 @@ def _record(**fields: int) -> Array:
 
 NEW_ACTOR: Final = _record(  # a member, or a sender that no log is known of
     has_log=0,
+    named=0,  # some view has named it
     ended=0,
-    gone=0,
+    gone=0,  # it crashed or left, and has not come back
+    has_left=0,  # it crashed or left at some time
     last_step=int(np.iinfo(np.int64).min),
     next_position=0,  # how many messages it has delivered or discarded
     current=0,  # the view that it is in
+    highest_view=-1,  # the highest number of a view that it installed
     # what it delivered since its last send: a list of nodes, and a stretch of a line, all sent in one view
     past=-1,
     stretch_line=0,
@@ -57,17 +75,21 @@ NEW_ACTOR: Final = _record(  # a member, or a sender that no log is known of
     stretch_last=-1,  # the last message of it that is kept, or one before it
     stretch_view=0,
     off_line=0,  # whether some of its deliveries are in `WatchedRun.cells`
-    last_ns=NULL_TIME,  # the time of its last row that was judged
+    last_ns=NULL_TIME,  # the newest time in the run when a row of it was judged last: its own clock may be wrong
 )
 NEW_VIEW: Final = _record(
     length=0,  # of its line
     last=-1,  # the last message of the line that is kept
     left=0,  # how many have left the line
     ended_ns=NULL_TIME,  # when somebody first went on from it to another view
+    serial=0,  # which of all views that there have been it is; 0 for the initial view and for remnants
+    number=0,
 )
 NEW_SEAT: Final = _record(  # view by actor
     belongs=0,
-    follows=NOT_IN,  # the view that follows this one at the actor, or GONE, NOTHING, NOT_IN
+    follows=NOT_IN,  # the serial of the view that follows this one at the actor, or GONE, NOTHING, NOT_IN
+    without=0,  # somebody went on from here to a view without the actor
+    overlooked=0,  # a message that was sent here was let go although the actor, which was away, had not handled it
     come=0,  # how far along the line it has come
     come_from=0,  # its own position of the first message of the line
     row=-1,  # its row of `WatchedRun.pairs` if it has left the line
@@ -131,9 +153,9 @@ class Queue(NamedTuple):
 
 
 class WatchedView(msgspec.Struct, frozen=True):
-    """A view is its number and its members; None: all that have a log."""
+    """A view is its number and its members; None: all that have a log. Without a number: a remnant of closed views."""
 
-    number: int
+    number: int | None
     members: tuple[int, ...] | None
 
 
@@ -156,7 +178,10 @@ class WatchedRun(msgspec.Struct):
         Array  # actor by message, of those off the line: own position plus 1, times 8, plus what it did; 0 if nothing
     )
     queue: Queue
-    retired: Array  # rows (actor, low, high), in order
+    retired: Array  # spans of numbers, as rows (actor, low, high, view of sending), in order
+    met: Array  # actor by actor, in closed views: how many messages both delivered (2 stands for more), 4 more if in
+    # different orders
+    let_go: Array  # spans of incarnations, as rows (name, low, high): the members that were let go
     retired_initially: bool = False  # something sent before any view was recorded
 
 
@@ -179,31 +204,59 @@ def new_run(name: str) -> WatchedRun:
         pairs=np.zeros((0, 0), NEW_PAIR.dtype),
         cells=np.zeros((0, 0), np.int64),
         queue=Queue(*(np.zeros(0, np.int64) for _ in Queue._fields)),
-        retired=np.zeros((0, 3), np.int64),
+        retired=np.zeros((0, 4), np.int64),
+        met=np.zeros((0, 0), np.int8),
+        let_go=np.zeros((0, 3), np.int64),
     )
 
 
 def make_room(run: WatchedRun, has_log: set[int]) -> None:
     """Make room for all actors and views, and note who belongs to which view as it is known now."""
-    a, v, before = len(run.ids), len(run.views), len(run.actors)
+    a, v, before, views_before = len(run.ids), len(run.views), len(run.actors), len(run.lines)
     run.actors = enlarged(run.actors, NEW_ACTOR, a)
     run.lines = enlarged(run.lines, NEW_VIEW, v)
+    for number in range(views_before, v):
+        run.counts[SERIALS] += 1
+        run.lines["serial"][number] = run.counts[SERIALS]
+        run.lines["number"][number] = run.views[number].number
     run.seats = enlarged(run.seats, NEW_SEAT, v, a)
     run.heard = enlarged(run.heard, NEW_HEARD, a, a)
     run.pairs = enlarged(run.pairs, NEW_PAIR, len(run.pairs), a)
+    met = np.zeros((a, a), np.int8)
+    met[:before, :before] = run.met
+    run.met = met
     cells = np.zeros((a, len(run.messages)), np.int64)
     cells[: len(run.cells)] = run.cells
     run.cells = cells
     run.actors["has_log"] = [one in has_log for one in run.ids]
     for number, view in enumerate(run.views):
-        members = has_log if view.members is None else set(view.members)
-        run.seats["belongs"][number] = [one in members for one in run.ids]
+        if view.members is None:
+            run.seats["belongs"][number] = run.actors["has_log"]
+        elif number >= views_before or a > before:
+            members = set(view.members)
+            run.seats["belongs"][number] = [one in members for one in run.ids]
+            run.actors["named"] |= run.seats["belongs"][number]
     run.seats["follows"][0, before:] = NOTHING  # everyone begins in the initial view
+    gone_on = (run.seats["follows"] >= 0).any(axis=1, keepdims=True)
+    run.seats["without"][:, before:] = gone_on  # none of the views that they went on to names it
 
 
 # --- on disk ----------------------------------------------------------------------------------------------------------
 
-_ARRAYS: Final = ("counts", "inexact", "actors", "lines", "seats", "heard", "messages", "nodes", "pairs", "retired")
+_ARRAYS: Final = (
+    "counts",
+    "inexact",
+    "actors",
+    "lines",
+    "seats",
+    "heard",
+    "messages",
+    "nodes",
+    "pairs",
+    "retired",
+    "met",
+    "let_go",
+)
 
 
 def save(run: WatchedRun, path: Path) -> None:
