@@ -32,6 +32,8 @@ COMMANDS: dict[str, str] = {
     "rescue": "make a new view from what is left of a group, when those who decide are gone for good",
 }
 
+_COMPLETION = "--print-completion"
+
 DONE, VIOLATED, UNUSABLE, INCONCLUSIVE, OUR_FAULT, INTERRUPTED = 0, 1, 2, 3, 70, 130
 
 _EXIT_CODES = (
@@ -58,7 +60,17 @@ class _Parser(argparse.ArgumentParser):
         return re.findall(r"(?<![\w-])--?[a-z][\w-]*", self.format_help())
 
 
-def _parser(chosen: str | None) -> tuple[_Parser, _Parser]:
+class _PrintCompletion(argparse.Action):
+    """Print what makes a shell complete commands and options; `shtab` reads it off the parsers of all commands."""
+
+    def __call__(self, parser: object, args: object, shell: object, option: str | None = None) -> NoReturn:
+        import shtab
+
+        print(shtab.complete(_parser(None, all_commands=True)[0], shell=str(shell)))
+        sys.exit(DONE)
+
+
+def _parser(chosen: str | None, *, all_commands: bool = False) -> tuple[_Parser, _Parser]:
     """Return the parser of everything, and that of the chosen command (of everything, if none is chosen)."""
     parser = _Parser(
         prog="antiphon",
@@ -68,6 +80,12 @@ def _parser(chosen: str | None) -> tuple[_Parser, _Parser]:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("-V", "--version", action="version", version=f"antiphon {__version__}")
+    parser.add_argument(
+        _COMPLETION,
+        action=_PrintCompletion,
+        choices=("bash", "zsh", "tcsh"),
+        help="print what makes a shell complete commands and options",
+    )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser, required=True)
     of_chosen = parser
     for name, summary in COMMANDS.items():
@@ -77,7 +95,7 @@ def _parser(chosen: str | None) -> tuple[_Parser, _Parser]:
             description=summary[0].upper() + summary[1:] + ".",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        if name == chosen:  # only the chosen command's module is imported
+        if all_commands or name == chosen:  # only the chosen command's module is imported
             importlib.import_module(f"antiphon.commands.{name}").configure(command)
             command.add_argument(
                 "--json", action="store_true", help="one JSON object on stdout; logs and progress on stderr"
@@ -90,7 +108,8 @@ def _parser(chosen: str | None) -> tuple[_Parser, _Parser]:
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     """Read the command line; what is not known is answered with what is near it."""
-    chosen = next((word for word in arguments if not word.startswith("-")), None)
+    words = [word for word in arguments if not word.startswith("-")]
+    chosen = words[0] if words and arguments[0] != _COMPLETION else None  # what follows _COMPLETION is a shell
     if chosen is not None and chosen not in COMMANDS:
         raise _BadUsage(f"antiphon: no command {chosen!r}{did_you_mean(chosen, COMMANDS)} (see antiphon --help)")
     parser, command = _parser(chosen)

@@ -33,6 +33,7 @@ EXTRAS: Final = {
     "pandas": "spark",
     "pyspark": "spark",
     "scipy": "figures",
+    "shtab": "completion",
 }
 
 

@@ -183,6 +183,27 @@ def test_wrong_usage_is_json_too(words: str, capsys: pytest.CaptureFixture[str])
     assert json.loads(capsys.readouterr().out)["error"]
 
 
+def test_a_shell_completes_commands_and_options(tmp_path: Path) -> None:
+    script = tmp_path / "completion.bash"
+    script.write_text(antiphon("--print-completion", "bash").stdout)
+    completed = f'source {script}; COMP_WORDS=(antiphon "$@"); COMP_CWORD=$#; _shtab_antiphon; printf "%s\\n" "${{COMPREPLY[@]}}"'
+
+    def completions(*words: str) -> list[str]:
+        return subprocess.run(
+            ["bash", "-c", completed, "bash", *words], capture_output=True, text=True, check=True
+        ).stdout.split()
+
+    assert completions("dash") == ["dashboard"]
+    assert completions("simulate", "--mem") == ["--members"]
+    assert completions("check", "--mess") == [], "an option of another command"
+
+
+def test_a_shell_that_cannot_be_completed_for_is_refused() -> None:
+    refused = antiphon("--print-completion", "fish")
+    assert refused.returncode == 2
+    assert "bash" in refused.stderr
+
+
 def test_the_package_is_the_command() -> None:
     ran = subprocess.run([sys.executable, "-m", "antiphon", "-V"], capture_output=True, text=True, timeout=60)
     assert ran.stdout == f"antiphon {antiphon_version}\n"
