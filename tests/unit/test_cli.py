@@ -186,11 +186,11 @@ def test_wrong_usage_is_json_too(words: str, capsys: pytest.CaptureFixture[str])
 def test_a_shell_completes_commands_and_options(tmp_path: Path) -> None:
     script = tmp_path / "completion.bash"
     script.write_text(antiphon("--print-completion", "bash").stdout)
-    completed = f'source {script}; COMP_WORDS=(antiphon "$@"); COMP_CWORD=$#; _shtab_antiphon; printf "%s\\n" "${{COMPREPLY[@]}}"'
+    complete = f'source {script}; COMP_WORDS=(antiphon "$@"); COMP_CWORD=$#; _shtab_antiphon; echo "${{COMPREPLY[@]}}"'
 
     def completions(*words: str) -> list[str]:
         return subprocess.run(
-            ["bash", "-c", completed, "bash", *words], capture_output=True, text=True, check=True
+            ["bash", "-c", complete, "bash", *words], capture_output=True, text=True, check=True
         ).stdout.split()
 
     assert completions("dash") == ["dashboard"]
