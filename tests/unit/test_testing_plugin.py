@@ -142,3 +142,94 @@ def test_others_pay_nothing() -> None:
         "antiphon.testing.plugin",
     }
     assert not {"msgspec", "numpy", "pyarrow"} & set(modules)
+
+
+SIZES = """
+import asyncio
+import pytest
+import antiphon
+
+
+@pytest.mark.antiphon(seeds=[1], loss=0.1, faults=3)
+async def test_nobody_hears_three(world):
+    addresses = world.addresses(world.number("processes", 2, 6))
+    messages = world.number("messages", 1, 20)
+    heard = set()
+
+    async def member(own):
+        async with antiphon.join("g", bind=own, peers=[peer for peer in addresses if peer != own]) as group:
+            for number in range(messages):
+                await group.send(bytes([number]))
+            async for event in group:
+                if isinstance(event, antiphon.Message):
+                    heard.add(event.sender)
+
+    for own in addresses:
+        world.spawn(own, member, own)
+    await asyncio.sleep(6)
+    assert len(heard) < 3
+
+
+@pytest.mark.antiphon(seeds=[1], faults=2)
+async def test_with_a_fixture(world, tmp_path):
+    assert world.number("processes", 1, 5) < 1
+"""
+
+
+def test_a_failing_seed_is_made_smaller(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(SIZES)
+    result = pytester.runpytest("-p", "no:xdist", "-k", "three")
+    said = result.stdout.str()
+    assert "made smaller: 0 of 3 faults, processes 3 instead of" in said, "three must be there for three to be heard"
+    assert "messages 1 instead of" in said
+    assert "no loss" in said
+    words = shlex.split(re.findall(r"^ +pytest (.*--antiphon-reduced.*)$", said, re.MULTILINE)[0])
+    again = pytester.runpytest("-p", "no:xdist", *words)
+    again.assert_outcomes(failed=1)
+    assert "10.0.0.3:7000" in again.stdout.str()
+    assert "10.0.0.4:7000" not in again.stdout.str()
+
+
+def test_what_is_not_made_smaller_says_why(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(SIZES)
+    said = pytester.runpytest("-p", "no:xdist", "-k", "fixture").stdout.str()
+    assert "not made smaller: the fixture tmp_path cannot be made anew" in said
+    whole = pytester.runpytest("-p", "no:xdist", "-k", "three", "--antiphon-no-shrink").stdout.str()
+    assert "made smaller" not in whole
+
+
+def test_a_reduction_that_cannot_be_read_is_one_line(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(SIZES)
+    said = pytester.runpytest("-p", "no:xdist", "-k", "three", "--antiphon-reduced", "{faults}").stdout.str()
+    assert "UsageError: a reduced world: " in said
+
+
+def test_what_the_faults_reached_is_told(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+import asyncio
+import pytest
+import antiphon
+from antiphon import testing
+
+
+async def member(own, addresses):
+    async with antiphon.join("g", bind=own, peers=[peer for peer in addresses if peer != own]) as group:
+        while True:
+            await group.send(b"x")
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.antiphon(seeds=2, faults=testing.Faults(count=1, kinds=["pause", "cut"]))
+async def test_first(world):
+    addresses = world.addresses(3)
+    for own in addresses:
+        world.spawn(own, member, own, addresses)
+    world.at("4s", world.crash, addresses[0])
+    await asyncio.sleep(8)
+"""
+    )
+    for scheduler in (["-p", "no:xdist"], ["-n", "2"]):
+        said = pytester.runpytest("--antiphon-coverage", *scheduler).stdout.str()
+        assert re.search(r"crash: +in 2 of 2 seeds; of a view's first member 2, with messages under way 2", said)
+        assert re.search(r"the view changed: +in 2 of 2 seeds", said)

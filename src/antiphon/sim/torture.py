@@ -26,6 +26,7 @@ from antiphon.protocol.ordering import ORDERINGS
 from antiphon.sim import schedules, view_schedules
 from antiphon.sim.cost import measured, retuned, storm
 from antiphon.sim.scenario import Clocks, Scenario, to_toml
+from antiphon.sim.shrinking import smallest
 from antiphon.trace.naive import check
 
 _COMPLETENESS = ("validity", "agreement")
@@ -67,18 +68,15 @@ def flaw(scenario: Scenario, seed: int, *, costs: bool = False) -> str | None:
 
 def shrink(scenario: Scenario, seed: int) -> Scenario:
     """Make a failing scenario smaller while it still fails."""
-    smaller = True
-    while smaller:
-        smaller = False
-        for candidate in _reductions(scenario):
-            try:
-                candidate.check()
-            except AntiphonError:
-                continue
-            if flaw(candidate, seed, costs=True) is not None:
-                scenario, smaller = candidate, True
-                break
-    return scenario
+
+    def fails(candidate: Scenario) -> bool:
+        try:
+            candidate.check()
+        except AntiphonError:
+            return False
+        return flaw(candidate, seed, costs=True) is not None
+
+    return smallest(scenario, _reductions, fails)
 
 
 def _reductions(scenario: Scenario) -> Iterator[Scenario]:

@@ -13,6 +13,7 @@ from antiphon.protocol.machine import Duration
 from antiphon.sim.distributions import duration
 
 if TYPE_CHECKING:
+    from antiphon.testing.reduction import Reduction
     from antiphon.testing.world import World
 
 Kind = Literal["partition", "cut", "pause", "crash"]
@@ -38,15 +39,17 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError(f"faults.kinds: unknown {min(wrong)!r}; choose from {', '.join(KINDS)}")
 
 
-def draw(world: World, faults: Faults, rng: random.Random) -> Duration:
-    """Schedule the faults of a seed; give the time by which all of them are over."""
+def draw(world: World, faults: Faults, reduced: Reduction, rng: random.Random) -> Duration:
+    """Schedule the faults of a seed, those that are kept; give the time by which all of them are over."""
     within, longest = duration(faults.within, "faults.within"), duration(faults.longest, "faults.longest")
     over = 0
-    for _ in range(faults.count):
+    for index in range(faults.count):
         at = rng.randrange(within)
         until = at + 1 + rng.randrange(longest)
-        over = max(over, until)
-        _schedule(world, rng.choice(faults.kinds), at, until, random.Random(rng.getrandbits(64)))
+        kind, own = rng.choice(faults.kinds), random.Random(rng.getrandbits(64))
+        if reduced.keeps(index):
+            over = max(over, until)
+            _schedule(world, kind, at, until, own)
     return over
 
 

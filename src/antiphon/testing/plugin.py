@@ -9,21 +9,25 @@ pytest imports this file wherever Antiphon is installed, so that it imports noth
 from __future__ import annotations
 
 import inspect
+import re
 import shlex
 import tempfile
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 if TYPE_CHECKING:
+    from antiphon.testing.reduction import Reduction
     from antiphon.testing.world import World
 
 _MARK = "antiphon(seeds=10, **world): run the test in simulated worlds, one a seed; see antiphon.testing.World"
 _SEEDS = 10
 _failed: pytest.StashKey[set[str]] = pytest.StashKey()
 _world: pytest.StashKey[World] = pytest.StashKey()
+_not_smaller: pytest.StashKey[str] = pytest.StashKey()
+_REACHED = "antiphon reached"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,6 +35,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("antiphon", "simulated groups (antiphon.testing)")
     group.addoption("--antiphon-seed", type=int, metavar="N", help="run marked tests with this seed only")
     group.addoption("--antiphon-seeds", type=int, metavar="COUNT", help="run marked tests with so many seeds")
+    group.addoption(
+        "--antiphon-reduced", metavar="JSON", help="leave so much of the seed's world out, as a report says"
+    )
+    group.addoption(
+        "--antiphon-no-shrink", action="store_true", help="report a failing seed as it is, not made smaller"
+    )
+    group.addoption("--antiphon-coverage", action="store_true", help="say what the faults of all seeds reached")
     group.addoption("--antiphon-out", metavar="DIR", help="where traces and diagrams of failures are written")
 
 
@@ -71,12 +82,15 @@ def world(request: pytest.FixtureRequest, antiphon_seed: int) -> World:
     return _make(request.node, antiphon_seed)
 
 
-def _make(item: pytest.Item, seed: int) -> World:
+def _make(item: pytest.Item, seed: int, reduced: Reduction | None = None) -> World:
+    from antiphon.testing.reduction import Reduction
     from antiphon.testing.world import World
 
+    if reduced is None:
+        reduced = Reduction.read(item.config.getoption("--antiphon-reduced") or "{}")
     mark = item.get_closest_marker("antiphon")
     options = {} if mark is None else {key: value for key, value in mark.kwargs.items() if key != "seeds"}
-    made = item.stash[_world] = World(seed, **options)
+    made = item.stash[_world] = World(seed, reduced=reduced, **options)
     return made
 
 
@@ -105,12 +119,53 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     made = pyfuncitem.stash.get(_world, None) or _make(
         pyfuncitem, cast(int, pyfuncitem.callspec.params["antiphon_seed"])
     )
-    with made:
-        if inspect.iscoroutinefunction(function):
-            made.run(function(**arguments))
-        else:
-            function(**arguments)
+
+    def run(world: World) -> None:
+        __tracebackhide__ = True
+        given = arguments | {"world": world} if "world" in arguments else arguments
+        with world:
+            if inspect.iscoroutinefunction(function):
+                world.run(function(**given))
+            else:
+                function(**given)
+
+    try:
+        run(made)
+    except (Exception, pytest.fail.Exception) as error:
+        raise _smaller(pyfuncitem, made, error, run) from None
+    finally:
+        if pyfuncitem.config.getoption("--antiphon-coverage"):
+            import msgspec
+
+            from antiphon.testing.reached import reached
+
+            pyfuncitem.user_properties.append((_REACHED, msgspec.to_builtins(reached(made))))
     return True
+
+
+def _smaller(item: pytest.Function, made: World, error: BaseException, run: Callable[[World], None]) -> BaseException:
+    """Find the same failure in a smaller world of the seed, which then is the one that is told of."""
+    from antiphon.testing.reduction import Failure, make_smaller
+
+    own = {"world", "antiphon_seed", *(item.callspec.params if hasattr(item, "callspec") else ())}
+    others = [name for name in item._fixtureinfo.argnames if name not in own]
+    if item.config.getoption("--antiphon-no-shrink") or item.config.getoption("--antiphon-reduced"):
+        return error
+    if others:
+        item.stash[_not_smaller] = f"not made smaller: the fixture {others[0]} cannot be made anew for each try"
+        return error
+
+    def again(reduced: Reduction) -> Failure | None:
+        world = _make(item, made.seed, reduced)
+        try:
+            run(world)
+        except (Exception, pytest.fail.Exception) as error:
+            return Failure(world, error)
+        return None
+
+    smallest = make_smaller(Failure(made, error), again)
+    item.stash[_world] = smallest.world
+    return smallest.error
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -124,18 +179,46 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 def _account(item: pytest.Item, made: World, error: BaseException) -> str:
+    from antiphon.testing.reduction import Reduction
     from antiphon.testing.story import tell, write
 
     here, there = item.config.invocation_params.dir, item.path
     where = there.relative_to(here) if there.is_relative_to(here) else there
     test = f"{where}::{item.nodeid.partition('::')[2]}"
     story = tell(made, error)
-    lines = [f"to run it again: pytest {shlex.quote(test)} --antiphon-seed {made.seed}"]
+    again = f"pytest {shlex.quote(test)} --antiphon-seed {made.seed}"
+    lines = [f"to run it again: {again}"]
+    if made.reduced != Reduction():
+        lines.append(f"made smaller: {made.reduced.told(made)}; this is told of below, and runs again with")
+        lines.append(f"    {again} --antiphon-reduced {shlex.quote(made.reduced.text())}")
+    elif reason := item.stash.get(_not_smaller, None):
+        lines.append(reason)
     try:
         lines += write(made, story, _folder(item, made.seed))
     except OSError as failure:
         lines.append(f"its traces could not be written: {failure}; choose another folder with --antiphon-out")
     return "\n".join(lines if story is None else [*lines, "", story.title, "", story.text()])
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Say what the faults reached, test by test, over all seeds; the reports bring it from other processes too."""
+    if not config.getoption("--antiphon-coverage"):
+        return
+    import msgspec
+
+    from antiphon.testing.reached import Reached
+
+    tests: dict[str, Reached] = {}
+    for report in (report for reports in terminalreporter.stats.values() for report in reports):
+        for name, value in getattr(report, "user_properties", ()):
+            if name == _REACHED and report.when == "call":
+                test = re.sub(r"\[?-?seed=\d+-?\]?", "", report.nodeid)
+                tests[test] = tests.get(test, Reached()) + msgspec.convert(value, Reached)
+    terminalreporter.section("antiphon: what the faults reached")
+    for test, reached in sorted(tests.items()):
+        terminalreporter.write_line(test)
+        for line in reached.lines():
+            terminalreporter.write_line(f"    {line}")
 
 
 def _folder(item: pytest.Item, seed: int) -> Path:

@@ -32,12 +32,15 @@ from antiphon.testing.faults import Faults, draw
 from antiphon.testing.host import SimulatedHost
 from antiphon.testing.loop import VirtualLoop
 from antiphon.testing.process import Incarnation, Process, present_incarnation
+from antiphon.testing.reduction import CALMED, DrawnNumber, Reduction
 from antiphon.testing.surroundings import Surroundings
 from antiphon.testing.trace import Run, Traces, is_settled
 from antiphon.testing.waiting import explain
 from antiphon.trace.event import Event
 
 _SETTLING_NS: Duration = 10 * SECOND  # what is under way when the application ends may take so long
+
+_WHOLE = Reduction()
 
 _T = TypeVar("_T")
 
@@ -56,6 +59,7 @@ class Options(TypedDict, total=False):
     patience: str
     inline_threads: bool
     unexamined: Collection[str]
+    reduced: Reduction
 
 
 class World(Surroundings):
@@ -76,12 +80,21 @@ class World(Surroundings):
         patience: str = "30s",  # virtual time without a step of the application after which it is stuck
         inline_threads: bool = False,  # run what the application gives to threads in place, instead of refusing it
         unexamined: Collection[str] = (),  # guarantees that need not have been examined
+        reduced: Reduction = _WHOLE,  # what is left out of a seed's world, to make a failure smaller
     ) -> None:
-        self.seed = seed
+        self.seed, self.reduced = seed, reduced
+        self.numbers: dict[str, DrawnNumber] = {}
+        loss, duplicate, reorder = (
+            0.0 if name in reduced.calm else share
+            for name, share in (("loss", loss), ("duplicate", duplicate), ("reorder", reorder))
+        )
+        skew = "0" if "skew" in reduced.calm else skew
         network = NetworkOptions(latency=latency, loss=loss, duplicate=duplicate, reorder=reorder, bandwidth=bandwidth)
-        self._faults = Faults(count=faults) if isinstance(faults, int) else faults
-        self._faults.check()
+        self.faults = Faults(count=faults) if isinstance(faults, int) else faults
+        self.faults.check()
         skew_ns = duration(skew, "skew")
+        troubles = (loss, duplicate, reorder, skew_ns)
+        self.troubled = [name for name, trouble in zip(CALMED, troubles, strict=True) if trouble]
         self._unexamined = frozenset(unexamined)
         kernel = Kernel()
         self._traces = Traces(lambda: kernel.now)
@@ -101,7 +114,7 @@ class World(Surroundings):
         self._pauses: dict[str, DoneFault] = {}  # by process, as long as it stands still
         self._known: set[str] = set()
         self._closed = False
-        self._faults_over = draw(self, self._faults, random.Random(f"{seed}/faults"))
+        self._faults_over = draw(self, self.faults, reduced, random.Random(f"{seed}/faults"))
 
     def __repr__(self) -> str:
         return f"<simulated world of seed {self.seed} at {self.now:g} s>"
@@ -312,6 +325,15 @@ class World(Surroundings):
         if incarnation is None:
             raise UsageError(f"{name!r} is not running; running are {', '.join(incarnations) or 'none'}")
         return incarnation
+
+    def number(self, name: str, low: int, high: int) -> int:
+        """Draw a size of the test's own, of processes or messages; a seed that fails is tried with smaller ones."""
+        if not low <= high:
+            raise UsageError(f"number: {name} is to lie between {low} and {high}, and nothing does")
+        drawn = random.Random(f"{self.seed}/{name}").randint(low, high)
+        given = max(low, min(drawn, self.reduced.numbers.get(name, drawn)))
+        self.numbers[name] = DrawnNumber(low, drawn, given)
+        return given
 
     # Scripts
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from antiphon.sim.shrinking import smallest
 from antiphon.testing.torture.schedule import Net, PlannedFault, Schedule, Setup, Work
 
 _replace = msgspec.structs.replace
@@ -14,17 +15,7 @@ _replace = msgspec.structs.replace
 
 def shrink(schedule: Schedule, fails: Callable[[Schedule], bool], tries_max: int = 400) -> Schedule:
     """Give the smallest schedule found that still fails."""
-    tries, smaller = 0, True
-    while smaller and tries < tries_max:
-        smaller = False
-        for candidate in _reductions(schedule):
-            tries += 1
-            if tries > tries_max:
-                break
-            if fails(candidate):
-                schedule, smaller = candidate, True
-                break
-    return schedule
+    return smallest(schedule, _reductions, fails, tries_max)
 
 
 def _reductions(schedule: Schedule) -> Iterator[Schedule]:
