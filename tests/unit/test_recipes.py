@@ -1,0 +1,163 @@
+"""The recipes under faults: what each promises holds, whoever is cut off, stopped or killed meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+import antiphon
+from antiphon.testing import World
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "recipes"))
+from election import Election
+from lock import Lock
+from replicated_map import ReplicatedMap
+from work_queue import WorkQueue
+
+ROUGH = {"loss": 0.05, "faults": 3, "unexamined": ["validity", "agreement", "causal", "total"]}
+
+
+def others(own: str, addresses: list[str]) -> list[str]:
+    return [peer for peer in addresses if peer != own]
+
+
+class Guarded:
+    """What the lock guards: it refuses tokens lower than one that it has seen."""
+
+    def __init__(self) -> None:
+        self.written: list[tuple[int, str]] = []
+
+    def write(self, token: int, who: str) -> bool:
+        if self.written and token < self.written[-1][0]:
+            return False
+        self.written.append((token, who))
+        return True
+
+
+@pytest.mark.antiphon(seeds=8, **ROUGH)
+async def test_a_lock_has_one_holder_a_token(world: World) -> None:
+    addresses = world.addresses(world.number("processes", 2, 4))
+    turns = world.number("turns", 1, 4)
+    guarded, entered = Guarded(), dict.fromkeys(addresses, 0)
+
+    async def worker(own: str) -> None:
+        async with Lock("stock", own, others(own, addresses)) as lock:
+            while entered[own] < turns:
+                try:
+                    token = await lock.acquire()
+                    await asyncio.sleep(0.05)
+                    entered[own] += guarded.write(token, own)
+                    await lock.release()
+                except antiphon.Unknown:
+                    await asyncio.sleep(0.1)
+            await asyncio.Event().wait()
+
+    for own in addresses:
+        world.spawn(own, worker, own)
+    async with asyncio.timeout(60):
+        while any(done < turns for done in entered.values()):
+            await asyncio.sleep(0.1)
+    holders: dict[int, set[str]] = {}
+    for token, who in guarded.written:
+        holders.setdefault(token, set()).add(who)
+    assert all(len(who) == 1 for who in holders.values()), holders
+
+
+@pytest.mark.antiphon(seeds=8, **ROUGH)
+async def test_a_term_has_one_leader(world: World) -> None:
+    addresses = world.addresses(world.number("processes", 2, 5))
+    leaders: dict[int, set[str]] = {}
+    now: dict[str, Election] = {}
+
+    async def candidate(own: str) -> None:
+        election = now[own] = Election("leader", own, others(own, addresses))
+        election.told = lambda leader, term: leaders.setdefault(term, set()).update([leader] if leader else [])
+        async with election:
+            await asyncio.Event().wait()
+
+    for own in addresses:
+        world.spawn(own, candidate, own)
+    await world.quiet()
+    async with asyncio.timeout(30):
+        while len({(one.leader, one.term) for one in now.values()}) > 1 or not now[addresses[0]].leader:
+            await asyncio.sleep(0.1)
+    assert all(len(names) <= 1 for names in leaders.values()), leaders
+    assert sum(one.leading for one in now.values()) == 1
+
+
+@pytest.mark.antiphon(seeds=8, **ROUGH)
+async def test_a_map_keeps_what_it_acknowledged(world: World) -> None:
+    addresses = world.addresses(world.number("processes", 2, 4))
+    writes = world.number("writes", 1, 6)
+    acknowledged: dict[str, str] = {}
+    won: list[str] = []
+    maps: dict[str, ReplicatedMap] = {}
+
+    async def replica(own: str) -> None:
+        async with ReplicatedMap("settings", own, others(own, addresses)) as shared:
+            maps[own] = shared
+            for number in range(writes):
+                key = f"{own} {number}"
+                if key in acknowledged:
+                    continue
+                try:
+                    await shared.put(key, own)
+                    acknowledged[key] = own
+                    if await shared.swap(f"first {number}", None, own):
+                        won.append(f"first {number}")
+                    assert await shared.get(key) == own, "a read sees what was acknowledged before it"
+                except antiphon.Unknown:
+                    await asyncio.sleep(0.1)
+            await asyncio.Event().wait()
+
+    for own in addresses:
+        world.spawn(own, replica, own)
+    await world.quiet()
+    async with asyncio.timeout(60):
+        while len(maps) < len(addresses) or any(one.state != maps[addresses[0]].state for one in maps.values()):
+            await asyncio.sleep(0.5)
+        await asyncio.sleep(5)
+    state = maps[addresses[0]].state
+    assert all(one.state == state for one in maps.values())
+    assert acknowledged.items() <= state.items()
+    assert len(won) == len(set(won)), "a swap from nothing is won once"
+
+
+@pytest.mark.antiphon(seeds=8, **ROUGH)
+async def test_all_work_is_done_and_counted_once(world: World) -> None:
+    addresses = world.addresses(world.number("processes", 2, 4))
+    items = [f"item {number}" for number in range(world.number("items", 1, 8))]
+    worked: list[str] = []
+    acknowledged: set[str] = set()
+    queues: dict[str, WorkQueue] = {}
+
+    async def work(item: str) -> str:
+        await asyncio.sleep(0.2)
+        worked.append(item)
+        return f"{item} by hand"
+
+    async def member(own: str) -> None:
+        async with WorkQueue("resize", work, own, others(own, addresses)) as queue:
+            queues[own] = queue
+            for item in items[addresses.index(own) :: len(addresses)]:
+                while item not in acknowledged:
+                    try:
+                        await queue.put(item)
+                        acknowledged.add(item)
+                    except antiphon.Unknown:
+                        await asyncio.sleep(0.1)
+            await asyncio.Event().wait()
+
+    for own in addresses:
+        world.spawn(own, member, own)
+    await world.quiet()
+    async with asyncio.timeout(60):
+        while len(queues) < len(addresses) or any(set(one.state["results"]) != set(items) for one in queues.values()):
+            await asyncio.sleep(0.5)
+    assert set(worked) == set(items)
+    first = queues[addresses[0]].state["results"]
+    assert all(one.state["results"] == first for one in queues.values())
+    assert not any(one.state["open"] for one in queues.values())
