@@ -31,6 +31,7 @@ PAUSE_S: Final = 0.1  # between the hellos of one that looks
 CALM_S: Final = 1.0  # between those of one that has found its group
 CLASH_S: Final = 0.15  # so long one that looks waits at least for another member of its name to answer
 ANSWER_S: Final = 0.05  # at most so many answers
+_NEWEST: Final = 4  # so many whom one met last are told of in every hello, the others in turn
 VIEW_MEMBERS_MAX: Final = 32  # of a larger one newcomers hear from its members only
 
 
@@ -128,7 +129,9 @@ class Discovery:
         view = self._newest_view()
         small = view is not None and len(view.members) <= VIEW_MEMBERS_MAX
         others = [contact for contact in self.members.values() if contact.name != self._own.name]
-        known = random.sample(others, min(KNOWN_MAX, len(others)))
+        known = others[-_NEWEST:] + random.sample(
+            others[:-_NEWEST], min(KNOWN_MAX, len(others)) - len(others[-_NEWEST:])
+        )
         stamp = self._freshness.stamp(self._loop.time())
         hello = Hello(stamp, self._own, self.has_found, self.founding, tuple(known), view if small else None)
         targets = {*self._asked(), *self._unproven, *(contact.socket_address() for contact in others)}
@@ -227,6 +230,7 @@ class Discovery:
                 self._clash(known, contact)
             return
         if known is None or (itself and known != contact):
+            self.members.pop(number, None)
             self.members[number] = contact
             if self._seeker is not None:
                 self._seeker.learn(number, contact.name, contact.socket_address())

@@ -19,6 +19,7 @@ from antiphon.live.handshake import Difference
 from antiphon.live.hello import Founding
 from antiphon.live.host import Host, host_of
 from antiphon.live.identity import Identity, follow, found, listed
+from antiphon.live.naming import Names
 from antiphon.live.publish import Publisher
 from antiphon.live.recording import Origin, Recording, make
 from antiphon.live.sender import Sender
@@ -47,13 +48,6 @@ _ADVICE: Final[dict[Difference, str]] = {
 _FAREWELL_S = 1.0  # then the others find out by themselves
 _LEFT = "the group was left; join again to send"
 _LEFT_UNKNOWN = "the group was left before this was known"
-
-
-class Names(dict[int, str]):
-    """The members' names by number; one that is in a view already may tell its name a moment later."""
-
-    def __missing__(self, number: int) -> str:
-        return f"member {number}"
 
 
 class LiveMember:
@@ -247,6 +241,7 @@ class LiveMember:
         self.driver.transport.know(number, address)
         if number != self.upcalls.me:
             self.driver.drive(protocol.Meet((number,)))
+        self.upcalls.named()
 
     def give_up(self, founding: Founding) -> None:
         """Give the group up and join another of the same name, which stands."""

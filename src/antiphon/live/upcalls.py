@@ -11,6 +11,7 @@ from antiphon.live.anomalies import Anomalies
 from antiphon.live.backlog import BehindState, Handlers
 from antiphon.live.events import Notice, ViewChange
 from antiphon.live.inbox import Inbox
+from antiphon.live.naming import BehindNames
 from antiphon.live.receipts import Receipts
 from antiphon.live.settings import Settings
 from antiphon.live.state import StateKeeper
@@ -60,6 +61,7 @@ class Upcalls:
             Capture: self._capture,
             protocol.StandingChanged: self._notice,
         }
+        self._behind_names = BehindNames(in_stream, lambda: self.handlers, names, settings.inbox_bytes_max, anomalies)
         self.handlers: Handlers = {  # what is to be done with each kind of effect
             **in_stream,
             Stable: self._stable,
@@ -81,6 +83,11 @@ class Upcalls:
         """Let the files go in which something waits."""
         self.states.close()
         self._behind_state.close()
+        self._behind_names.close()
+
+    def named(self) -> None:
+        """Hear that a member's name was learnt, for which a view may wait."""
+        self._behind_names.learnt()
 
     @property
     def broken_bursts(self) -> int:
