@@ -349,7 +349,7 @@ def final_states(case: Case) -> Iterator[str]:
         if (mine != theirs) if case.totals else (set(mine) != set(theirs)):
             differing = set(mine) ^ set(theirs)
             what = f"{min(differing)} is in only one of them" if differing else "their orders differ"
-            if _same_lineage(one, other) and _last_view(one) == _last_view(other):
+            if _same_lineage(one, other) and _last_view(one) == _last_view(other) and _one_beginning(case):
                 yield f"{one.address} and {other.address} end with different states: {what}"
 
 
@@ -372,6 +372,15 @@ def _same_lineage(one: ApplicationStart, other: ApplicationStart) -> bool:
     firsts = [next((entry for entry in start.stream if isinstance(entry, Viewed)), None) for start in (one, other)]
     given = [any(isinstance(entry, Restored) for entry in start.stream) for start in (one, other)]
     return all(given) or all(first is not None and not first.elders for first in firsts)
+
+
+def _one_beginning(case: Case) -> bool:
+    """Whether all members of the newest view without elders began it with one state.
+
+    "If all who have the state crash, those who waited begin with what they have."
+    """
+    newest = max((key for key, segments in case.views.items() if not segments[0].view.elders), default=None)
+    return newest is None or len({frozenset(segment.base) for segment in case.views[newest]}) == 1
 
 
 def _everyone_was_gone(case: Case) -> bool:
