@@ -11,12 +11,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import antiphon
 from antiphon import testing
-from antiphon.live.sockets import PACKET_BYTES, runs
+from antiphon.live.addresses import parse
+from antiphon.live.sockets import runs
 from antiphon.live.transport import share_packets
 from support.live_group import LIMIT_S, collect, members, run
 
@@ -47,33 +49,37 @@ def test_packets_arrive_with_and_without_offload(offload: bool | None, key: byte
 
 
 def test_a_way_out_that_cannot_segment_is_noticed(tmp_path: Path) -> None:
-    """The kernel says that it can, then refuses: the packets go one by one, and none is lost."""
+    """The kernel says that it can, then refuses on one path: there packets go one by one, and none is lost."""
 
     async def test() -> None:
-        async with members(2, tmp_path, views=False) as groups:
-            groups[0].transport.port.segments = True
-            real = groups[0].transport.port.socket
+        async with members(3, tmp_path, views=False) as groups:
+            port, others = groups[0].transport.port, [groups[0].transport.address_of(name) for name in (1, 2)]
+            assert None not in others
+            port.segments, real = True, port.socket
 
             class Refusing:
-                def sendmsg(self, *_: object) -> int:
-                    raise OSError(5, "Input/output error")
+                def sendmsg(self, buffers: list[bytes], ancillary: list[Any], flags: int, target: Any) -> int:
+                    if target == others[0]:
+                        raise OSError(5, "Input/output error")
+                    return real.sendmsg(buffers, ancillary, flags, target)
 
                 def __getattr__(self, name: str) -> object:
                     return getattr(real, name)
 
-            groups[0].transport.port.socket = Refusing()  # type: ignore[assignment]
+            port.socket = Refusing()  # type: ignore[assignment]
             await talk(groups)
-            assert not groups[0].transport.port.segments
+            assert [port.segments_to(other, 1_252) for other in others if other] == [False, True]
+            assert groups[0].status().counts["offload-refused"] == 1
 
     run(test())
 
 
 def test_runs_are_what_the_kernel_can_cut_again() -> None:
-    packets = [bytes(PACKET_BYTES)] * 50 + [bytes(3), bytes(7), bytes(7), bytes(9)]
+    packets = [bytes(1_400)] * 50 + [bytes(3), bytes(7), bytes(7), bytes(9)]
     joined = runs(packets)
     cut = [run[start : start + size] for run, size in joined for start in range(0, len(run), size)]
     assert cut == packets
-    assert len(joined) == 4
+    assert [len(run) // size for run, size in joined] == [46, 4, 2, 1]
     assert all(len(run) <= 65_507 for run, _ in joined)
 
 
@@ -170,16 +176,16 @@ async def main(state: str) -> None:
                 if taken == 5:
                     break
     counts = groups[0].status().counts
-    print(counts.get("packets-too-large", 0), counts.get("packets-unsendable", 0))
+    print(counts.get("packets-too-large", 0), counts.get("packets-unsendable", 0), groups[0].transport._codec.size)
     await asyncio.gather(*(group.stop() for group in groups))
 
 asyncio.run(asyncio.wait_for(main(sys.argv[1]), 30))
 """
 
 
-@pytest.mark.parametrize("mtu", [1_420, 1_280, 576])
-def test_packets_shrink_to_what_the_path_carries(mtu: int, tmp_path: Path) -> None:
-    """In a network namespace of its own, whose loopback interface is as narrow as a tunnel; the kernel segments."""
+@pytest.mark.parametrize("mtu", [65_536, 1_280, 576])
+def test_packets_fit_the_loopback_interface(mtu: int, tmp_path: Path) -> None:
+    """In a network namespace of its own, whose loopback interface may be as narrow as a tunnel; the kernel segments."""
     command = f"ip link set lo mtu {mtu} up && exec {sys.executable} - {tmp_path}"
     if (
         shutil.which("unshare") is None
@@ -190,8 +196,9 @@ def test_packets_shrink_to_what_the_path_carries(mtu: int, tmp_path: Path) -> No
         ["unshare", "-n", "sh", "-c", command], input=_SMALL_PATH, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
-    too_large, unsendable = map(int, done.stdout.split())
-    assert too_large > 0
+    too_large, unsendable, room = map(int, done.stdout.split())
+    assert room + 100 > min(mtu, 1_280) - 28
+    assert too_large <= 2, "once for each path"
     assert unsendable == 0
 
 
@@ -207,10 +214,81 @@ def test_a_narrow_link_is_found_out(offload: bool | None, fragments: bool) -> No
             for own in addresses
         ]
         await asyncio.gather(*(group.__aenter__() for group in groups))
+        await talk(groups)
         world.link(addresses[:1], addresses[1:2], mtu=1_280)
         world.link(addresses[1:2], addresses[:1], mtu=1_280)
         await talk(groups)
         assert groups[0].status().counts["packets-too-large"] > 0
+
+    testing.run(test)
+
+
+@pytest.mark.parametrize(
+    ("mtu", "six", "multicast"), [(1_500, False, False), (9_000, True, False), (9_000, False, True)]
+)
+def test_a_link_that_swallows_large_packets_is_found_out(mtu: int, six: bool, multicast: bool) -> None:
+    """One link becomes a black hole under load, then carries everything again; the others are not held back."""
+
+    async def test(world: testing.World) -> None:
+        world.network.interface_mtu = mtu
+        addresses = [f"[fd00::{number}]:7001" if six else f"10.0.0.{number}:7001" for number in (1, 2, 3)]
+        way = {"multicast": "239.1.2.3:7100"} if multicast else {}
+        groups = [
+            antiphon.join("g", bind=own, peers=[peer for peer in addresses if peer != own], key=bytes(16), **way)
+            for own in addresses
+        ]
+        await asyncio.gather(*(group.__aenter__() for group in groups))
+        most = min(65_507, mtu - (48 if six else 28))
+
+        async def load(seconds: float) -> float:
+            until, worst = world.now + seconds, 0.0
+            while world.now < until:
+                began = world.now
+                receipts = [await group.send(bytes(40_000)) for group in groups]
+                await asyncio.gather(*(receipt.stable() for receipt in receipts))
+                worst = max(worst, world.now - began)
+                await asyncio.sleep(0.1)
+            return worst
+
+        async def read(group: antiphon.Group) -> None:
+            async for _ in group:
+                pass
+
+        readers = [asyncio.create_task(read(group)) for group in groups]
+
+        paths = {address: groups[0].transport._prober.path_to(parse(address, "address")) for address in addresses[1:]}
+        await load(1.0)
+        assert [path.size for path in paths.values()] == [most, most]
+        hole = world.link(addresses[:1], addresses[1:2], mtu=1_280, silent=True)
+        assert await load(4.0) < 2.5, "noticed soon"
+        assert paths[addresses[1]].size <= 1_280
+        assert paths[addresses[2]].size == most, "the other path is as it was"
+        assert groups[0].status().counts["packets-vanished"] == 1
+        hole.heal()
+        await load(1.0)
+        await asyncio.sleep(60)
+        await load(1.0)
+        assert paths[addresses[1]].size == most
+        assert groups[0].status().counts["views"] == 1
+        await asyncio.gather(*(group.leave() for group in groups))
+        await asyncio.gather(*readers)
+
+    testing.run(
+        test, unexamined=["validity", "agreement", "fifo", "causal", "stability", "integrity", "view-synchrony"]
+    )
+
+
+def test_small_messages_ask_nothing_of_the_path() -> None:
+    async def test(world: testing.World) -> None:
+        world.network.interface_mtu = 9_000
+        addresses = world.addresses(3)
+        groups = [antiphon.join("g", bind=own, peers=[p for p in addresses if p != own]) for own in addresses]
+        await asyncio.gather(*(group.__aenter__() for group in groups))
+        for _ in range(50):
+            await asyncio.gather(*(group.send(bytes(200)) for group in groups))
+            await asyncio.sleep(0.02)
+        assert all(group.status().counts["packets-probing"] == 0 for group in groups)
+        await asyncio.gather(*(group.leave() for group in groups))
 
     testing.run(test)
 

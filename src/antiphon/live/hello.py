@@ -21,7 +21,7 @@ from antiphon.live.addresses import NAME_LENGTH_MAX, Address, parse
 from antiphon.live.anomalies import Anomalies
 from antiphon.live.freshness import Stamp
 from antiphon.live.session import HELLO, Refused, refuse_kind
-from antiphon.live.sockets import PACKET_BYTES, MakeSocket, open_multicast, open_socket
+from antiphon.live.sockets import READ_BYTES, MakeSocket, open_multicast, open_socket
 from antiphon.protocol.membership.views import GroupView
 
 FOUNDERS_MAX: Final = 20  # so that a hello is one packet
@@ -183,7 +183,7 @@ class HelloSockets:
             for _ in range(64):
                 if self._in is None:
                     return
-                self._take(self._in.recv(PACKET_BYTES + 1))
+                self._take(self._in.recv(READ_BYTES))
         except (BlockingIOError, InterruptedError):
             pass
         except OSError:

@@ -136,5 +136,10 @@ class PacketCodec:
         ]
 
 
+def together_bytes(datagrams: Sequence[bytes]) -> int:
+    """Return how many bytes the body has, at most, that carries all of these."""
+    return _SEVERAL_OVERHEAD + _EACH_OVERHEAD * len(datagrams) + sum(map(len, datagrams))
+
+
 def _together(datagrams: list[bytes]) -> bytes:
     return _WHOLE_MARK + datagrams[0] if len(datagrams) == 1 else _SEVERAL_MARK + _encode_several(datagrams)

@@ -18,19 +18,18 @@ from typing import Final, TypeAlias
 from antiphon.errors import UsageError
 from antiphon.live.addresses import Address, show
 from antiphon.live.anomalies import Anomalies
+from antiphon.live.path_mtu import UDP_BYTES_MAX, headers_of
 
-PACKET_BYTES: Final = 1_400  # until a path turns out to carry less
-PACKET_BYTES_MIN: Final = 508  # what every path carries
 PACKETS_PER_WAKE_MAX: Final = 64
-WAKE_BYTES_MAX: Final = PACKETS_PER_WAKE_MAX << 16  # what one wake-up reads at most, where the kernel gathers packets
+WAKE_BYTES_MAX: Final = PACKETS_PER_WAKE_MAX << 16  # what one wake-up reads at most
 WAITING_PACKETS_MAX: Final = 2_048
 SOCKET_BUFFER_BYTES: Final = 8 << 20
-_SEGMENTS_MAX: Final = 44  # of 1,400 bytes, in one datagram of at most 65,507
+_SEGMENTS_MAX: Final = 64  # that a kernel cuts at once
+READ_BYTES: Final = 65_535  # whatever comes
 _SOL_UDP, _UDP_SEGMENT, _UDP_GRO = 17, 103, 104
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
 _SEGMENT_SIZE = struct.Struct("=H")
 _IP_MTU_DISCOVER, _IP_MTU, _IPV6_MTU_DISCOVER, _IPV6_MTU, _PMTUDISC_DO = 10, 14, 23, 24, 2
-_IP_AND_UDP_BYTES, _IPV6_AND_UDP_BYTES = 28, 48
 
 MakeSocket: TypeAlias = Callable[[int], socket.socket]  # of a family; a simulated host's look the same
 Arrived: TypeAlias = Callable[[list[bytes], list[Address] | None], None]  # packets, and where each is from if asked for
@@ -71,7 +70,8 @@ class Port:
         self._arrived: Arrived = lambda packets, sources: None
         self._anomalies = anomalies
         self.emptied = True  # whether the last read left nothing in the kernel
-        self.packet_bytes = PACKET_BYTES  # what all paths carry, as far as is known
+        self._unsegmented: dict[Address, int] = {}  # ways out that do not cut packets of this size, or larger
+        self.too_large: Callable[[Address, int], None] = lambda target, size: None  # is told what does not fit
 
     def start(self, loop: asyncio.AbstractEventLoop, arrived: Arrived) -> None:
         """Begin to listen; `arrived` is given what one wake-up read."""
@@ -122,7 +122,7 @@ class Port:
         try:
             if len(run) == size:
                 self.socket.sendto(run, target)
-            elif self.segments:
+            elif self.segments_to(target, size):
                 self.socket.sendmsg([run], [(_SOL_UDP, _UDP_SEGMENT, _SEGMENT_SIZE.pack(size))], 0, target)
             else:
                 for start in range(0, len(run), size):
@@ -131,34 +131,28 @@ class Port:
             return False
         except OSError as error:
             if error.errno == errno.EMSGSIZE:
-                self._shrink(size, target)
+                self.too_large(target, size)  # given up, as if it were lost: the next ones are smaller
                 return True
-            if len(run) > size and self.segments and error.errno in (errno.EIO, errno.EINVAL, errno.ENOTSUP):
-                self.segments = False  # this way out cannot do it
+            cannot = error.errno in (errno.EIO, errno.EINVAL, errno.ENOTSUP)
+            if cannot and len(run) > size and self.segments_to(target, size):
+                self._unsegmented[target] = size
                 self._anomalies.note("offload-refused", f"to {show(target)}: {error.strerror}")
                 return self._send_now(run, size, target)
             self._anomalies.note("packets-unsendable", f"to {show(target)}: {error.strerror}")
         return True
 
-    def _shrink(self, size: int, target: Address) -> None:
-        """Give up a packet that does not fit the path, which the protocol repeats, and make the next ones fit."""
-        fits = self._path_bytes(target)
-        if not PACKET_BYTES_MIN <= fits < size:
-            fits = max(PACKET_BYTES_MIN, size * 7 // 8)
-        self.packet_bytes = min(self.packet_bytes, fits)
-        self._anomalies.note(
-            "packets-too-large", f"{size} bytes to {show(target)}; packets have at most {self.packet_bytes} from now on"
-        )
+    def segments_to(self, target: Address, size: int) -> bool:
+        """Return whether the kernel cuts packets of this size to an address."""
+        return self.segments and size < self._unsegmented.get(target, READ_BYTES)
 
-    def _path_bytes(self, target: Address) -> int:
+    def path_bytes(self, target: Address) -> int:
         """Ask the kernel how large a packet to an address may be, without its headers; 0 if it does not know."""
         six = ":" in target[0]
         try:
             with self._make_socket(socket.AF_INET6 if six else socket.AF_INET) as way:
                 way.connect(target)  # sends nothing, but chooses the way
-                if six:
-                    return way.getsockopt(socket.IPPROTO_IPV6, _IPV6_MTU) - _IPV6_AND_UDP_BYTES
-                return way.getsockopt(socket.IPPROTO_IP, _IP_MTU) - _IP_AND_UDP_BYTES
+                level, option = (socket.IPPROTO_IPV6, _IPV6_MTU) if six else (socket.IPPROTO_IP, _IP_MTU)
+                return max(0, way.getsockopt(level, option) - headers_of(target[0]))
         except OSError:
             return 0
 
@@ -186,10 +180,10 @@ class Port:
             elif sources is None:
                 receive, put = one.recv, packets.append
                 for _ in range(PACKETS_PER_WAKE_MAX):
-                    put(receive(PACKET_BYTES + 1))
+                    put(receive(READ_BYTES))
             else:
                 for _ in range(PACKETS_PER_WAKE_MAX):
-                    data, source = one.recvfrom(PACKET_BYTES + 1)
+                    data, source = one.recvfrom(READ_BYTES)
                     packets.append(data)
                     sources.append(source[:2])
         except (BlockingIOError, InterruptedError):
@@ -202,7 +196,7 @@ class Port:
     def _read_gathered(self, one: socket.socket, packets: list[bytes], sources: list[Address] | None) -> None:
         """Read packets that the kernel put together, and cut them again."""
         for _ in range(PACKETS_PER_WAKE_MAX):
-            data, about, _, source = one.recvmsg(65_535, 64)
+            data, about, _, source = one.recvmsg(READ_BYTES, 64)
             size = int.from_bytes(about[0][2][:2], "little") if about else 0
             cut = [data[start : start + size] for start in range(0, len(data), size)] if size else [data]
             packets += cut
@@ -216,7 +210,8 @@ def runs(packets: Sequence[bytes]) -> list[tuple[bytes, int]]:
     start = 0
     while start < len(packets):
         size, end = len(packets[start]), start + 1
-        while end < len(packets) and len(packets[end - 1]) == size >= len(packets[end]) and end - start < _SEGMENTS_MAX:
+        last = start + min(_SEGMENTS_MAX, UDP_BYTES_MAX // size)
+        while end < min(last, len(packets)) and len(packets[end - 1]) == size >= len(packets[end]):
             end += 1
         joined.append((b"".join(packets[start:end]), size))
         start = end

@@ -16,7 +16,9 @@ import msgspec
 from antiphon.live.addresses import Address
 from antiphon.live.anomalies import Anomalies
 from antiphon.live.handshake import CHALLENGE, RESPONSE, Description, Differs, Handshake
-from antiphon.live.packets import ASK_NS, WHOLE, PacketCodec
+from antiphon.live.packets import ASK_NS, WHOLE, PacketCodec, together_bytes
+from antiphon.live.path_mtu import MTU_BASE
+from antiphon.live.prober import PROBE, PROBE_BYTES, PROBED, Prober
 from antiphon.live.session import (
     ANSWER_S,
     HELLO,
@@ -27,7 +29,7 @@ from antiphon.live.session import (
     Refused,
     Unproven,
 )
-from antiphon.live.sockets import PACKET_BYTES, MakeSocket, Port, udp_socket
+from antiphon.live.sockets import MakeSocket, Port, udp_socket
 from antiphon.protocol.wire import Spoken
 
 
@@ -78,7 +80,9 @@ class Transport:
             make_socket=endpoint.make_socket,
             anomalies=endpoint.anomalies,
         )
-        self._codec = PacketCodec(PACKET_BYTES - endpoint.session.overhead, random.Random(random.getrandbits(64)))
+        self._prober = Prober(endpoint.session.overhead, self._tell_at, self.port.path_bytes, endpoint.anomalies)
+        self.port.too_large = self._prober.refused
+        self._codec = PacketCodec(self._room(self._prober.least), random.Random(random.getrandbits(64)))
         self.outbox: dict[tuple[int, ...], list[bytes]] = {}
         self._handshake = Handshake(
             endpoint.session, endpoint.spoken, endpoint.description, self._tell, endpoint.differs
@@ -100,6 +104,7 @@ class Transport:
         """Stop listening, give the address back."""
         if self._asking is not None:
             self._asking.cancel()
+        self._prober.close()
         self.port.close()
 
     def know(self, name: int, address: Address) -> None:
@@ -107,6 +112,7 @@ class Transport:
         before = self._addresses.get(name)
         if before is not None and self._names.get(before) == name:
             del self._names[before]
+            self._prober.forget(before)
         self._addresses[name] = address
         self._names[address] = name
         if name != self._endpoint.me and before != address:
@@ -131,6 +137,7 @@ class Transport:
             "fragments-again": self._traffic.again,
             "packets-own": self._traffic.own,
             "packets-unproven": self._traffic.unproven,
+            "packets-probing": self._prober.asked,
             "broken-datagrams": self._codec.broken,
         }
 
@@ -148,21 +155,39 @@ class Transport:
         outbox, self.outbox = self.outbox, {}
         multicast = self._endpoint.multicast
         if len(outbox) > 1 and multicast is None:
-            outbox = share_packets(outbox, PACKET_BYTES // 2)
-        self._codec.size = self.port.packet_bytes - self._endpoint.session.overhead
+            outbox = share_packets(outbox, self._prober.least // 2)
+        least = self._prober.least
         for to, datagrams in outbox.items():
-            packets = list(map(self._endpoint.session.seal, self._codec.encode(datagrams)))
-            if multicast is not None and len(to) > 1:
-                targets = [multicast]
+            targets = list(filter(None, map(self._addresses.get, to)))
+            if together_bytes(datagrams) <= self._room(least):  # one packet on every path, as nearly always
+                self._send(datagrams, least, targets)
+            elif multicast is not None and len(to) > 1:
+                self._send(datagrams, self._prober.size_to_all(multicast, targets), targets)
             else:
-                targets = list(filter(None, map(self._addresses.get, to)))
-            self.port.send(packets, targets)
-            self._traffic.sent += len(packets) * len(targets)
+                for size, alike in self._prober.sizes(targets).items():
+                    self._send(datagrams, size, alike)
+
+    def _send(self, datagrams: list[bytes], size: int, targets: list[Address]) -> None:
+        """Send datagrams in packets of at most this size."""
+        multicast = self._endpoint.multicast
+        self._codec.size = self._room(size)
+        bodies = self._codec.encode(datagrams)
+        if size > MTU_BASE:
+            self._prober.let_ask(bodies, targets)
+        packets = list(map(self._endpoint.session.seal, bodies))
+        if multicast is not None and len(targets) > 1:
+            targets = [multicast]
+        self.port.send(packets, targets)
+        self._traffic.sent += len(packets) * len(targets)
+
+    def _room(self, size: int) -> int:
+        """Return how many bytes of a packet are left for a body that may ask to be acknowledged."""
+        return size - self._endpoint.session.overhead - PROBE_BYTES
 
     def _send_bodies(self, bodies: list[tuple[int, bytes]]) -> None:
         """Send fragments again, or ask for some."""
         for name, body in bodies:
-            self.port.send([self._endpoint.session.seal(body)], [self._addresses[name]])
+            self._tell(name, body)
         self._traffic.again += len(bodies)
 
     # In
@@ -187,9 +212,13 @@ class Transport:
                 continue
             if body[0] == WHOLE:  # as nearly always
                 complete.append(body[1:])
-            elif body[0] in (CHALLENGE, RESPONSE):
+                continue
+            if body[0] in (CHALLENGE, RESPONSE):
                 self._handshake.answer(sender, body)
-            else:
+                continue
+            if body[0] in (PROBE, PROBED):
+                body = self._prober.take(self._addresses[sender], body)
+            if body:
                 complete += self._codec.decode(sender, body, time.monotonic_ns())
                 in_fragments = True
         self._traffic.received += len(packets)
@@ -227,7 +256,10 @@ class Transport:
     def _tell(self, name: int, body: bytes) -> None:
         """Send a body to one member."""
         if name in self._addresses:
-            self.port.send([self._endpoint.session.seal(body)], [self._addresses[name]])
+            self._tell_at(self._addresses[name], body)
+
+    def _tell_at(self, address: Address, body: bytes) -> None:
+        self.port.send([self._endpoint.session.seal(body)], [address])
 
     def _refuse(self, packet: bytes, refused: Refused, source: Address | None) -> None:
         if self.hello is not None and packet[:1] == bytes([HELLO]):

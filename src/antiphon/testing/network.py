@@ -18,6 +18,7 @@ import msgspec
 
 from antiphon.errors import UsageError
 from antiphon.live.addresses import Address, parse, show
+from antiphon.live.path_mtu import headers_of
 from antiphon.sim.distributions import Sampler, sampler
 from antiphon.sim.kernel import Kernel
 from antiphon.sim.network import Network, NetworkOptions
@@ -26,8 +27,8 @@ from antiphon.testing.sockets import Packet, SimulatedSocket
 
 _PLACES: Final = 16  # of the network, doubled when they are all taken
 _FIRST_FREE_PORT: Final = 49_152
-_IP_AND_UDP_BYTES: Final = 28  # headers, which an MTU counts too
-MTU: Final = 65_535  # of links that have no rule
+MTU: Final = 1_500  # of every machine's way out
+MTU_MAX: Final = 65_535  # of links that have no rule
 
 
 class LinkFault:
@@ -42,10 +43,11 @@ class LinkFault:
         *,
         loss: float = 1.0,
         latency: str | None = None,
-        mtu: int = MTU,
+        mtu: int = MTU_MAX,
+        silent: bool = False,
     ) -> None:
         self._network, self.what, self.names, self.concerns = network, what, frozenset(names), concerns
-        self.loss, self.mtu = loss, mtu
+        self.loss, self.mtu, self.is_silent = loss, mtu, silent
         self.latency: Sampler | None = None if latency is None else sampler(latency, "link.latency")
         self.healed: Callable[[], None] = lambda: None  # is told, once
 
@@ -75,6 +77,7 @@ class SimulatedNetwork:
         self.faults: list[LinkFault] = []
         self.offload = False  # whether hosts cut and gather packets
         self.fragments = True  # whether a packet that is too large for its link is fragmented, or vanishes
+        self.interface_mtu = MTU  # the largest packet, headers included, that leaves a machine
         self.recorded: deque[Packet] = deque(maxlen=0)  # set a length to keep packets for a replay
         self.counts: Counter[str] = Counter()  # of networks that gave way to others, and of what happens above them
         self.options = options
@@ -176,7 +179,7 @@ class SimulatedNetwork:
                 copy.source, copy.target, copy.heard_by = packet.source, packet.target, one
                 self._send_to(copy, self._home(one))
             return
-        if whole and len(packet) + _IP_AND_UDP_BYTES > self.mtu(packet.source, packet.target):
+        if whole and _bytes_on_the_way(packet) > self.mtu(packet.source, packet.target):
             raise OSError(errno.EMSGSIZE, os.strerror(errno.EMSGSIZE))
         self._send_to(packet, packet.target)
 
@@ -203,7 +206,7 @@ class SimulatedNetwork:
             if rule.loss and (rule.loss >= 1 or self._rules_chance.random() < rule.loss):
                 self.counts["cut" if rule.loss >= 1 else "lost"] += 1
                 return
-            if len(packet) + _IP_AND_UDP_BYTES > rule.mtu and not self.fragments:
+            if _bytes_on_the_way(packet) > rule.mtu and (rule.is_silent or not self.fragments):
                 self.counts["too-large"] += 1
                 return
             if rule.latency is not None:
@@ -219,8 +222,9 @@ class SimulatedNetwork:
         self._network.send(source, [target], packet)
 
     def mtu(self, source: Address, target: Address) -> int:
-        """Give the largest packet, headers and all, that fits the link."""
-        return min((rule.mtu for rule in self._rules(source, target)), default=MTU)
+        """Give the largest packet, headers and all, that fits the link as far as its sender can know."""
+        rules = (rule.mtu for rule in self._rules(source, target) if not rule.is_silent)
+        return min(self.interface_mtu, *rules, MTU_MAX)
 
     def _rules(self, source: Address, target: Address) -> Sequence[LinkFault]:
         if not self.faults:
@@ -279,6 +283,10 @@ class SimulatedNetwork:
     def _add(self, fault: LinkFault) -> LinkFault:
         self.faults.append(fault)
         return fault
+
+
+def _bytes_on_the_way(packet: Packet) -> int:
+    return len(packet) + headers_of(packet.target[0])
 
 
 def _names(group: Sequence[str]) -> set[str]:

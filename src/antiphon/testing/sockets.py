@@ -14,16 +14,18 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from antiphon.live.addresses import Address
+from antiphon.live.path_mtu import UDP_BYTES_MAX
 from antiphon.sim.kernel import Kernel
 from antiphon.testing.process import Incarnation, present_incarnation
 
 if TYPE_CHECKING:
     from antiphon.testing.network import SimulatedNetwork
 
-UDP_BYTES_MAX: Final = 65_507
 _RECEIVE_BUFFER_BYTES: Final = 8 << 20  # what live groups ask for
 _SOL_UDP, _UDP_SEGMENT, _UDP_GRO = 17, 103, 104
-_IP_MTU_DISCOVER, _IP_PMTUDISC_DO, _IP_MTU = 10, 2, 14
+_PMTUDISC_DO: Final = 2
+_MTU_DISCOVER: Final = ((socket.IPPROTO_IP, 10), (socket.IPPROTO_IPV6, 23))
+_MTU: Final = ((socket.IPPROTO_IP, 14), (socket.IPPROTO_IPV6, 24))
 _FIRST_DESCRIPTOR: Final = 1_000_000  # beyond any real one
 
 
@@ -101,14 +103,14 @@ class SimulatedSocket:
         """Set what matters here; raise where this host cannot do it."""
         if level == _SOL_UDP and option in (_UDP_SEGMENT, _UDP_GRO) and not self._network.offload:
             raise OSError(errno.ENOPROTOOPT, os.strerror(errno.ENOPROTOOPT))
-        if level == socket.IPPROTO_IP and option == _IP_MTU_DISCOVER:
-            self._never_fragments = value == _IP_PMTUDISC_DO
+        if (level, option) in _MTU_DISCOVER:
+            self._never_fragments = value == _PMTUDISC_DO
         if level == socket.IPPROTO_IP and option == socket.IP_ADD_MEMBERSHIP:
             self.interface = socket.inet_ntoa(value[4:8])
 
     def getsockopt(self, level: int, option: int) -> int:
         """Give the path's MTU to whom it is connected; all else is 0."""
-        if level == socket.IPPROTO_IP and option == _IP_MTU and self._peer is not None:
+        if (level, option) in _MTU and self._peer is not None:
             return self._network.mtu(self._source(), self._peer)
         return 0
 

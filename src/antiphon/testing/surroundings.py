@@ -10,7 +10,7 @@ from antiphon.sim.kernel import Kernel
 from antiphon.testing.disk import SimulatedDisk
 from antiphon.testing.done import DoneFault
 from antiphon.testing.host import SimulatedHost
-from antiphon.testing.network import MTU, LinkFault, SimulatedNetwork
+from antiphon.testing.network import MTU_MAX, LinkFault, SimulatedNetwork
 from antiphon.wording import duration as told
 
 
@@ -78,10 +78,11 @@ class Surroundings:
         *,
         loss: float = 0.0,
         latency: str | None = None,  # beside that of all links
-        mtu: int = MTU,  # bytes of a packet with its headers that the link can carry
+        mtu: int = MTU_MAX,  # bytes of a packet with its headers that the link can carry
+        silent: bool = False,  # larger ones vanish, and nobody is told
     ) -> LinkFault:
         """Let the links from some to others lose more, take longer or carry less, in this direction only."""
-        fault = self.host.network.link(source, target, "link", loss=loss, latency=latency, mtu=mtu)
+        fault = self.host.network.link(source, target, "link", loss=loss, latency=latency, mtu=mtu, silent=silent)
         return self._since(fault, "link", source, target)
 
     def _since(self, fault: LinkFault, kind: str, *sides: Sequence[str]) -> LinkFault:

@@ -71,6 +71,7 @@ class Tortured:
     async def _main(self) -> None:
         world, schedule = self.world, self.schedule
         world.network.offload = schedule.net.offload
+        world.network.interface_mtu = schedule.net.mtu
         world.loop.antiphon_host.failed = self._failed
         world.disk.fails = lambda path: errno.ENOSPC if int(path.parts[1]) in self._broken_disks else None
         if any(fault.kind in ("replay", "forge") for fault in schedule.faults):
@@ -152,7 +153,8 @@ class Tortured:
                 link = world.link(names, self._names(fault.others), loss=fault.share, latency=delay)
                 self._heal_later(link, fault)
             case "narrow":
-                self._heal_later(world.link(names, self._names(fault.others), mtu=fault.size), fault)
+                link = world.link(names, self._names(fault.others), mtu=fault.size, silent=fault.silent)
+                self._heal_later(link, fault)
             case "clock":
                 for name in names:
                     world.step_clock(name, f"{fault.delay_ms // 1000}s")

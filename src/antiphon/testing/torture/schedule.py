@@ -54,6 +54,7 @@ class Net(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True,
     reorder: float = 0.0
     skew: str = "0"
     offload: bool = False
+    mtu: int = 1_500  # of every machine's way out
 
 
 class Work(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
@@ -100,6 +101,7 @@ class PlannedFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     share: float = 0.0
     delay_ms: int = 0
     size: int = 0
+    silent: bool = False  # narrow: larger packets vanish, rather than be refused
 
 
 class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
@@ -168,6 +170,8 @@ def features(schedule: Schedule) -> Iterator[str]:
         "safe": setup.safe,
         "key": setup.key,
         "offload": net.offload,
+        "large packets": net.mtu > 1_500,
+        "black hole for large packets": any(fault.silent for fault in schedule.faults),
         "loss": net.loss > 0,
         "duplicates": net.duplicate > 0,
         "reordering": net.reorder > 0,
@@ -221,6 +225,12 @@ def draw(seed: int, members_max: int = 7) -> Schedule:
     if setup.stability == "timestamp-ack":  # with physical clocks its latency is, by design, how far they are apart
         faults = tuple(fault for fault in faults if fault.kind != "clock")
         net = msgspec.structs.replace(net, skew="50ms" if net.skew == "5s" else net.skew)
+    ways = random.Random(f"{seed}/mtu")
+    net = msgspec.structs.replace(net, mtu=ways.choice((1_280, 1_500, 1_500, 1_500, 9_000, 65_535)))
+    faults = tuple(
+        msgspec.structs.replace(fault, silent=ways.random() < 0.5) if fault.kind == "narrow" else fault
+        for fault in faults
+    )
     return Schedule(seed=seed, setup=setup, net=net, work=work, faults=faults, odd=odd)
 
 
