@@ -107,11 +107,14 @@ def test_a_narrow_link_refuses_and_the_group_finds_out(offload: bool) -> None:
     async def main(world: World) -> None:
         world.network.offload = offload
         one, other = world.addresses(2)
-        world.link([one], [other], mtu=1_280)
         a, b = groups = members(world, 2)
         await enter(groups)
-        await a.send(bytes(5_000))
-        assert await delivers(b, 1) == [bytes(5_000)]
+        for mtu in (1_500, 1_280):
+            world.link([one], [other], mtu=mtu)
+            for group in groups:
+                await group.send(bytes(5_000))
+            assert await delivers(b, 2) == [bytes(5_000)] * 2
+            await asyncio.sleep(1)
         assert a.status().counts["packets-too-large"] > 0
         assert b.status().counts.get("packets-too-large", 0) == 0, "in one direction only"
 
