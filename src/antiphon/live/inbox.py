@@ -53,7 +53,8 @@ class Inbox:
     def is_held_up(self, held_up: bool) -> None:
         was_full, self._is_held_up = self.is_full, held_up
         self._count(0)
-        self._tell_if_emptied(was_full)
+        if was_full:
+            self._tell_if_emptied()
 
     def put_messages(self, sender: str, payloads: list[bytes], view: int) -> None:
         """Append messages of one sender to the stream."""
@@ -75,8 +76,8 @@ class Inbox:
         self.is_full = self.bytes > self._bytes_max or self._is_held_up
         self.is_filling = self.bytes > self._bytes_max - WAKE_BYTES_MAX or self._is_held_up
 
-    def _tell_if_emptied(self, was_full: bool) -> None:
-        if was_full and not self.is_full and self.emptied is not None:
+    def _tell_if_emptied(self) -> None:
+        if not self.is_full and self.emptied is not None:
             self.emptied()
 
     def close(self, failure: Callable[[], BaseException] | None = None) -> None:
@@ -96,10 +97,11 @@ class Inbox:
         while True:
             for message in self._current:  # shared by all iterators, so that one that is given up loses nothing
                 yield message
-            while (item := self._take()) is None:
-                if self._closed:
+            while not self._items:
+                if self._is_over():
                     return
                 await self._news()
+            item = self._take()
             if isinstance(item, Batch):
                 self._current = map(Message, repeat(item.sender), item.payloads, repeat(item.view))
             elif isinstance(item, Capture | Restore):
@@ -113,10 +115,11 @@ class Inbox:
             begun = list(self._current)
             if begun:
                 yield Batch(begun[0].sender, [message.payload for message in begun], begun[0].view)
-            while (item := self._take()) is None:
-                if self._closed:
+            while not self._items:
+                if self._is_over():
                     return
                 await self._news()
+            item = self._take()
             if isinstance(item, Capture | Restore):
                 await self._at_state(item)
             else:
@@ -128,17 +131,20 @@ class Inbox:
         self._waiting.append(future)
         return future
 
-    def _take(self) -> Item | None:
-        """Return what comes next, or None if there is nothing; raise if the group failed before it."""
-        if self._items:
-            item, size = self._items.popleft()
-            if size:
-                was_full = self.is_full
-                self._count(-size)
-                if self.taken is not None:
-                    self.taken()
-                self._tell_if_emptied(was_full)
-            return item
+    def _is_over(self) -> bool:
+        """Return whether nothing more will come; raise if that is because the group failed."""
         if self._failure is not None:
             raise self._failure()
-        return None
+        return self._closed
+
+    def _take(self) -> Item:
+        """Return what comes next."""
+        item, size = self._items.popleft()
+        if size:
+            was_full = self.is_full
+            self._count(-size)
+            if self.taken is not None:
+                self.taken()
+            if was_full:
+                self._tell_if_emptied()
+        return item
