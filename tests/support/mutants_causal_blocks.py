@@ -43,9 +43,9 @@ def least_of_all(self: Repair, j: int, below: int, suspects: Sequence[int]) -> I
             yield first
 
 
-def once_a_change(self: Repair, j: int, now: Instant) -> bool:
+def once_a_change(self: Repair, now: Instant) -> list[int]:
     """Figure 3: fires only when MB has changed, once."""
-    return self.known.MBV[j] > self.looked[j]
+    return [j for j, mb in enumerate(self.known.MBV) if mb > self.looked[j]]
 
 
 def not_in_matrix(self: Knowledge, sender: int, block: int) -> bool:

@@ -93,6 +93,7 @@ class Node:
     """A member, its clock, its workload and its log."""
 
     __slots__ = (
+        "alarm",
         "backlog",
         "clock",
         "crashed",
@@ -109,6 +110,7 @@ class Node:
     def __init__(self, member: Driven, clock: SkewedClock, log: MemberLog) -> None:
         self.member, self.clock, self.log = member, clock, log
         self.wake_at: Instant | None = None  # when the kernel will wake it
+        self.alarm: Instant = 0  # and what its clock shows then
         self.wakes = 0  # how often it was woken since
         self.wakes_since: Instant = 0
         self.backlog = 0  # messages that the application has ready but the member has no room for
@@ -140,7 +142,7 @@ class Cluster:
         self._lifetime_ns = None if lifetime is None else duration(lifetime, "workload.lifetime")
         self.nodes = self._make_nodes(random.Random(f"{seed}/clocks"))
         self.events_max: int | None = None  # a test may end the run after so many
-        self._undrained: set[int] = set()
+        self._undrained: set[int] = set()  # those who may have something to send or to keep
         self._to_submit = 0
         self._delivered = 0
         self._delivered_at: Instant = 0
@@ -242,20 +244,26 @@ class Cluster:
             self._delivered_at = self.kernel.now
 
     def _see_whether_all_is_done(self, me: int, node: Node) -> None:
-        if node.member.drained and not node.backlog:
-            self._undrained.discard(me)
-            if not self._undrained and not self._to_submit:
-                self.kernel.stop()
-        else:
-            self._undrained.add(me)
+        self._undrained.add(me)
+        if not self._to_submit and self._all_drained():
+            self.kernel.stop()
+
+    def _all_drained(self) -> bool:
+        """Return whether nobody has anything to send or to keep; whoever has is looked at again when it was driven."""
+        while self._undrained:
+            me = next(iter(self._undrained))
+            if self.nodes[me].backlog or not self.nodes[me].member.drained:
+                return False
+            self._undrained.remove(me)
+        return True
 
     def _set_alarm(self, me: int, node: Node) -> None:
         deadline = node.member.deadline
-        if deadline is None:
+        if deadline is None or (node.wake_at is not None and deadline >= node.alarm):
             return
         instant = max(node.clock.true(deadline), self.kernel.now)
         if node.wake_at is None or instant < node.wake_at:
-            node.wake_at = instant
+            node.wake_at, node.alarm = instant, deadline
             self.kernel.at(instant, self._wake, me)
 
     # The application
@@ -360,7 +368,7 @@ class Cluster:
         return [node.log for node in self.nodes]
 
     def _finished(self) -> bool:
-        return not self._undrained and not self._to_submit
+        return not self._to_submit and self._all_drained()
 
     def _result(self) -> SimulatedRun:
         logs = self._logs()

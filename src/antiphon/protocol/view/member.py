@@ -258,6 +258,9 @@ class Member:
                         output.deliver(up)
                     else:
                         self._delivery.deliver(up)
+                case Received():
+                    if output.traced:
+                        output.row("receive", up.sender, up.seq, output.size_each, None)
                 case Frontier():
                     self._release(up.numbers, now)
                 case Stable():
@@ -265,9 +268,6 @@ class Member:
                 case Drop():
                     self.counts["discarded"] += 1
                     output.drop(up)
-                case Received():
-                    if output.traced:
-                        output.row("receive", up.sender, up.seq, output.size_each, None)
                 case Decided():
                     assert self._delivery is not None
                     self._delivery.decided(up)

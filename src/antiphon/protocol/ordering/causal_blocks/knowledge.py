@@ -8,8 +8,9 @@ is known of everyone's MB; R1.0 to R4.1 are its rules.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
-from typing import NamedTuple
+from typing import Literal, TypeAlias
+
+import msgspec
 
 from antiphon.protocol.machine import Duration, Instant, Stable
 from antiphon.protocol.ordering.causal_blocks.arrivals import Arrivals
@@ -21,7 +22,7 @@ from antiphon.protocol.rules import rule
 from antiphon.protocol.wire import Malformed, unpack_vector
 
 
-class Stamps(NamedTuple):
+class Stamps(msgspec.Struct, frozen=True, gc=False):
     """What a message or a null says besides its payload."""
 
     sender: int
@@ -32,12 +33,8 @@ class Stamps(NamedTuple):
     stable: int
 
 
-class News(Enum):
-    """What a member's stamps brought."""
-
-    OLD = 0  # something that it said later was heard before
-    NOTHING = 1
-    PROGRESS = 2
+# What a member's stamps brought; old: something that it said later was heard before
+News: TypeAlias = Literal["old", "nothing", "progress"]
 
 
 class Knowledge:
@@ -110,20 +107,19 @@ class Knowledge:
         k, block, mb, ldv = stamps.sender, stamps.block, stamps.mb, stamps.ldv
         self.let_go(k, stamps.stable, step)
         if block <= self.arrivals.highest[k]:
-            return News.OLD
+            return "old"
         self.arrivals.heard(k, block, stamps.before, now)
         self.trips.heard(k, max(mb, ldv[self.rank]), now)  # both say that it has our messages up to there
         self.BC = max(self.BC, block)  # at receipt already: safe, and losses show sooner
         changed = mb != self.MBV[k]
         self.MBV[k] = mb
         row = self.MLDV[k]
-        for x, known in enumerate(ldv):
-            if known > row[x]:
-                changed = True
-                self.know(k, x, known, step)
-                if known > self.LDV[x]:
-                    self.lacking[x] = max(known, self.lacking.get(x, 0))
-        return News.PROGRESS if changed else News.NOTHING
+        for x in [x for x, (known, before) in enumerate(zip(ldv, row, strict=True)) if known > before]:
+            changed, known = True, ldv[x]
+            self.know(k, x, known, step)
+            if known > self.LDV[x]:
+                self.lacking[x] = max(known, self.lacking.get(x, 0))
+        return "progress" if changed else "nothing"
 
     @rule("Figure 4, line 9, mended")
     def is_new(self, sender: int, block: int) -> bool:
@@ -133,7 +129,7 @@ class Knowledge:
     def enter(self, pdu: BlockMessage, ldv: list[int], now: Instant) -> Entry:
         """Put a message into the block matrix."""
         k, block = pdu.sender, pdu.block
-        missing = sum(1 for j, row in enumerate(self.MLDV) if j != k and row[k] < block)
+        missing = sum([row[k] < block for row in self.MLDV]) - (self.MLDV[k][k] < block)  # its sender does not count
         entry = Entry(pdu, ldv, None if pdu.life_ns is None else now + pdu.life_ns, missing)
         self.BM[k].insert(entry)
         self.arrivals.came(k, pdu.seq)
@@ -154,8 +150,7 @@ class Knowledge:
         if not kept.blocks:
             return
         if j != k:
-            for entry in kept.between(before, block + 1):
-                entry.missing -= 1
+            kept.delivered(before, block)
         stable = 0
         while (first := kept.first) is not None and first.passed and self.is_stable(first):
             stable = self._release(k)

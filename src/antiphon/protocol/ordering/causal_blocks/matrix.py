@@ -93,6 +93,12 @@ class Column:
         index = bisect_right(self.blocks, block)
         return self.blocks[index] if index < len(self.blocks) else BLOCK_MAX + 1
 
+    def delivered(self, above: int, upto: int) -> None:
+        """Count one more member that has delivered the messages above one block and up to another."""
+        blocks, entries = self.blocks, self._entries
+        for index in range(bisect_right(blocks, above), bisect_right(blocks, upto)):
+            entries[blocks[index]].missing -= 1
+
     def between(self, above: int, below: int) -> Iterator[Entry]:
         """Walk through the messages whose block numbers lie between two, in order."""
         for index in range(bisect_right(self.blocks, above), bisect_left(self.blocks, below)):

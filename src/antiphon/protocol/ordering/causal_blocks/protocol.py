@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from antiphon.protocol.machine import Deliver, Drop, Instant, Submit
 from antiphon.protocol.ordering.causal_blocks.buffer import WaitingBuffer
 from antiphon.protocol.ordering.causal_blocks.delivery import Delivery
-from antiphon.protocol.ordering.causal_blocks.knowledge import Knowledge, News, Stamps
+from antiphon.protocol.ordering.causal_blocks.knowledge import Knowledge, Stamps
 from antiphon.protocol.ordering.causal_blocks.lifetimes import Lifetimes
 from antiphon.protocol.ordering.causal_blocks.matrix import Entry
 from antiphon.protocol.ordering.causal_blocks.messages import (
@@ -149,7 +149,7 @@ class CausalBlocks(FlushHooks):
         ldv = known.checked(k, pdu.block, pdu.mb, pdu.ldv, pdu.seq, pdu.stable)
         if k != known.rank:
             stamps = Stamps(k, pdu.block, pdu.mb, ldv, pdu.seq - 1, pdu.stable)
-            if known.hear(stamps, now, step) is News.PROGRESS:
+            if known.hear(stamps, now, step) == "progress":
                 self.silence.shorten()
             if known.is_new(k, pdu.block):
                 self._receive_new(pdu, ldv, now, step)
@@ -191,9 +191,9 @@ class CausalBlocks(FlushHooks):
             raise Malformed("impossible-sender")
         ldv = self.known.checked(source, pdu.block, pdu.mb, pdu.ldv, pdu.seq, pdu.stable)
         news = self.known.hear(Stamps(source, pdu.block, pdu.mb, ldv, pdu.seq, pdu.stable), now, step)
-        if news is News.OLD:
+        if news == "old":
             return
-        if news is News.PROGRESS:
+        if news == "progress":
             self.silence.shorten()
         self.repair.hear_null(source, pdu)
         self.lifetimes.missing(source, ldv[source], pdu.seq, ldv, now)

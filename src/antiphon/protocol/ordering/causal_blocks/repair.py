@@ -24,7 +24,7 @@ class Repair:
     def __init__(self, known: Knowledge, options: CausalBlocksOptions, context: PartContext) -> None:
         self.known, self.options, self.random = known, options, context.random
         self.jittered = context.jittered
-        self._at: Instant | None = None  # when to send something again
+        self.deadline: Instant | None = None  # when to send something again
         self._not_before: Instant = 0
         self.looked = [0] * known.size  # per member, its MB when it was last looked for what it misses
         self._look_at: Instant = 0
@@ -67,12 +67,14 @@ class Repair:
         return self.known.MBV[j]
 
     @rule("Figure 3, lines 1 and 2, mended")
-    def trigger(self, j: int, now: Instant) -> bool:
-        """Say whether to look for what a member misses: when its MB has risen, and from time to time.
+    def trigger(self, now: Instant) -> Iterable[int]:
+        """Give those at whom to look for what they miss: whose MB has risen and, from time to time, all.
 
         What is lost again, or could not be delivered before, does not move MB.
         """
-        return self.known.MBV[j] > self.looked[j] or now >= self._look_at
+        if now >= self._look_at:
+            return range(self.known.size)
+        return [j for j, (mb, looked) in enumerate(zip(self.known.MBV, self.looked, strict=True)) if mb > looked]
 
     @rule("Figure 3, line 4; docs/protocols/causal-blocks.md, Slow links")
     def first_delay_ns(self, entry: Entry, now: Instant) -> Duration:
@@ -115,26 +117,22 @@ class Repair:
         entry.planned = False
         self.suppress(entry, now)
 
-    @property
-    def deadline(self) -> Instant | None:
-        """When something is to be sent again."""
-        return self._at
-
     def plan(self, now: Instant) -> None:
         """Plan the repair of what members that were just heard miss, and from time to time of all."""
         known = self.known
         if not known.held or (self.looked == known.MBV and now < self._look_at):
             return
-        for j in range(known.size):
-            if j != known.rank and self.trigger(j, now):
-                self._at = earliest(self._at, self._planned(self._missing_at(j), now))
+        oldest = min([column.blocks[0] for column in known.BM if column.blocks])
+        for j in self.trigger(now):
+            if j != known.rank and self.below(j) > oldest:  # without loss, few miss anything so old
+                self.deadline = earliest(self.deadline, self._planned(self._missing_at(j), now))
         if now >= self._look_at:
             self._look_at = now + self.options.silence_ns // 2
         self.looked = list(known.MBV)
 
     def wake(self, now: Instant, step: Step) -> None:
         """Send again what is still missing elsewhere and has not just been sent by anyone, so much at a time."""
-        if self._at is None or self._at > now:
+        if self.deadline is None or self.deadline > now:
             return
         due: dict[tuple[int, int], tuple[Entry, list[int]]] = {}
         later: list[Entry] = []
@@ -151,7 +149,7 @@ class Repair:
         if len(due) > self.options.burst:  # the rest when this could have arrived
             self._not_before = now + self.jittered(self.known.trips.usual_ns)
             later += [entry for entry, _ in due.values() if entry.planned]
-        self._at = self._planned(later, now)
+        self.deadline = self._planned(later, now)
 
     def missing_elsewhere(self) -> Iterator[Entry]:
         """Give every message that R5.0 allows to send again."""
