@@ -7,7 +7,7 @@ Time is an argument, in integer nanoseconds of the member's own clock; a spuriou
 from __future__ import annotations
 
 from collections import Counter
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, final
 
 import msgspec
 
@@ -19,6 +19,7 @@ MILLISECOND: Duration = 1_000_000
 SECOND: Duration = 1_000_000_000
 
 
+@final
 class Submit(msgspec.Struct, frozen=True, gc=False):
     """The application multicasts a payload."""
 
@@ -29,22 +30,26 @@ class Submit(msgspec.Struct, frozen=True, gc=False):
     priority: int = 0  # a full buffer sheds lower priorities first, where the ordering offers it
 
 
+@final
 class Receive(msgspec.Struct, frozen=True, gc=False):
     """The transport hands over a datagram, as it came."""
 
     datagram: bytes
 
 
+@final
 class ReceiveMany(msgspec.Struct, frozen=True, gc=False):
     """The transport hands over all that one wake-up brought: what follows from it together is sent together."""
 
     datagrams: list[bytes]
 
 
+@final
 class Wake(msgspec.Struct, frozen=True):
     """The deadline has passed (or not: a spurious wake is harmless)."""
 
 
+@final
 class Leave(msgspec.Struct, frozen=True):
     """The application leaves the group."""
 
@@ -82,6 +87,7 @@ class Chunk(msgspec.Struct, frozen=True):
     to: int
 
 
+@final
 class Send(msgspec.Struct, frozen=True, gc=False):
     """Give a datagram to the transport, for the named members or, with None, for all others."""
 
@@ -89,6 +95,7 @@ class Send(msgspec.Struct, frozen=True, gc=False):
     datagram: bytes
 
 
+@final
 class Deliver(msgspec.Struct, frozen=True, gc=False):
     """Hand a message to the application, in the promised order."""
 
@@ -97,6 +104,7 @@ class Deliver(msgspec.Struct, frozen=True, gc=False):
     payload: bytes
 
 
+@final
 class Stable(msgspec.Struct, frozen=True, gc=False):
     """All of the sender's messages up to seq are held by every member."""
 
@@ -113,6 +121,7 @@ class Install(msgspec.Struct, frozen=True):
     wire: int = 0  # the version of the wire that they speak
 
 
+@final
 class Drop(msgspec.Struct, frozen=True):
     """Something will not be delivered: a message discarded by policy or, without sender, a datagram of garbage."""
 

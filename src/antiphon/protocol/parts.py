@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Protocol, Self, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self, TypeAlias, final, runtime_checkable
 
 import msgspec
 
@@ -17,6 +17,7 @@ from antiphon.protocol.timers import jittered
 from antiphon.protocol.wire import Pdu, Streamed
 
 
+@final
 class Out(msgspec.Struct, frozen=True, gc=False):
     """A PDU for the network: to the given ranks, or with None to all other members."""
 
@@ -27,6 +28,7 @@ class Out(msgspec.Struct, frozen=True, gc=False):
     repair: bool = False  # a copy sent again
 
 
+@final
 class Reliable(msgspec.Struct, frozen=True, gc=False):
     """A PDU for the member's reliable stream to all, through recovery."""
 
@@ -34,6 +36,7 @@ class Reliable(msgspec.Struct, frozen=True, gc=False):
     seq: int | None = None  # the application message that it carries, if any
 
 
+@final
 class Accepted(msgspec.Struct, frozen=True, gc=False):
     """Recovery hands over the next PDU of a sender's stream."""
 
@@ -41,6 +44,7 @@ class Accepted(msgspec.Struct, frozen=True, gc=False):
     pdu: Streamed
 
 
+@final
 class Received(msgspec.Struct, frozen=True, gc=False):
     """A message was received for the first time (the trace's `receive`); nothing for the application yet."""
 
@@ -48,6 +52,7 @@ class Received(msgspec.Struct, frozen=True, gc=False):
     seq: int
 
 
+@final
 class Duplicate(msgspec.Struct, frozen=True, gc=False):
     """A copy came that was not needed."""
 
@@ -55,6 +60,7 @@ class Duplicate(msgspec.Struct, frozen=True, gc=False):
     seq: int | None = None
 
 
+@final
 class Decided(msgspec.Struct, frozen=True, gc=False):
     """The position of a message in the total order was learnt (the trace's `control`, detail `final`)."""
 
@@ -63,6 +69,7 @@ class Decided(msgspec.Struct, frozen=True, gc=False):
     source: int | None = None  # whose stream says so, if not its sender's
 
 
+@final
 class Frontier(msgspec.Struct, frozen=True, gc=False):
     """Stability's frontier moved: per rank, the stream number up to which everyone holds everything."""
 

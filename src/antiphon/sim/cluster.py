@@ -237,9 +237,9 @@ class Cluster:
         node.log.write(now, row)
 
     def _carry_out(self, me: int, effect: Effect) -> None:
-        if isinstance(effect, Send):
+        if type(effect) is Send:
             self.network.send(me, effect.to, effect.datagram)
-        elif isinstance(effect, Deliver):
+        elif type(effect) is Deliver:
             self._delivered += 1
             self._delivered_at = self.kernel.now
 

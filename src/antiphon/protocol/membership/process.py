@@ -282,16 +282,16 @@ class Process:
         """Take one input at an instant and say what follows from it."""
         straight = self._straight
         if straight is not None and now < self._look_at:
-            if isinstance(event, ReceiveMany):
+            if type(event) is ReceiveMany:
                 for datagram in event.datagrams:
                     if datagram[4:8] != self._data_tag:
                         break
                 else:
                     return straight.handle(event, now)
-            elif isinstance(event, Receive):
+            elif type(event) is Receive:
                 if event.datagram[4:8] == self._data_tag:
                     return straight.handle(event, now)
-            elif isinstance(event, Submit) and not self._own.leaving and not self.lifecycle.slow.limits:
+            elif type(event) is Submit and not self._own.leaving and not self.lifecycle.slow.limits:
                 return straight.handle(event, now)
         if self._own.left and isinstance(event, Submit):
             raise LocalProtocolError("this member has left the group; join again to send")

@@ -45,6 +45,7 @@ from antiphon.protocol.parts import (
     Out,
     PartContext,
     Received,
+    Reliable,
     RetransmissionBuffer,
     Shaped,
     Stability,
@@ -168,23 +169,22 @@ class Member:
                 raise LocalProtocolError("this member has left the group; join again to send")
             return []
         self.output.size_each = None
-        match event:
-            case ReceiveMany():
-                for datagram in event.datagrams:
-                    self._receive(datagram, now)
-            case Receive():
-                self._receive(event.datagram, now)
-            case Wake():
-                self._wake(now)
-            case Submit():
-                self.submissions.add(event)
-            case Leave():
-                self.submissions.take_back()
-                self.left = True
-                if self.output.traced:
-                    self.output.row("leave", None, None, None, None)
-            case _:
-                assert_never(event)
+        if type(event) is ReceiveMany:
+            for datagram in event.datagrams:
+                self._receive(datagram, now)
+        elif type(event) is Receive:
+            self._receive(event.datagram, now)
+        elif type(event) is Wake:
+            self._wake(now)
+        elif type(event) is Submit:
+            self.submissions.add(event)
+        elif type(event) is Leave:
+            self.submissions.take_back()
+            self.left = True
+            if self.output.traced:
+                self.output.row("leave", None, None, None, None)
+        else:
+            assert_never(event)
         submissions, gatherer, output = self.submissions, self._optional.gatherer, self.output
         if submissions.waiting or submissions.starved.at is not None:
             self._send_waiting(now)
@@ -244,41 +244,40 @@ class Member:
     def _carry(self, step: Step, now: Instant) -> None:
         """Carry each item of a step to the neighbour that it is for: first what goes down, then what goes up."""
         for item in step.down:
-            if not isinstance(item, Out):
+            if type(item) is Reliable:
                 self._stream(item.pdu, now)
             elif not self.blocked:
                 self._frames.put(item)
         output = self.output
-        for up in step.up:
-            match up:
-                case Accepted():
-                    self._accept(up.source, up.pdu, now)
-                case Deliver():
-                    if self._delivery is None:
-                        output.deliver(up)
-                    else:
-                        self._delivery.deliver(up)
-                case Received():
-                    if output.traced:
-                        output.row("receive", up.sender, up.seq, output.size_each, None)
-                case Frontier():
-                    self._release(up.numbers, now)
-                case Stable():
-                    output.stable(up.sender, up.seq, now)
-                case Drop():
-                    self.counts["discarded"] += 1
-                    output.drop(up)
-                case Decided():
-                    assert self._delivery is not None
-                    self._delivery.decided(up)
-                    if output.traced:
-                        output.row("control", up.sender, up.seq, None, "final")
-                case Duplicate():
-                    self.counts["duplicates"] += 1
-                    if output.traced:
-                        output.row("control", up.sender, up.seq, None, "duplicate")
-                case _:
-                    assert_never(up)
+        for up in step.up:  # by `type`: to ask `isinstance` of one of these that it is not takes four times as long
+            if type(up) is Accepted:
+                self._accept(up.source, up.pdu, now)
+            elif type(up) is Deliver:
+                if self._delivery is None:
+                    output.deliver(up)
+                else:
+                    self._delivery.deliver(up)
+            elif type(up) is Received:
+                if output.traced:
+                    output.row("receive", up.sender, up.seq, output.size_each, None)
+            elif type(up) is Frontier:
+                self._release(up.numbers, now)
+            elif type(up) is Stable:
+                output.stable(up.sender, up.seq, now)
+            elif type(up) is Decided:
+                assert self._delivery is not None
+                self._delivery.decided(up)
+                if output.traced:
+                    output.row("control", up.sender, up.seq, None, "final")
+            elif type(up) is Drop:
+                self.counts["discarded"] += 1
+                output.drop(up)
+            elif type(up) is Duplicate:
+                self.counts["duplicates"] += 1
+                if output.traced:
+                    output.row("control", up.sender, up.seq, None, "duplicate")
+            else:
+                assert_never(up)
 
     def _stream(self, pdu: Streamed, now: Instant) -> None:
         """Send a PDU in the member's own reliable stream."""

@@ -115,13 +115,12 @@ class CausalBlocks(FlushHooks):
     def receive(self, source: int, pdu: Pdu, now: Instant) -> Step:
         """Take a message, whoever sent it on, or a null."""
         step = Step([], [])
-        match pdu:
-            case BlockMessage():
-                self._receive_message(pdu, now, step)
-            case NullBlock():
-                self.receive_null(source, pdu, now, step)
-            case _:
-                raise Malformed("unexpected")
+        if type(pdu) is BlockMessage:
+            self._receive_message(pdu, now, step)
+        elif type(pdu) is NullBlock:
+            self.receive_null(source, pdu, now, step)
+        else:
+            raise Malformed("unexpected")
         return self._settle(now, step)
 
     def wake(self, now: Instant) -> Step:

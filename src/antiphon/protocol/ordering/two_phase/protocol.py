@@ -148,15 +148,13 @@ class TwoPhase(FlushHooks):
 
     def accept(self, source: int, pdu: Streamed, now: Instant) -> Step:
         """Take a message or a decision."""
-        match pdu:
-            case TimedData():
-                return self._message(source, pdu, now)
-            case Decision():
-                return self._decision(source, pdu)
-            case Data():
-                raise Malformed("unexpected")
-            case _:
-                return Step()
+        if type(pdu) is TimedData:
+            return self._message(source, pdu, now)
+        if isinstance(pdu, Decision):
+            return self._decision(source, pdu)
+        if isinstance(pdu, Data):
+            raise Malformed("unexpected")
+        return Step()
 
     def receive(self, source: int, pdu: Pdu, now: Instant) -> Step:
         """Take a proposal, or a request for one."""
