@@ -57,6 +57,41 @@ class _Search(msgspec.Struct):
     answer: tuple[Founding | None, GroupView | None] | None = None  # of the first member that was heard
 
 
+class _Turn:
+    """When a member speaks next: after a pause, or soon where somebody waits for an answer, but not to each of many."""
+
+    def __init__(self, say: Callable[[], None]) -> None:
+        self._say = say
+        self._timer: asyncio.TimerHandle | None = None
+        self._answer_at = 0.0
+        self._awaiting: set[Address] = set()  # an answer
+
+    def come_in(self, seconds: float) -> None:
+        """Speak after a pause."""
+        self.cancel()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._say)
+
+    def answer(self, address: Address) -> None:
+        """Speak at once, or soon if this member has just answered, and to this address too."""
+        self._awaiting.add(address)
+        now = asyncio.get_running_loop().time()
+        if now < self._answer_at:
+            self.come_in(self._answer_at - now)
+        else:
+            self._answer_at = now + ANSWER_S
+            self._say()
+
+    def take_awaiting(self) -> set[Address]:
+        """Return who waits for an answer: it is given now."""
+        awaiting, self._awaiting = self._awaiting, set()
+        return awaiting
+
+    def cancel(self) -> None:
+        """Say nothing."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+
 class Discovery:
     """One member's search for its group, and then its help for those who look for it."""
 
@@ -79,9 +114,7 @@ class Discovery:
         self.view: GroupView | None = None  # of the group that was found
         self._seeker: Seeker | None = None
         self._freshness = Freshness()
-        self._unproven: set[Address] = set()  # who spoke since the last hello, and has not shown yet that it does now
-        self._answer_at = 0.0
-        self._timer: asyncio.TimerHandle | None = None
+        self._turn = _Turn(self._say)
         self._search: _Search | None = None  # until the group is found
 
     async def find(self, remembered: Founding | None = None, *, knows_view: bool = False) -> None:
@@ -107,8 +140,7 @@ class Discovery:
 
     def close(self) -> None:
         """Fall silent."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._turn.cancel()
         self._sockets.close()
 
     @property
@@ -134,15 +166,9 @@ class Discovery:
         )
         stamp = self._freshness.stamp(self._loop.time())
         hello = Hello(stamp, self._own, self.has_found, self.founding, tuple(known), view if small else None)
-        targets = {*self._asked(), *self._unproven, *(contact.socket_address() for contact in others)}
-        self._unproven.clear()
+        targets = {*self._asked(), *self._turn.take_awaiting(), *(contact.socket_address() for contact in others)}
         self._sockets.say(self.seal.seal(hello), targets)
-        self._say_in(CALM_S if self.has_found else PAUSE_S)
-
-    def _say_in(self, seconds: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._loop.call_later(seconds, self._say)
+        self._turn.come_in(CALM_S if self.has_found else PAUSE_S)
 
     def _consider_founding(self) -> None:
         search = self._search
@@ -174,15 +200,6 @@ class Discovery:
             else:
                 search.found.set_exception(error)
 
-    def _answer(self) -> None:
-        """Say hello at once, but not to each one of many."""
-        now = self._loop.time()
-        if now < self._answer_at:
-            self._say_in(self._answer_at - now)
-        else:
-            self._answer_at = now + ANSWER_S
-            self._say()
-
     # Hearing
 
     def take(self, packet: bytes) -> None:
@@ -196,8 +213,7 @@ class Discovery:
         if hello.sender == self._own:
             return
         if not self._freshness.is_proven(hello.sender.name, hello.stamp):
-            self._unproven.add(hello.sender.socket_address())
-            self._answer()
+            self._turn.answer(hello.sender.socket_address())
             return
         self._meet(hello.sender, itself=True)
         for other in hello.known:
@@ -205,7 +221,7 @@ class Discovery:
         if not hello.has_found:
             self._looking[hello.sender.name] = self._loop.time()
             if self.has_found:
-                self._answer()  # where the group is
+                self._turn.answer(hello.sender.socket_address())  # where the group is
             return
         self._looking.pop(hello.sender.name, None)
         if self._search is not None:
@@ -243,7 +259,7 @@ class Discovery:
             else:
                 why = f"discover: {known.name} and {contact.name} get the same number; give this member another name"
             self._end_search(UsageError(why))
-            self._answer()  # one that looks is told so itself
+            self._turn.answer(contact.socket_address())  # one that looks is told so itself
         self._anomalies.note("refused-same-name", f"{contact.name} at {contact.address}")
         raise Refused("same-name")
 
