@@ -1,6 +1,16 @@
 #!/bin/sh
-# Brings the Chromium that the pages are tested in, where that can be done without asking; the tests skip without one.
+# Brings what the pages are tested in and by, where that can be had without asking: Chromium, and axe-core, which judges
+# contrast and the like. The tests skip what they lack.
 set -eu
+axe=${VENV:-.venv}/axe
+if [ ! -f "$axe/package/axe.min.js" ]; then
+  mkdir -p "$axe"
+  if command -v npm >/dev/null && (cd "$axe" && timeout 60 npm pack --silent axe-core@4.14.0 >/dev/null 2>&1 && tar xzf axe-core-*.tgz package/axe.min.js); then
+    rm -f "$axe"/axe-core-*.tgz
+  else
+    echo "setup: no axe-core here, so the tests of the pages' contrast are skipped (npm pack axe-core brings it)" >&2
+  fi
+fi
 for name in chromium chromium-browser google-chrome google-chrome-stable; do
   command -v "$name" >/dev/null && exit 0
 done

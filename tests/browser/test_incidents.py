@@ -1,4 +1,4 @@
-"""Ten incidents: whoever reads only the top of the page in a browser can say what happened."""
+"""Incidents: whoever reads only the top of the page in a browser can say what happened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ten incidents, each with the facts that a page about it must tell at its top.
+"""Incidents, each with the facts that a page about it must tell at its top.
 
 `python -m support.incidents FOLDER` (in tests/) makes their pages and pictures, to be looked at.
 """
@@ -153,6 +153,93 @@ def broker_with_loss(folder: Path) -> Facts:
     return facts_of(folder / "work", folder / "broker.csv", mapping=load_mapping(str(folder / "broker.toml")))
 
 
+def killed_together(folder: Path) -> Facts:
+    crashes = [{"kind": "crash", "member": member, "at": "300ms"} for member in (1, 2)]
+    return _simulated(folder, members=5, messages=40, workload=STEADY, faults=crashes)
+
+
+def left_without_majority(folder: Path) -> Facts:
+    crashes = [{"kind": "crash", "member": member, "at": "300ms"} for member in (1, 2)]
+    return _simulated(folder, members=3, messages=30, workload=STEADY, faults=crashes, limit="3s")
+
+
+def restarted_again_and_again(folder: Path) -> Facts:
+    crashes = [
+        {"kind": "crash", "member": member, "at": f"{300 + 900 * at}ms", "until": f"{700 + 900 * at}ms"}
+        for at, member in enumerate((1, 2, 1))
+    ]
+    return _simulated(folder, members=4, messages=150, workload=STEADY, faults=crashes)
+
+
+def half_leave(folder: Path) -> Facts:
+    leaves = [{"kind": "leave", "member": member, "at": f"{300 + member}ms"} for member in (3, 4, 5)]
+    return _simulated(folder, members=6, messages=30, workload=STEADY, faults=leaves)
+
+
+def paused_coordinator(folder: Path) -> Facts:
+    pause = {"kind": "pause", "member": 0, "at": "300ms", "until": "1500ms"}
+    return _simulated(folder, members=4, messages=100, workload=STEADY, faults=[pause])
+
+
+def broken_link(folder: Path) -> Facts:
+    """Members 1 and 2 do not hear each other, twice."""
+    cuts = [
+        {"kind": "cut", "from": [one], "to": [3 - one], "at": f"{at}ms", "until": f"{at + 700}ms"}
+        for at in (300, 1800)
+        for one in (1, 2)
+    ]
+    return _simulated(folder, members=4, messages=150, workload=STEADY, faults=cuts)
+
+
+def parted_without_majority(folder: Path) -> Facts:
+    partition = {"kind": "partition", "groups": [[0, 1], [2, 3], [4, 5]], "at": "300ms", "until": "1500ms"}
+    return _simulated(folder, members=6, messages=80, workload=STEADY, faults=[partition])
+
+
+def changed_keys(folder: Path) -> Facts:
+    """All but d change from one key to another, without the step in between in which both are accepted."""
+
+    async def member(own: str, everyone: list[str]) -> None:
+        others = [one for one in everyone if one != own]
+        async with antiphon.join("orders", bind=own, peers=others, key=b"the group's key!") as group:
+            talking = asyncio.create_task(_talk(group, [b"%d" % number for number in range(100)], pause_s=0.02))
+            await asyncio.sleep(1)
+            if own != "d:1":
+                group.set_keys(b"another key!----")
+            await talking
+
+    async def main(world: World) -> None:
+        everyone = ["a:1", "b:1", "c:1", "d:1"]
+        for own in everyone:
+            world.spawn(own[0], member, own, everyone)
+        await asyncio.sleep(4)
+
+    return _tested(folder, main)
+
+
+def clocks_apart(folder: Path) -> Facts:
+    return _simulated(folder, members=5, messages=30, workload=STEADY, clocks={"skew": "5s"})
+
+
+def broker_forgets_a_sender(folder: Path) -> Facts:
+    """Nothing that stock publishes comes to mail."""
+    lines = ["node,line,what,author,nr"]
+    for number in range(1, 31):
+        for who, other in (("billing", "stock"), ("stock", "billing")):
+            lines.append(f"{who},{4 * number},PUB,{who},{number}")
+            lines.append(f"{who},{4 * number + 1},MSG,{who},{number}")
+            lines.append(f"{who},{4 * number + 2},MSG,{other},{number}")
+        lines.append(f"mail,{number},MSG,billing,{number}")
+    folder.mkdir(parents=True)
+    (folder / "broker.csv").write_text("\n".join(lines) + "\n")
+    (folder / "broker.toml").write_text(BROKER)
+    return facts_of(folder / "work", folder / "broker.csv", mapping=load_mapping(str(folder / "broker.toml")))
+
+
+def single_member(folder: Path) -> Facts:
+    return _simulated(folder, members=1, messages=10)
+
+
 class Prepared(NamedTuple):
     """How an incident is made, and what the top of its page must say; the times are for the eye alone."""
 
@@ -214,9 +301,75 @@ INCIDENTS: dict[str, Prepared] = {
     "broker with loss": Prepared(
         broker_with_loss,
         (
-            "3 deliveries of messages that others delivered are missing, at mail.",
+            "mail lacks 3 messages of billing that others delivered.",
             "Agreement and Causal order are broken.",
         ),
+    ),
+    "killed together": Prepared(
+        killed_together,
+        (
+            rf"Members 1 and 2 were killed at 300 ms; the other three went on {AFTER}; no message of theirs was lost;",
+            "what they had delivered alone: 0. All 8 promised guarantees hold.",
+        ),
+    ),
+    "left without a majority": Prepared(
+        left_without_majority,
+        (
+            "Members 1 and 2 were killed at 300 ms;",
+            "the other one could not go on: 1 of 3 is no majority;",
+        ),
+    ),
+    "restarted again and again": Prepared(
+        restarted_again_and_again,
+        (
+            r"Three times a member was killed \(member 1 twice and member 2 once\), from 300 ms to 2.1 s;",
+            r"the others went on each time, after [\d.]+ m?s at most; all came back; no message of theirs was lost;",
+            "what they had delivered alone: 0. And 3 more things happened.",
+        ),
+    ),
+    "half leave": Prepared(half_leave, (r"Members 3, 4 and 5 left between 3\d\d ms and \d+ ms. All 8 promised",)),
+    "paused coordinator": Prepared(
+        paused_coordinator,
+        ("Member 0, the coordinator, stood still from 300 ms to 1.5 s; it was excluded and came back. All 8 promised",),
+    ),
+    "broken link": Prepared(
+        broken_link,
+        (
+            "Nothing got between member 1 and member 2 twice from 300 ms to 2.5 s;",
+            "was excluded .*and came back. All 8 promised",
+        ),
+    ),
+    "parted without a majority": Prepared(
+        parted_without_majority,
+        (
+            r"The network was cut into members 0 and 1 \| members 2 and 3 \| members 4 and 5 from 300 ms to 1.5 s;",
+            "no side",
+        ),
+    ),
+    "changed keys": Prepared(
+        changed_keys,
+        (
+            "a, b and c changed the group's keys at 1 s; d did not.",
+            r"the other three had gone on without it at [\d.]+ s;",
+        ),
+    ),
+    "clocks apart": Prepared(
+        clocks_apart,
+        (
+            r"The clocks of members [\d, and]+ were up to [\d.]+ s ahead of and up to [\d.]+ s behind the others'.*",
+            "View synchrony had nothing to examine; the other 7 promised guarantees hold.",
+        ),
+    ),
+    "broker forgets a sender": Prepared(
+        broker_forgets_a_sender,
+        (
+            "30 deliveries of messages of stock that others delivered are missing; the first 10 of them at mail.",
+            "Agreement, Causal order and Total order are broken.",
+        ),
+    ),
+    "single member": Prepared(
+        single_member,
+        ("Agreement, Total order and View synchrony had nothing to examine; the other 5 promised guarantees hold.",),
     ),
 }
 

@@ -174,7 +174,7 @@ def test_every_figure_has_words_and_numbers_behind_it() -> None:
         ),
         (
             {"checked": checked(fifo=guarantee("holds"), view_synchrony=guarantee("unknown"))},
-            "View synchrony cannot be decided.",
+            "View synchrony cannot be decided; the other promised guarantee holds.",
         ),
         (
             {"checked": checked(fifo=guarantee("holds", promised=False), total=guarantee("holds", promised=False))},

@@ -37,6 +37,7 @@ from antiphon.protocol.options import ordering_type
 from antiphon.protocol.view.member import Member
 from antiphon.protocol.wire import VERSIONS, group_tag
 from antiphon.trace.log import IncarnationLog, IncarnationLogs
+from antiphon.trace.schema import KEYS_CHANGED
 
 if TYPE_CHECKING:
     from antiphon.live.group import Group
@@ -377,6 +378,8 @@ class LiveMember:
         self.session.set_keys(keys)
         if self._identity.discovery is not None:
             self._identity.discovery.seal.set_keys(keys)
+        if self.driver.logs is not None:
+            self.driver.logs.note(self.driver.clock(), KEYS_CHANGED)
 
     def _tick(self) -> None:
         """Once a second, tell the metrics."""

@@ -172,6 +172,7 @@ class ProcessRow(msgspec.Struct, frozen=True):
     quiet_ns: int | None = None  # and how long that was
     set_back_ns: int | None = None  # how far its clock went back, at most; None: it never did
     set_back_at_ns: int | None = None
+    keys_at_ns: list[int] | None = None  # when it changed the keys that it seals with
     clock_off_ns: int | None = None  # how far its clock is ahead of the others', if by a second or more
 
 

@@ -17,7 +17,7 @@ from antiphon.wording import count, duration
 
 LANES_MAX: Final = 40
 LISTED_MAX: Final = 100
-_MARKED: Final = ("crash", "silent end", "exclusion", "leave", "clock", "keys", "merge", "split")
+_MARKED: Final = ("crash", "silent end", "exclusion", "leave", "clock", "merge", "split")
 _SHADED: Final = ("partition", "cut", "pause", "silence")
 
 
@@ -64,6 +64,8 @@ def moments(facts: Facts) -> list[charts.Moment]:
             continue
         if one.kind == "view":
             found.append(charts.Moment(one.at_ns, None, one.text.split(" of ")[0], "view"))
+        elif one.kind == "keys":
+            found.append(charts.Moment(one.at_ns, None, "keys", "view"))
         elif one.kind in _MARKED and one.basis != "injected":
             found.append(charts.Moment(one.at_ns, None, one.kind, "bad"))
         elif one.kind in _SHADED:

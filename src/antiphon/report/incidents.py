@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -10,9 +11,9 @@ import msgspec
 from antiphon.pipeline.results import ProcessRow, ViewRow
 from antiphon.protocol.membership.views import incarnation_of
 from antiphon.report.facts import Facts
-from antiphon.report.member_names import begin, lane_of, member_name, members_named
-from antiphon.report.timeline import Occurrence, ended_at, gone, is_down, names_in, since_start, timeline
-from antiphon.wording import count, duration, number
+from antiphon.report.member_names import after_lives, begin, lane_of, member_name, members_named
+from antiphon.report.timeline import Occurrence, cut_sides, ended_at, gone, is_down, names_in, since_start, timeline
+from antiphon.wording import count, duration, listed, number
 
 HEADLINE_MAX: Final = 2  # incidents that the headline tells; the others are told below it
 TOLD_MAX: Final = 8  # below it
@@ -21,10 +22,11 @@ SOON_NS: Final = 2_000_000_000  # what follows a fault comes within this time of
 NEAR_NS: Final = 1_000_000  # a recorded crash and the kill that the test meant are no further apart
 STORM_PER_MESSAGE: Final = 1.0  # repairs for each message and member that had to receive it
 SLOW_NS_MIN: Final = 100_000_000
+SERIES_MAX: Final = 4  # members that the sentence on a series of crashes names
 
 _GRAVITY: Final = (
-    "crash", "partition", "split", "flapping", "outside", "loss", "cut", "exclusion", "slow", "storm", "pause",
-    "silence", "clock",
+    "crashes", "crash", "partition", "split", "flapping", "outside", "loss", "cut", "exclusion", "slow", "storm",
+    "pause", "silence", "clock",
 )  # fmt: skip
 
 
@@ -50,15 +52,37 @@ def headline_of(found: Sequence[Incident]) -> str:
 
 def beyond_headline(found: Sequence[Incident]) -> list[Incident]:
     """Return what is left to be told below the headline."""
-    first = sorted(found, key=lambda one: one.rank)[:HEADLINE_MAX]
+    summed = any(one.kind == "crashes" for one in found)  # then each crash is told below
+    first = sorted((one for one in found if not (summed and one.kind == "crash")), key=lambda one: one.rank)
+    first = first[:HEADLINE_MAX]
     return [one for one in found if one not in first]
 
 
 def incidents(facts: Facts) -> list[Incident]:
     """Return what happened, in order of time; told once, with the cause if it is known."""
     found = [*_Teller(facts).tell(), *_storm(facts), *_slow(facts), *_lost(facts)]
-    found = [msgspec.structs.replace(one, text=begin(facts, one.text)) for one in found]
+    found = [msgspec.structs.replace(one, text=begin(facts, after_lives(one.text))) for one in found]
     return sorted(found, key=lambda one: (one.at_ns is None, one.at_ns or 0, one.rank))
+
+
+class _Crash(msgspec.Struct):
+    """Members that ended together: in the same view, which the same view followed."""
+
+    occurred: list[Occurrence]
+    rows: list[ProcessRow]
+    before: ViewRow | None
+    after: ViewRow | None
+
+    def add(self, one: Occurrence, row: ProcessRow) -> None:
+        """Add one more."""
+        self.occurred.append(one)
+        self.rows.append(row)
+
+    def does(self) -> str:
+        """Say how they ended."""
+        if all(one.basis == "injected" for one in self.occurred):
+            return "killed"
+        return "crashed" if all(row.ending == "crash" for row in self.rows) else "fell silent"
 
 
 class _Teller:
@@ -72,79 +96,159 @@ class _Teller:
 
     def tell(self) -> Iterator[Incident]:
         """Yield all incidents, causes before what only followed."""
-        for kinds, tell in (
-            (("crash", "silent end"), self._crash),
-            (("partition",), self._partition),
-            (("cut", "pause"), self._hindrance),
-        ):
-            for place, one in enumerate(self.occurred):
-                if one.kind in kinds and place not in self.told and (one.basis == "injected" or kinds[0] == "crash"):
-                    self.told.add(place)
-                    text = tell(one)
-                    if text:
-                        yield Incident(kinds[0] if one.kind == "silent end" else one.kind, one.at_ns, text)
+        yield from self._crashes()
+        for kind in ("partition", "cut", "pause"):
+            for alike in self._alike(kind):
+                tell = self._partition if kind == "partition" else self._hindrance
+                yield Incident(kind, alike[0].at_ns, tell(alike))
         yield from self._flapping()
         yield from self._rest()
 
+    def _alike(self, kind: str) -> Iterator[list[Occurrence]]:
+        """Yield what a test did to the same members again and again, together."""
+        groups: dict[tuple[object, ...], list[Occurrence]] = {}
+        for place, one in enumerate(self.occurred):
+            if one.kind == kind and one.basis == "injected" and place not in self.told:
+                self.told.add(place)
+                groups.setdefault((one.sides, one.members, one.one_way), []).append(one)
+        yield from groups.values()
+
     # causes
 
-    def _crash(self, one: Occurrence) -> str:
-        facts = self.facts
-        row = self._process_of(one)
-        if row is None:  # a kill that the trace does not show: it was not running, or its log is elsewhere
-            return f"{member_name(facts, one.members[0])} was killed{_at(one)}" if one.members else ""
-        for place, other in enumerate(self.occurred):  # the kill and the row that records it are one
-            if other.kind in ("crash", "silent end") and self._process_of(other) == row:
-                self.told.add(place)
-                if other.basis == "injected":
-                    one = other
-        name = member_name(facts, row.member)
-        before = self._last_view(row.member, ended_at(facts, row))
-        post = ", the coordinator," if before and facts.settings.views and before.members[0] == row.member else ""
-        does = "was killed" if one.basis == "injected" else "crashed" if row.ending == "crash" else "fell silent"
-        said = [f"{name}{post} {does}{_at(one)}"]
-        if row.ending is None:
-            said[0] += " (its log ends without a word)"
-        said += self._went_on(row, before, ended_at(facts, row))
-        said += _left_behind(row)
-        said += self._returned(row, forgets=one.forgets)
+    def _crashes(self) -> Iterator[Incident]:
+        """Tell of crashes, those together that the same view answers; of many, all in one sentence first."""
+        found: dict[int, tuple[Occurrence, ProcessRow]] = {}
+        for place, one in enumerate(self.occurred):
+            if one.kind not in ("crash", "silent end"):
+                continue
+            self.told.add(place)
+            row = self._process_of(one)
+            if row is not None:  # the kill and the row that records it are one
+                if row.member not in found or one.basis == "injected":
+                    found[row.member] = one, row
+            elif one.members:  # a kill that the trace does not show: it was not running, or its log is elsewhere
+                yield Incident("crash", one.at_ns, f"{member_name(self.facts, one.members[0])} was killed{_at(one)}")
+        groups: list[_Crash] = []
+        for one, row in sorted(found.values(), key=lambda pair: pair[0].at_ns or 0):
+            before = self._last_view(row.member, ended_at(self.facts, row))
+            after = self._view_without(row.member, before)
+            last = groups[-1] if groups else None
+            together = last is not None and last.before is before and last.after is after
+            if last is not None and together and (one.at_ns or 0) - (last.occurred[-1].at_ns or 0) <= SOON_NS:
+                last.add(one, row)
+            else:
+                groups.append(_Crash([one], [row], before, after))
+        if len(groups) > HEADLINE_MAX:
+            yield self._many_crashes(groups)
+        for group in groups:
+            yield Incident("crash", group.occurred[0].at_ns, self._crash(group))
+
+    def _crash(self, group: _Crash) -> str:
+        facts, rows = self.facts, group.rows
+        many = len(rows) > 1
+        post = self._post(rows[0].member, group.before) if not many else ""
+        does = group.does()
+        who = members_named(facts, [row.member for row in rows])
+        at = [occurred.at_ns for occurred in group.occurred if occurred.at_ns is not None]
+        was = "" if does != "killed" else "were " if many else "was "
+        said = [f"{who}{post} {was}{does}{_between(at)}"]
+        if all(row.ending is None for row in rows):
+            said[0] += " (their logs end without a word)" if many else " (its log ends without a word)"
+        said += self._went_on(group)
+        said += _left_behind(rows)
+        said += self._returned(rows, forgets=any(occurred.forgets for occurred in group.occurred))
         return "; ".join(said)
 
-    def _partition(self, one: Occurrence) -> str:
+    def _many_crashes(self, groups: Sequence[_Crash]) -> Incident:
+        """Tell of a series of crashes in one sentence; each is told by itself below."""
         facts = self.facts
-        said = [f"the network was cut into {' | '.join(members_named(facts, side) for side in one.sides)}{_span(one)}"]
-        went_on = [view for side in one.sides if (view := self._view_of_side(side, one)) is not None]
-        for view in went_on:
+        rows = [row for group in groups for row in group.rows]
+        times = [one.at_ns for group in groups for one in group.occurred if one.at_ns is not None]
+        lanes = Counter(lane_of(facts, row.member) for row in rows)
+        does = groups[0].does() if len({group.does() for group in groups}) == 1 else "ended"
+        if len(lanes) == len(rows):
+            said = (
+                f"{members_named(facts, sorted(lanes))} {'were ' if does == 'killed' else ''}{does} one after the other"
+            )
+        else:
+            each = [f"{member_name(facts, lane)} {_times(many)}" for lane, many in sorted(lanes.items())]
+            named = f" ({listed(each)})" if len(each) <= SERIES_MAX else f" ({count(len(each), 'member')})"
+            said = f"{number(len(rows))} times a member {'was ' if does == 'killed' else ''}{does}{named}"
+        said += f", from {duration(min(times))} to {duration(max(times))}" if times else ""
+        after = [
+            since - at
+            for group in groups
+            if (since := None if group.after is None else since_start(facts, group.after.first_ns)) is not None
+            and (at := ended_at(facts, group.rows[-1])) is not None
+        ]
+        if len(after) == len(groups):
+            said += f"; the others went on each time, after {duration(max(0, *after))} at most"
+        elif facts.settings.views:
+            said += f"; the others went on {_times(len(after))} of {number(len(groups))}"
+        back = sum(self._next_life(row) is not None for row in rows)
+        said += "; all came back" if back == len(rows) else f"; {number(back)} came back" if back else ""
+        return Incident(
+            "crashes", groups[0].occurred[0].at_ns, "; ".join([said, *_left_behind(rows, always_many=True)])
+        )
+
+    def _partition(self, alike: Sequence[Occurrence]) -> str:
+        facts, one = self.facts, alike[-1]
+        parts = " | ".join(members_named(facts, side) for side in one.sides)
+        said = [f"the network was cut into {parts}{_spans(alike)}"]
+        went_on = {side: view for side in one.sides if (view := self._view_of_side(side, one)) is not None}
+        for view in went_on.values():
             after = _after(since_start(facts, view.first_ns), one.at_ns)
             said.append(f"{members_named(facts, sorted(view.members))} went on{after}")
-        excluded = self._consequences(one, ("exclusion",))
+        excluded = [member for each in alike for member in self._consequences(each, ("exclusion",))]
+        if facts.settings.views and not went_on:
+            said.append("no side went on by itself" if self._changed_during(one) else "no side changed its view")
+        elif facts.settings.views and not excluded:
+            said += [f"{members_named(facts, side)} did not" for side in one.sides if side not in went_on]
         if excluded:
-            said.append(f"{members_named(facts, excluded)} {'was' if len(excluded) == 1 else 'were'} excluded")
-        elif not went_on and facts.settings.views:
-            said.append("no side changed its view")
+            said.append(self._excluded(excluded))
         together = self._together_again(one)
-        if went_on and one.until_ns is not None:
+        if one.until_ns is not None and (went_on or excluded):
             healed = f"all were together again{_after(together, one.until_ns)}"
-            said.append(healed if together is not None else "they did not come together again")
-        self._consequences(one, ("return", "merge", "split", "silence"))
+            said.append(healed if together is not None else "they did not all come together again")
+        for each in alike:
+            self._consequences(each, ("return", "merge", "split", "silence"))
         return "; ".join(said)
 
-    def _hindrance(self, one: Occurrence) -> str:
-        facts = self.facts
+    def _hindrance(self, alike: Sequence[Occurrence]) -> str:
+        facts, one = self.facts, alike[0]
         if one.kind == "cut":
-            source, target = (members_named(facts, side) if side else "the others" for side in one.sides)
-            text = f"nothing got from {source} to {target}{_span(one)}"
+            way = cut_sides(facts, one, "to" if one.one_way else "and")
+            text = f"nothing got {'from' if one.one_way else 'between'} {way}{_spans(alike)}"
         else:
-            text = f"{members_named(facts, one.members)} stood still{_span(one)}"
-        excluded = self._consequences(one, ("exclusion",))
-        back = self._consequences(one, ("return",))
-        self._consequences(one, ("silence",))
+            before = self._last_view_of_lane(one.members[0], one.at_ns) if one.members else None
+            first = one.members[0] if before is None else before.members[0]
+            is_first = bool(one.members) and lane_of(facts, first) == one.members[0]
+            post = self._post(first, before) if is_first and before is not None else ""
+            text = f"{members_named(facts, one.members)}{post} stood still{_spans(alike)}"
+        excluded = [member for each in alike for member in self._consequences(each, ("exclusion",))]
+        back = [member for each in alike for member in self._consequences(each, ("return",))]
+        for each in alike:
+            self._consequences(each, ("silence",))
         if excluded:
-            text += f"; {members_named(facts, excluded)} {'was' if len(excluded) == 1 else 'were'} excluded"
-            text += " and came back" if back else ""
-        elif facts.settings.views and not self._changed_during(one):
+            lanes = {lane_of(facts, member) for member in excluded}
+            itself = one.kind == "pause" and lanes == set(one.members)
+            text += f"; {self._excluded(excluded, pronoun='it' if itself else '')}"
+            text += " and came back" if {lane_of(facts, member) for member in back} >= lanes else ""
+        elif facts.settings.views and not any(self._changed_during(each) for each in alike):
             text += "; the view stayed"
         return text
+
+    def _excluded(self, excluded: Sequence[int], pronoun: str = "") -> str:
+        """Say who was excluded, and how often; incarnations of one member are one."""
+        lanes = Counter(lane_of(self.facts, member) for member in excluded)
+        who = pronoun or members_named(self.facts, sorted(lanes))
+        often = max(lanes.values())
+        return f"{who} {'was' if len(lanes) == 1 else 'were'} excluded{f' {_times(often)}' if often > 1 else ''}"
+
+    def _post(self, member: int, view: ViewRow | None) -> str:
+        """Say that a member was the coordinator of its view, if it was."""
+        first = view is not None and self.facts.settings.views and view.members[0] == member
+        return ", the coordinator," if first else ""
 
     def _changed_during(self, one: Occurrence) -> bool:
         """Say whether a view was installed while it lasted, or soon after."""
@@ -183,16 +287,20 @@ class _Teller:
             "leave": "left",
             "join": "joined",
             "return": "came back",
+            "keys": "changed the group's keys",
         }
         self._leave_out_the_end()
         for kind, does in words.items():
-            places = [place for place, one in enumerate(self.occurred) if one.kind == kind and place not in self.told]
-            if len(places) > FLAPPING_MIN:
+            for places in self._clusters(kind):
                 self.told.update(places)
-                first, last = self.occurred[places[0]], self.occurred[places[-1]]
-                many = does.replace("was ", "were ")
-                text = f"{count(len(places), 'member')} {many} between {_moment(first.at_ns)} and {_moment(last.at_ns)}"
-                yield Incident(kind, first.at_ns, text)
+                times = [at for place in places if (at := self.occurred[place].at_ns) is not None]
+                every = [member for place in places for member in self.occurred[place].members]
+                who = members_named(facts, sorted(set(every)))
+                text = f"{who} {does.replace('was ', 'were ')}{_between(times)}"
+                if kind == "keys":
+                    text += self._left_behind_by_keys(places)
+                yield Incident(kind, self.occurred[places[0]].at_ns, text)
+        yield from self._clocks()
         for place, one in enumerate(self.occurred):
             if place in self.told or one.kind == "view":
                 continue
@@ -201,7 +309,7 @@ class _Teller:
                 text = f"{members_named(facts, one.members)} {words[one.kind]}{_at(one)}"
                 if one.kind == "exclusion":
                     row = self._process_of(one)
-                    text = "; ".join([text, *(self._returned(row, forgets=False) if row is not None else [])])
+                    text = "; ".join([text, *(self._returned([row], forgets=False) if row is not None else [])])
             elif one.kind == "silence":
                 length = duration((one.until_ns or 0) - (one.at_ns or 0))
                 text = f"{members_named(facts, one.members)} recorded nothing for {length} from {_moment(one.at_ns)} on"
@@ -214,6 +322,50 @@ class _Teller:
             else:
                 text = _past(one.text) + _at(one) + (" (inferred from the views)" if one.basis == "inferred" else "")
             yield Incident(one.kind, one.at_ns, text)
+
+    def _clusters(self, kind: str) -> Iterator[list[int]]:
+        """Yield the places of occurrences of a kind that follow each other closely, two or more together."""
+        untold = [place for place, one in enumerate(self.occurred) if one.kind == kind and place not in self.told]
+        cluster: list[int] = []
+        for place in untold:
+            at, last = self.occurred[place].at_ns, self.occurred[cluster[-1]].at_ns if cluster else None
+            if cluster and (at is None or last is None or at - last > SOON_NS):
+                if len(cluster) > 1:
+                    yield cluster
+                cluster = []
+            cluster.append(place)
+        if len(cluster) > 1:
+            yield cluster
+
+    def _left_behind_by_keys(self, places: Sequence[int]) -> str:
+        """Say which members of the view did not change keys when the others did."""
+        changed = {lane_of(self.facts, member) for place in places for member in self.occurred[place].members}
+        at = self.occurred[places[-1]].at_ns
+        view = self._last_view_of_lane(next(iter(changed)), at)
+        others = [] if view is None else [one for one in view.members if lane_of(self.facts, one) not in changed]
+        return f"; {members_named(self.facts, others)} did not" if others else ""
+
+    def _clocks(self) -> Iterator[Incident]:
+        """Tell of clocks that are off from the others', several in one sentence."""
+        facts = self.facts
+        off = {row.member: row.clock_off_ns for row in facts.processes if row.clock_off_ns is not None}
+        places = [
+            place
+            for place, one in enumerate(self.occurred)
+            if one.kind == "clock" and one.basis == "inferred" and place not in self.told and "others'" in one.text
+        ]
+        if not places:
+            return
+        self.told.update(places)
+        members = [self.occurred[place].members[0] for place in places]
+        ahead, behind = ([off[member] for member in members if off[member] * sign > 0] for sign in (1, -1))
+        ways = [f"up to {duration(max(ahead))} ahead of"] if ahead else []
+        ways += [f"up to {duration(-min(behind))} behind"] if behind else []
+        if len(members) == 1:
+            text = _past(self.occurred[places[0]].text)
+        else:
+            text = f"the clocks of {members_named(facts, members)} were {listed(ways)} the others'"
+        yield Incident("clock", self.occurred[places[0]].at_ns, f"{text} (inferred from when they installed views)")
 
     def _leave_out_the_end(self) -> None:
         """Take it for the end of the run, no incident, where all who were left leave one after the other."""
@@ -244,34 +396,71 @@ class _Teller:
             before = [view for view in before if (since_start(self.facts, view.first_ns) or 0) <= at_ns] or before
         return before[-1] if before else None
 
-    def _went_on(self, row: ProcessRow, before: ViewRow | None, at_ns: int | None) -> list[str]:
-        """Say how the others went on."""
-        facts = self.facts
+    def _view_without(self, member: int, before: ViewRow | None) -> ViewRow | None:
+        """Return the first view that others of a view installed without a member."""
         if before is None:
-            return [] if facts.settings.views else self._stays_listed(row)
-        others = [member for member in before.members if member != row.member]
+            return None
+        others = set(before.members) - {member}
         for view in self.views[self.views.index(before) + 1 :]:
-            still = [member for member in view.members if member in others]
-            if row.member not in view.members and still:
-                who = f"the other {number(len(others))}" if len(others) > 1 else "the other"
-                who = who if len(still) == len(others) else f"{number(len(still))} of the other {number(len(others))}"
-                return [f"{who} went on{_after(since_start(facts, view.first_ns), at_ns)}"]
-        return ["the others installed no view without it"] if others else []
+            if member not in view.members and others & set(view.members):
+                return view
+        return None
 
-    def _stays_listed(self, row: ProcessRow) -> list[str]:
-        return ["membership is fixed, so it stayed a member"] if not self.facts.views else []
+    def _last_view_of_lane(self, lane: int, at_ns: int | None) -> ViewRow | None:
+        """Return the view in which a member was at some time, in whichever of its lives."""
+        before = [
+            view
+            for view in self.views
+            if lane in {lane_of(self.facts, member) for member in view.members}
+            and (at_ns is None or (since_start(self.facts, view.first_ns) or 0) <= at_ns)
+        ]
+        return before[-1] if before else None
 
-    def _returned(self, row: ProcessRow, *, forgets: bool) -> list[str]:
-        """Say when a member came back, and mark that as told."""
+    def _went_on(self, group: _Crash) -> list[str]:
+        """Say how the others went on."""
+        facts, before, gone_now = self.facts, group.before, {row.member for row in group.rows}
+        if before is None:
+            it = "they" if len(gone_now) > 1 else "it"
+            stayed = "members" if len(gone_now) > 1 else "a member"
+            fixed = not facts.settings.views and not facts.views
+            return [f"membership is fixed, so {it} stayed {stayed}"] if fixed else []
+        others = [member for member in before.members if member not in gone_now]
+        who = f"the other {number(len(others))}"
+        if group.after is not None:
+            still = [member for member in group.after.members if member in others]
+            who = who if len(still) == len(others) else f"{number(len(still))} of the other {number(len(others))}"
+            at, ended = since_start(facts, group.after.first_ns), ended_at(facts, group.rows[-1])
+            if at is not None and ended is not None and at < ended:
+                return [f"{who} had gone on without {'them' if len(gone_now) > 1 else 'it'} at {duration(at)}"]
+            return [f"{who} went on{_after(at, ended)}"]
+        if not others:
+            return ["nobody was left"] if len(before.members) > 1 else []
+        if 2 * len(others) <= len(before.members):
+            return [f"{who} could not go on: {len(others)} of {len(before.members)} is no majority"]
+        return [f"the others installed no view without {'them' if len(gone_now) > 1 else 'it'}"]
+
+    def _next_life(self, row: ProcessRow) -> int | None:
+        """Return the place of the occurrence in which a member is back for the first time after a log of it ended."""
         facts = self.facts
         for place, one in enumerate(self.occurred):
-            if one.kind in ("return", "join") and place not in self.told:
-                again = one.members[0]
-                if lane_of(facts, again) == lane_of(facts, row.member) and _is_next(facts, row.member, again):
-                    self.told.add(place)
-                    as_what = ", as a newcomer without its state" if forgets else ""
-                    return [f"it was back{_after(one.at_ns, ended_at(facts, row))}{as_what}"]
-        return []
+            came = one.kind in ("return", "join") and lane_of(facts, one.members[0]) == lane_of(facts, row.member)
+            if came and _is_next(facts, row.member, one.members[0]):
+                return place
+        return None
+
+    def _returned(self, rows: Sequence[ProcessRow], *, forgets: bool) -> list[str]:
+        """Say when members came back, and mark that as told."""
+        facts = self.facts
+        places = [(row, place) for row in rows if (place := self._next_life(row)) is not None]
+        self.told.update(place for _, place in places)
+        if not places:
+            return []
+        as_what = ", as a newcomer without its state" if forgets else ""
+        after = [_after(self.occurred[place].at_ns, ended_at(facts, row)) for row, place in places]
+        if len(rows) == 1:
+            return [f"it was back{after[0]}{as_what}"]
+        who = "all" if len(places) == len(rows) else members_named(facts, [row.member for row, _ in places])
+        return [f"{who} {'was' if len(places) == 1 else 'were'} back{after[-1]}"]
 
     def _view_of_side(self, side: Sequence[int], one: Occurrence) -> ViewRow | None:
         """Return the first view that a side installed by itself while the network was cut."""
@@ -316,15 +505,18 @@ def _is_next(facts: Facts, member: int, again: int) -> bool:
     return not facts.settings.views or incarnation_of(again) > incarnation_of(member)
 
 
-def _left_behind(row: ProcessRow) -> list[str]:
-    """Say what was lost with a member."""
-    if row.undelivered is None or row.alone is None:
+def _left_behind(rows: Sequence[ProcessRow], *, always_many: bool = False) -> list[str]:
+    """Say what was lost with members."""
+    if any(row.undelivered is None or row.alone is None for row in rows):
         return []
-    if row.undelivered:
-        said = f"{count(row.undelivered, 'message')} of it {'was' if row.undelivered == 1 else 'were'} never delivered"
+    many = len(rows) > 1 or always_many
+    undelivered, alone = sum(row.undelivered or 0 for row in rows), sum(row.alone or 0 for row in rows)
+    if undelivered:
+        whose = "theirs" if many else "it"
+        said = f"{count(undelivered, 'message')} of {whose} {'was' if undelivered == 1 else 'were'} never delivered"
     else:
-        said = "no message of it was lost"
-    return [said, f"what it had delivered alone: {row.alone:,}"]
+        said = f"no message of {'theirs' if many else 'it'} was lost"
+    return [said, f"what {'they' if many else 'it'} had delivered alone: {alone:,}"]
 
 
 def _storm(facts: Facts) -> Iterator[Incident]:
@@ -347,9 +539,15 @@ def _lost(facts: Facts) -> Iterator[Incident]:
     if found is None or not found.violations:
         return
     who = sorted({witness.member for witness in found.witnesses})
-    more = " among others" if len(found.witnesses) < found.violations else ""
-    text = f"{count(found.violations, 'delivery', 'deliveries')} of messages that others delivered "
-    text += f"{'is' if found.violations == 1 else 'are'} missing{more}, at {members_named(facts, who)}"
+    senders = {event.sender for witness in found.witnesses for event in witness.events if event.sender is not None}
+    whose = f" of {member_name(facts, next(iter(senders)))}" if len(senders) == 1 else ""
+    shown, all_ = len(found.witnesses), found.violations
+    if shown == all_ and len(who) == 1:
+        text = f"{member_name(facts, who[0])} lacks {count(all_, 'message')}{whose} that others delivered"
+    else:
+        text = f"{count(all_, 'delivery', 'deliveries')} of messages{whose} that others delivered "
+        text += f"{'is' if all_ == 1 else 'are'} missing{f'; the first {shown} of them' if shown < all_ else ','}"
+        text += f" at {members_named(facts, who)}"
     yield Incident("loss", None, text)
 
 
@@ -389,7 +587,7 @@ def _past(text: str) -> str:
 
 
 def _times(value: int) -> str:
-    return "once" if value == 1 else f"{number(value)} times"
+    return ("never", "once", "twice")[value] if value < 3 else f"{number(value)} times"
 
 
 def _moment(at_ns: int | None) -> str:
@@ -402,6 +600,22 @@ def _at(one: Occurrence) -> str:
 
 def _after(at_ns: int | None, since_ns: int | None) -> str:
     return "" if at_ns is None or since_ns is None else f" after {duration(max(at_ns - since_ns, 0))}"
+
+
+def _between(times: Sequence[int]) -> str:
+    """Say when several things happened: at one time, or between two."""
+    first, last = (duration(end(times, default=0)) for end in (min, max))
+    return "" if not times else f" at {first}" if first == last else f" between {first} and {last}"
+
+
+def _spans(alike: Sequence[Occurrence]) -> str:
+    """Say when something lasted; of what was repeated, how often and from when to when."""
+    if len(alike) == 1:
+        return _span(alike[0])
+    ends = [one.until_ns for one in alike]
+    last = max((end for end in ends if end is not None), default=None)
+    until = "on" if last is None or None in ends else f"to {duration(last)}"
+    return f" {_times(len(alike))} from {_moment(alike[0].at_ns)} {until}"
 
 
 def _span(one: Occurrence) -> str:

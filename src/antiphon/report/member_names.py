@@ -59,6 +59,11 @@ def with_names(facts: Facts, text: str) -> str:
     )
 
 
+def after_lives(text: str) -> str:
+    """Return a sentence with the comma that closes what is put in: "member 1, 2nd life, was killed"."""
+    return re.sub(r"(, \d+(?:st|nd|rd|th) life) (?=[a-z])", r"\1, ", text)
+
+
 def begin(facts: Facts, text: str) -> str:
     """Begin a sentence with a capital, unless it begins with a name that somebody gave."""
     given = facts.settings.names.values()

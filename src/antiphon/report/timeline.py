@@ -13,9 +13,8 @@ import msgspec
 
 from antiphon.errors import UsageError
 from antiphon.pipeline.results import ProcessRow, ViewRow
-from antiphon.protocol.membership.views import incarnation_of
 from antiphon.report.facts import Facts
-from antiphon.report.member_names import lane_of, member_name, members_named
+from antiphon.report.member_names import after_lives, lane_of, member_name, members_named
 from antiphon.report.run_settings import ScenarioFault
 from antiphon.sim.distributions import duration as parsed
 from antiphon.wording import count, duration
@@ -42,15 +41,17 @@ class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
     until_ns: int | None = None
     members: tuple[int, ...] = ()  # whom it happened to
     sides: tuple[tuple[int, ...], ...] = ()  # of a network or a group that was parted
+    one_way: bool = False  # of a cut: nothing gets from the first side to the second, but back
     basis: Basis = "recorded"
     forgets: bool = False  # a crash in which the disk was lost as well
 
 
 def timeline(facts: Facts) -> list[Occurrence]:
     """Return what happened, in order of time; nothing of a run that only worked."""
-    found = [*_injected(facts), *_views(facts), *_endings(facts), *_standing_out(facts)]
+    found = [*_both_ways(facts, list(_injected(facts))), *_views(facts), *_endings(facts), *_standing_out(facts)]
     if len(facts.views) == 1 and all(one.kind == "view" for one in found):
         return []  # a group that was formed and stayed
+    found = [msgspec.structs.replace(one, text=after_lives(one.text)) for one in found]
     return sorted(found, key=lambda one: (one.at_ns is None, one.at_ns or 0))
 
 
@@ -108,8 +109,8 @@ def _injected(facts: Facts) -> Iterator[Occurrence]:
                     f"the network is cut into {_between(facts, sides)}{till}",
                 )
             case "cut":
-                source, target = (members_named(facts, one) if one else "the others" for one in sides)
-                kind, members, text = "cut", sides[0], f"nothing gets from {source} to {target}{till}"
+                both = [members_named(facts, one) if one else "the others" for one in sides]
+                kind, members, text = "cut", sides[0], f"nothing gets from {both[0]} to {both[1]}{till}"
             case "pause":
                 kind, text = "pause", f"{_name(facts, members)} stands still{till}"
             case "clock":
@@ -128,7 +129,32 @@ def _injected(facts: Facts) -> Iterator[Occurrence]:
             sides=sides if kind in ("partition", "cut") else (),
             basis="injected",
             forgets=fault.forgets,
+            one_way=kind == "cut",
         )
+
+
+def _both_ways(facts: Facts, found: list[Occurrence]) -> list[Occurrence]:
+    """Put two cuts of one time that mirror each other together: then nothing gets between the two sides."""
+    kept: list[Occurrence] = []
+    for one in found:
+        mirrored = (one.at_ns, one.until_ns, one.sides[::-1])
+        back = next(
+            (other for other in kept if other.one_way and (other.at_ns, other.until_ns, other.sides) == mirrored), None
+        )
+        if back is None or one.kind != "cut":
+            kept.append(one)
+            continue
+        till = f" until {duration(one.until_ns)}" if one.until_ns is not None else ", for good"
+        text = f"nothing gets between {cut_sides(facts, back, 'and')}{till}"
+        members = tuple(dict.fromkeys((*back.members, *one.members)))
+        kept[kept.index(back)] = msgspec.structs.replace(back, text=text, members=members, one_way=False)
+    return kept
+
+
+def cut_sides(facts: Facts, one: Occurrence, between: str) -> str:
+    """Name the two sides of a cut; a side that is not named is all others."""
+    source, target = (members_named(facts, side) if side else "the others" for side in one.sides)
+    return f"{source} {between} {target}"
 
 
 def _instant(text: str | None) -> int | None:
@@ -174,7 +200,8 @@ def _views(facts: Facts) -> Iterator[Occurrence]:
         known = {lane_of(facts, member) for one in before for member in one.members}
         for member in view.members if before and former else ():
             if member not in old:
-                again = lane_of(facts, member) in known or (facts.settings.views and incarnation_of(member) > 1)
+                # a later incarnation alone does not tell: one that no view listed before has not been away
+                again = lane_of(facts, member) in known
                 text = f"{member_name(facts, member)} {'is back' if again else 'joins'}"
                 yield Occurrence(kind="return" if again else "join", text=text, at_ns=at, members=(member,))
         if len(former) > 1:
@@ -262,7 +289,7 @@ def _got_in_later(facts: Facts, row: ProcessRow) -> bool:
 
 
 def _standing_out(facts: Facts) -> Iterator[Occurrence]:
-    """Yield silences and clocks that went back or are far off, which a trace shows without naming them."""
+    """Yield changes of keys, and silences and clocks that went back or are far off, which a trace shows unnamed."""
     set_by_test = {fault.member for fault in facts.settings.faults if fault.kind == "clock"}
     for row in facts.processes:
         name, who = member_name(facts, row.member), (row.member,)
@@ -275,6 +302,9 @@ def _standing_out(facts: Facts) -> Iterator[Occurrence]:
             at = since_start(facts, row.set_back_at_ns)
             text = f"the clock of {name} goes back by {duration(row.set_back_ns)}"
             yield Occurrence(kind="clock", text=text, at_ns=at, members=who, basis="inferred")
+        for changed in row.keys_at_ns or ():
+            text = f"{name} changes the group's keys"
+            yield Occurrence(kind="keys", text=text, at_ns=since_start(facts, changed), members=who)
         if row.clock_off_ns is not None and lane_of(facts, row.member) not in set_by_test:
             off = "ahead of" if row.clock_off_ns > 0 else "behind"
             text = f"the clock of {name} is {duration(abs(row.clock_off_ns))} {off} the others'"

@@ -72,11 +72,28 @@ def verdict_sentence(facts: Facts) -> str:
     open_ = [GUARANTEES[name].name for name in names if found[name].verdict == "unknown"]
     if broken:
         return f"{listed(broken)} {'is' if len(broken) == 1 else 'are'} broken."
-    if open_ or not names:
-        return f"{listed(open_)} cannot be decided." if open_ else "Nothing could be examined."
+    if not names:
+        return "Nothing could be examined."
+    if open_:
+        return f"{_undecided(facts.checked, names)}."
     if len(names) == 1:
         return f"{GUARANTEES[names[0]].name} holds."
     return f"All {len(names)} {_kind_of(facts.checked, names)} guarantees hold."
+
+
+def _undecided(checked: CheckResult, names: Sequence[str]) -> str:
+    """Say what the trace does not decide, and apart from it what had nothing to be decided by."""
+    found = checked.guarantees
+    empty = [name for name in names if found[name].verdict == "unknown" and not found[name].examined]
+    open_ = [name for name in names if found[name].verdict == "unknown" and name not in empty]
+    kept = len(names) - len(empty) - len(open_)
+    said = [f"{listed([GUARANTEES[name].name for name in open_])} cannot be decided"] if open_ else []
+    if empty:
+        said.append(f"{listed([GUARANTEES[name].name for name in empty])} had nothing to examine")
+    if kept:
+        which = f"{_kind_of(checked, names)} guarantee"
+        said.append(f"the other {which} holds" if kept == 1 else f"the other {count(kept, which)} hold")
+    return "; ".join(said)
 
 
 def _kind_of(checked: CheckResult, names: Sequence[str]) -> str:

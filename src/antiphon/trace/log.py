@@ -28,6 +28,11 @@ class IncarnationLogs:
         if member != self._member:
             self._member, self._log = member, self._make(member)
 
+    def note(self, now: Instant, detail: str) -> None:
+        """Write what was done to the member from outside of its machine, if a log has begun."""
+        if self._member is not None:
+            self._log.write(now, TraceRow(self._member, "control", detail=detail))
+
     def write(self, now: Instant, row: TraceRow) -> None:
         """Write a row."""
         if row.member != self._member:

@@ -50,4 +50,5 @@ ACKNOWLEDGED, SUBSCRIBED, SUBSCRIBED_LATE, UNSUBSCRIBED = (
     "subscribed-late",
     "unsubscribed",
 )
+KEYS_CHANGED: Final = "keys changed"  # the `detail` of a `control` row: the member seals with other keys from then on
 BROKER_KINDS: Final = (ACKNOWLEDGED, SUBSCRIBED, SUBSCRIBED_LATE, UNSUBSCRIBED)

@@ -7,13 +7,15 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 
-from antiphon.pipeline.columns import CRASH, END, LEAVE, NULL_TIME, VIEW, Array, RunIndex, Unit
+from antiphon.pipeline.columns import CONTROL, CRASH, END, LEAVE, NULL_TIME, VIEW, Array, RunIndex, Unit
 from antiphon.pipeline.measuring.ledger import LogRows
 from antiphon.pipeline.store.layout import TraceLayout
+from antiphon.trace.schema import KEYS_CHANGED
 
 ENDINGS: Final = (None, "end", "leave", "excluded", "crash")  # None: its log was cut short
 PROCESSES_MAX: Final = 1_000  # of a run; those that did not simply end come first
 VIEWS_MAX: Final = 1_000
+KEYS_MAX: Final = 100  # changes of keys of a process
 
 
 def ending(rows: LogRows) -> Array:
@@ -27,6 +29,15 @@ def ending(rows: LogRows) -> Array:
     return np.array([ENDINGS.index(name), rows.time[row]], np.int64)
 
 
+def keys_changed_at(rows: LogRows) -> Array:
+    """Return when a member changed the keys that it seals with."""
+    if KEYS_CHANGED not in rows.details:
+        return np.zeros(0, np.int64)
+    times: Array = rows.time[(rows.event == CONTROL) & (rows.detail == rows.details.index(KEYS_CHANGED))]
+    known: Array = times[times != NULL_TIME]
+    return known
+
+
 def pace(time: Array) -> Array:
     """Return of a log's times: where the longest gap begins, its length, and where and how far the clock went back."""
     steps = np.diff(time)
@@ -37,7 +48,7 @@ def pace(time: Array) -> Array:
 
 
 class ReadLogs(Protocol):
-    """Logs that have been read: of each, the arrays `ending`, `pace`, `span`, `viewed_at` and (times) `deliver`."""
+    """Logs that have been read: of each, `ending`, `pace`, `span`, and times: `viewed_at`, `keys_at`, `deliver`."""
 
     @property
     def layout(self) -> TraceLayout:
@@ -59,7 +70,8 @@ def run_history(here: ReadLogs, run: RunIndex, parted: Parted) -> tuple[list[dic
     ended = [bool(code) for code, _ in endings.values()]
     paces = {unit: here.array(unit, "pace").tolist() or [NULL_TIME, 0, NULL_TIME, 0] for unit in units}
     silent = _silent(here, paces)
-    stands_out = bool(silent) or any(pace[3] for pace in paces.values())
+    keys = {unit: here.array(unit, "keys_at").tolist()[:KEYS_MAX] for unit in units}
+    stands_out = bool(silent) or any(pace[3] for pace in paces.values()) or any(keys.values())
     # a trace in which no log has an end says nothing by that
     if not changed and not stands_out and (all(ended) or not any(ended)):
         return [], []
@@ -77,6 +89,7 @@ def run_history(here: ReadLogs, run: RunIndex, parted: Parted) -> tuple[list[dic
                 **_parted(parted, layout.runs[run], int(layout.unit_member[unit])),
                 **_pace(*paces[unit], is_silent=unit in silent),
                 "clock_off_ns": off.get(unit),
+                "keys_at_ns": keys[unit],
             }
         )
     processes.sort(key=lambda row: row["ending"] == "end")

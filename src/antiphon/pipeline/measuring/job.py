@@ -95,6 +95,7 @@ TABLES: Final[dict[str, pa.Schema]] = {
             ("quiet_ns", pa.int64()),  # and how long that was
             ("set_back_ns", pa.int64()),  # how far its clock went back, at most
             ("set_back_at_ns", pa.int64()),
+            ("keys_at_ns", pa.list_(pa.int64())),  # when it changed the keys that it seals with
             ("clock_off_ns", pa.int64()),  # how far it is ahead of the others' clocks, if by more than they can be
         ]
     ),

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from antiphon.pipeline.columns import CONTROL, DELIVER, DISCARD, NULL_TIME, RECEIVE, SEND, STABLE, VIEW, Array, Unit
-from antiphon.pipeline.measuring.history import ending, pace
+from antiphon.pipeline.measuring.history import ending, keys_changed_at, pace
 from antiphon.pipeline.measuring.job import MeasureJob, MeasurePart, MeasureTask, added
 from antiphon.pipeline.measuring.ledger import (
     Ledger,
@@ -95,6 +95,7 @@ def _leave(
     arena.put(unit, "sent_in", np.searchsorted(views, book.send[sent]))  # how many views it had installed by then
     arena.put(unit, "viewed_at", rows.time[views])
     arena.put(unit, "ending", ending(rows))
+    arena.put(unit, "keys_at", keys_changed_at(rows))
     known = rows.time[rows.time != NULL_TIME]
     if len(known):
         arena.put(unit, "span", np.array([known.min(), known.max()], np.int64))

@@ -32,7 +32,7 @@ LANES_MAX: Final = 24  # members that are shown one by one; the others are summe
 MOMENTS_MAX: Final = 2_000
 RUNS_MAX: Final = 2_000  # that the page lets one choose from
 VIOLATIONS_MAX: Final = 60
-_NO_FAULT: Final = ("view", "join", "return", "leave", "merge")
+_NO_FAULT: Final = ("view", "join", "return", "leave", "merge", "keys")
 
 Kind = Literal["view", "fault", "change", "violation"]
 

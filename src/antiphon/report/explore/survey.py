@@ -11,11 +11,12 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from antiphon.pipeline.columns import DELIVER, LEAVE, NULL_TIME, VIEW, Array, RunIndex, Segment, Unit
-from antiphon.pipeline.measuring.history import ending, pace, run_history
+from antiphon.pipeline.columns import DELIVER, NULL_TIME, VIEW, Array, RunIndex, Segment, Unit
+from antiphon.pipeline.measuring.history import ending, keys_changed_at, pace, run_history
 from antiphon.pipeline.measuring.ledger import NO_KIND, LogRows
 from antiphon.pipeline.results import ProcessRow, ViewRow
 from antiphon.pipeline.store.layout import TraceLayout
+from antiphon.trace.schema import KEYS_CHANGED
 
 CELLS_MAX: Final = 1 << 22  # counts that are kept: members times buckets of time
 BUCKETS_MAX: Final = 1 << 16
@@ -129,16 +130,18 @@ class Survey:
 
     def _arrays(self, unit: Unit, times: list[Array], events: list[Array]) -> dict[str, Array]:
         time, event = np.concatenate(times), np.concatenate(events)
-        detail, details = np.full(len(event), NO_KIND, np.int64), [EXCLUDED]
-        if self.layout.per_unit("leave")[unit]:
-            leaves = np.flatnonzero(event == LEAVE)
+        detail, details = np.full(len(event), NO_KIND, np.int64), [EXCLUDED, KEYS_CHANGED]
+        if any(self.layout.per_unit(kind)[unit] for kind in ("leave", "control")):
             texts = self.layout.read(unit, ("detail",))["detail"]
-            detail[leaves] = np.where(texts[leaves] == EXCLUDED, 0, NO_KIND)
+            for code, text in enumerate(details):
+                detail[texts == text] = code
         nothing: Array = np.zeros(0, np.int64)
         known = time[time != NULL_TIME]
+        rows = LogRows(event, nothing, nothing, time, nothing, nothing, detail, details)
         return {
             "viewed_at": time[event == VIEW],
-            "ending": ending(LogRows(event, nothing, nothing, time, nothing, nothing, detail, details)),
+            "keys_at": keys_changed_at(rows),
+            "ending": ending(rows),
             "span": np.array([known.min(), known.max()], np.int64) if len(known) else nothing,
             "pace": pace(known),
         }

@@ -1,0 +1,128 @@
+"""Every page by axe-core: contrast and all else that WCAG's level AA asks and a program can judge."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+pytest.importorskip("aiohttp")
+pytest.importorskip("matplotlib")
+
+from antiphon.cli import main
+from antiphon.report.trace_page import trace_page
+from support.boards import troubled_group
+from support.reports import facts_of, planted_trace, simulated_trace
+
+AXE = Path(os.environ.get("VENV", sys.prefix)) / "axe" / "package" / "axe.min.js"
+LOOKS = [("light", {"width": 1280, "height": 900}), ("dark", {"width": 390, "height": 844})]
+
+pytestmark = pytest.mark.skipif(not AXE.is_file(), reason="no axe-core here; scripts/browser.sh fetches it with npm")
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Pages that are files: a report on an incident, one on a violation, and a diagram."""
+    folder = tmp_path_factory.mktemp("pages")
+    crash = {"kind": "crash", "member": 1, "at": "300ms"}
+    trace = simulated_trace(
+        folder / "trace", members=5, messages=40, ordering="total", views=True, faults=[crash],
+        workload={"interval": "fixed 20ms"},
+    )  # fmt: skip
+    made = {name: folder / f"{name}.html" for name in ("incident", "violation", "diagram")}
+    made["incident"].write_text(trace_page(facts_of(folder / "work", trace)))
+    planted, _ = planted_trace(folder / "planted", "total swap")
+    made["violation"].write_text(trace_page(facts_of(folder / "work2", planted)))
+    assert main(["diagram", str(trace), "--around", "2:5", "--out", str(made["diagram"])]) == 0
+    return made
+
+
+@pytest.fixture(scope="module")
+def served(pages: dict[str, Path]) -> Iterator[dict[str, str]]:
+    """Pages that are served: explore and the dashboard."""
+    trace = pages["incident"].parent / "trace"
+    commands = {"explore": ["explore", str(trace)], "dashboard": ["dashboard", "--member", "127.0.0.1:1"]}
+    running = {
+        name: subprocess.Popen(
+            [sys.executable, "-m", "antiphon.cli", *words, "--listen", "127.0.0.1:0", "--json"],
+            text=True,
+            stdout=subprocess.PIPE,
+        )
+        for name, words in commands.items()
+    }
+    try:
+        yield {name: json.loads(server.stdout.readline())["listening"] for name, server in running.items()}  # type: ignore[union-attr]
+    finally:
+        for server in running.values():
+            server.send_signal(signal.SIGINT)
+            server.wait(30)
+            assert server.stdout is not None
+            server.stdout.close()
+
+
+def faults(page: Any) -> list[str]:
+    """Return what axe objects to, with where."""
+    page.add_script_tag(path=str(AXE))
+    found = page.evaluate("axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa']})")
+    return [
+        f"{one['id']}: {node['html'][:160]} {node['any'][0]['message'] if node['any'] else one['help']}"
+        for one in found["violations"]
+        for node in one["nodes"][:3]
+    ]
+
+
+def test_the_judge_objects_to_pale_text(pages: dict[str, Path], browser: Any) -> None:
+    context = browser.new_context(offline=True)
+    page = context.new_page()
+    page.goto(pages["incident"].as_uri())
+    page.evaluate("document.querySelector('h1').style.color = '#ddd'")
+    assert any(one.startswith("color-contrast") for one in faults(page))
+    context.close()
+
+
+@pytest.mark.parametrize(("scheme", "size"), LOOKS)
+@pytest.mark.parametrize("name", ["incident", "violation", "diagram"])
+def test_a_page_that_is_a_file(pages: dict[str, Path], browser: Any, name: str, scheme: str, size: Any) -> None:
+    context = browser.new_context(color_scheme=scheme, viewport=size, offline=True)
+    page = context.new_page()
+    page.goto(pages[name].as_uri())
+    page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+    assert not faults(page)
+    context.close()
+
+
+@pytest.mark.parametrize(("scheme", "size"), LOOKS)
+def test_explore(served: dict[str, str], browser: Any, scheme: str, size: Any) -> None:
+    context = browser.new_context(color_scheme=scheme, viewport=size, bypass_csp=True)
+    page = context.new_page()
+    page.goto(served["explore"])
+    page.wait_for_selector("body[data-shown]")
+    page.fill("#message", "2:5")
+    page.press("#message", "Enter")
+    page.wait_for_selector("figure.diagram [data-message='2:5']")
+    assert not faults(page)
+    context.close()
+
+
+@pytest.mark.parametrize(("scheme", "size"), LOOKS)
+def test_the_dashboard(served: dict[str, str], browser: Any, scheme: str, size: Any) -> None:
+    context = browser.new_context(color_scheme=scheme, viewport=size, bypass_csp=True)
+    page = context.new_page()
+    told = "data: " + msgspec.json.encode(troubled_group()).decode() + "\n\n"
+    page.route("**/events", lambda route: route.fulfill(content_type="text/event-stream", body=told))
+    page.goto(served["dashboard"])
+    page.wait_for_selector("#members tbody tr[data-member=bob]")
+    assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+    assert page.locator("#strip .stretch.bad").count() >= 2
+    assert "the application of carol has taken nothing" in page.inner_text("#headline")
+    assert "Let it read on" in page.inner_text("#remedy")
+    assert not faults(page)
+    context.close()
