@@ -17,6 +17,7 @@ import pytest
 from antiphon.errors import UsageError
 from antiphon.pipeline.ingesting.quarantine import QUARANTINE_SCHEMA
 from antiphon.pipeline.reading.mapping import Mapping, load_mapping
+from antiphon.pipeline.store.layout import QUARANTINE
 from antiphon.trace import naive, reader
 from antiphon.trace.event import Event
 from pipeline.conftest import Checker
@@ -82,7 +83,7 @@ def test_five_percent_rubbish(inline: Checker, tmp_path: Path, suffix: str, seed
     assert totals.events == len(expected.events)
     assert verdicts == naive.check(expected.events, unreadable=[row.event for row in expected.unreadable])
     [work] = tmp_path.glob("work-*")
-    quarantine = pa.concat_tables(pq.read_table(part) for part in (work / "layout" / "quarantine").iterdir())
+    quarantine = pa.concat_tables(pq.read_table(part) for part in (work / "layout" / QUARANTINE).iterdir())
     assert quarantine.schema.equals(QUARANTINE_SCHEMA)
     assert quarantine.num_rows == len(expected.unreadable)
     assert all(quarantine["reason"].to_pylist())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from antiphon.commands.choices import one_of
 from antiphon.commands.log_options import add_log_options, mapping_of, show_names
 from antiphon.commands.quarantine import show_reasons
-from antiphon.commands.spark_options import add_spark_options, look_ahead, scratch_of, spark_session
+from antiphon.commands.spark_options import add_spark_options, look_ahead, say_stale, scratch_of, spark_session
 from antiphon.console import show_table
 from antiphon.trace.schema import ALL_GUARANTEES
 
@@ -56,32 +56,34 @@ def _count(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     """Check a trace, say what was found, and return the exit code."""
     from antiphon.pipeline.checking import CheckOptions, check_layout
-    from antiphon.pipeline.ingesting import ingest
+    from antiphon.pipeline.ingesting.keep import lay_out_trace
     from antiphon.pipeline.results import CHECK_FILE, as_json, write_result
+    from antiphon.pipeline.store.layout import QUARANTINE
     from antiphon.pipeline.store.location import copy_tree
     from antiphon.pipeline.store.output import output_folder
     from antiphon.trace.verdict import deciding, exit_code
 
     mapping = mapping_of(args)
     look_ahead(args, CHECK_FILE, mapping)
-    options = CheckOptions(
-        guarantees=tuple(name for name in ALL_GUARANTEES if not args.guarantee or name in args.guarantee),
-        uniform=args.uniform,
-        happened_before=args.happened_before,
-        implied_own_deliveries=mapping is not None and mapping.own_deliveries == "implied",
-        unrecorded_sends=mapping is not None and mapping.sends == "unrecorded",
-        witnesses=args.witnesses,
-    )
     with (
         spark_session(args, f"antiphon check {args.trace}") as spark,
         output_folder(args.out, CHECK_FILE, args.trace, **scratch_of(args)) as (folder, out),
     ):
-        totals = ingest(spark, args.trace, folder / "layout", mapping)
-        result = check_layout(spark, folder / "layout", totals, folder / "scratch", options)
+        laid = lay_out_trace(spark, args.trace, folder / "layout", mapping)
+        options = CheckOptions(
+            guarantees=tuple(name for name in ALL_GUARANTEES if not args.guarantee or name in args.guarantee),
+            uniform=args.uniform,
+            happened_before=args.happened_before,
+            implied_own_deliveries=laid.mapping.own_deliveries == "implied",
+            unrecorded_sends=laid.mapping.sends == "unrecorded",
+            witnesses=args.witnesses,
+        )
+        result = check_layout(spark, laid.folder, laid.totals, folder / "scratch", options)
         words = {name: found.verdict for name, found in result.guarantees.items()}
-        decisive = deciding(words, totals.promises, named=bool(args.guarantee))
+        decisive = deciding(words, laid.totals.promises, named=bool(args.guarantee))
         write_result(out / CHECK_FILE, result)
-        copy_tree(folder / "layout" / "quarantine", out / "quarantine")
+        copy_tree(laid.folder / QUARANTINE, out / "quarantine")
+    say_stale(result.stale)
     if args.json:
         print(as_json(result))
     else:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from antiphon.atomic_write import atomic_write
+from antiphon.commands.spark_options import say_stale
 from antiphon.errors import UsageError
 
 if TYPE_CHECKING:
@@ -52,9 +53,11 @@ def run(args: argparse.Namespace) -> int:
     from antiphon.diagram.layout import lay_out
     from antiphon.diagram.page import page_of, standalone
     from antiphon.pipeline.reading.mapping import load_mapping
+    from antiphon.pipeline.store.table import stale_table
     from antiphon.report.diagram_window import read_window
     from antiphon.report.run_settings import names_of
 
+    say_stale(stale_table(args.trace))
     window = read_window(args.trace, request, load_mapping(args.mapping) if args.mapping else None)
     layout = lay_out(
         window.events,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from antiphon.commands.log_options import add_log_options, mapping_of
 from antiphon.commands.quarantine import show_reasons
-from antiphon.commands.spark_options import add_spark_options, look_ahead, scratch_of, spark_session
+from antiphon.commands.spark_options import add_spark_options, look_ahead, say_stale, scratch_of, spark_session
 from antiphon.console import show_table
 from antiphon.wording import duration
 
@@ -30,7 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure a trace and say what was found."""
-    from antiphon.pipeline.ingesting import ingest
+    from antiphon.pipeline.ingesting.keep import lay_out_trace
     from antiphon.pipeline.measuring import measure_layout
     from antiphon.pipeline.results import MEASURE_FILE, as_json, write_result
     from antiphon.pipeline.store.output import output_folder
@@ -41,9 +41,10 @@ def run(args: argparse.Namespace) -> int:
         spark_session(args, f"antiphon measure {args.trace}") as spark,
         output_folder(args.out, MEASURE_FILE, args.trace, **scratch_of(args)) as (scratch, out),
     ):
-        totals = ingest(spark, args.trace, scratch / "layout", mapping)
-        result = measure_layout(spark, scratch / "layout", totals, out, scratch / "work")
+        laid = lay_out_trace(spark, args.trace, scratch / "layout", mapping)
+        result = measure_layout(spark, laid.folder, laid.totals, out, scratch / "work")
         write_result(out / MEASURE_FILE, result)
+    say_stale(result.stale)
     if args.json:
         print(as_json(result))
     else:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from antiphon.atomic_write import atomic_write
 from antiphon.commands.log_options import add_log_options, mapping_of
-from antiphon.commands.spark_options import add_spark_options, scratch_of, spark_session
+from antiphon.commands.spark_options import add_spark_options, say_stale, scratch_of, spark_session
 from antiphon.errors import UsageError
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ def _trace(args: argparse.Namespace, given: Given) -> tuple[str, dict[str, Any],
         facts = gather(
             given, folder, start, check=not args.no_check, run=args.run, mapping=mapping, uniform=args.uniform
         )
+    say_stale(facts.stale)
     result: dict[str, Any] = {
         "headline": headline(facts),
         "trace": facts.trace,
@@ -88,6 +89,7 @@ def _trace(args: argparse.Namespace, given: Given) -> tuple[str, dict[str, Any],
         "members": facts.members,
         "events": facts.events,
         "quarantined": facts.quarantined,
+        **({"stale": facts.stale} if facts.stale else {}),
         "checked": facts.checked is not None,
         "guarantees": {} if facts.checked is None else msgspec.to_builtins(facts.checked.guarantees),
         "drawn": [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, TypedDict
@@ -46,16 +47,22 @@ def scratch_of(args: argparse.Namespace) -> ScratchOptions:
 
 def look_ahead(args: argparse.Namespace, marker: str, mapping: Mapping | None) -> None:
     """Say what is wrong with a command's trace and --out before Spark starts; let --conf say how to reach stores."""
-    from antiphon.pipeline.ingesting import find_trace
+    from antiphon.pipeline.ingesting.keep import look_at_trace
     from antiphon.pipeline.session import storage_settings
     from antiphon.pipeline.store.location import is_uri, use_settings
     from antiphon.pipeline.store.output import refuse_to_overwrite
 
     use_settings(storage_settings(args.conf))
     if not is_uri(args.trace):  # a store may be reached only as Spark says
-        find_trace(args.trace, mapping)
+        look_at_trace(args.trace, mapping)
     if args.out is not None and not is_uri(args.out):
         refuse_to_overwrite(args.out, marker)
+
+
+def say_stale(stale: str) -> None:
+    """Say on stderr how a kept table's source has changed since, if it has."""
+    if stale:
+        print(f"antiphon: stale: {stale}", file=sys.stderr)
 
 
 @contextmanager

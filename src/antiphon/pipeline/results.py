@@ -39,6 +39,7 @@ class TraceResult(msgspec.Struct, kw_only=True, omit_defaults=True):
     quarantine_reasons: dict[str, int] = {}  # why rows were put aside, the most frequent first; said if any were
     quarantine_examples: dict[str, str] = {}  # by reason, one such row
     names: dict[int, str] = {}  # number -> name, of members and senders whose log had names
+    stale: str = ""  # how the trace has changed since the kept table that was read was made of it
 
 
 # --- check ------------------------------------------------------------------------------------------------------------

@@ -22,21 +22,24 @@ from collections.abc import Collection
 from collections.abc import Mapping as Dictionary
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+import msgspec
 import pyarrow as pa
 
 from antiphon.errors import UsageError
 from antiphon.pipeline.checking import CheckOptions, check_layout
-from antiphon.pipeline.ingesting import ingest as ingest_files
 from antiphon.pipeline.ingesting import ingest_frame
 from antiphon.pipeline.ingesting.frame import FrameFacts
+from antiphon.pipeline.ingesting.keep import LaidOut, TableSource, keep_layout, keep_trace, lay_out_trace
 from antiphon.pipeline.ingesting.quarantine import QUARANTINE_SCHEMA
 from antiphon.pipeline.measuring import measure_layout
 from antiphon.pipeline.measuring.job import TABLES
 from antiphon.pipeline.reading.mapping import Mapping, load_mapping, make_mapping
 from antiphon.pipeline.results import CheckResult, MeasureResult
 from antiphon.pipeline.session import Session, join_session, open_session
-from antiphon.pipeline.store.layout import Totals
-from antiphon.pipeline.store.location import Location, location, remove_tree
+from antiphon.pipeline.store.layout import QUARANTINE, Totals
+from antiphon.pipeline.store.location import Location, copy_tree, location, remove_tree
+from antiphon.pipeline.store.output import output_folder
+from antiphon.pipeline.store.table import TABLE_FILE
 from antiphon.pipeline.verdicts import HappenedBefore
 from antiphon.trace.schema import GUARANTEES
 from antiphon.trace.verdict import Witness, WitnessEvent
@@ -64,23 +67,48 @@ class TraceTable:
     """A trace, laid out for checks: ingested once, when it is first needed, then checked and measured at will."""
 
     def __init__(
-        self, session: Session, source: DataFrame | str, folder: Location, mapping: Mapping, about: FrameFacts
+        self, session: Session, source: DataFrame | str, folder: Location, mapping: Mapping | None, about: FrameFacts
     ):
-        self.session, self.folder, self.mapping = session, folder, mapping
-        self._source, self._about = source, about
+        self.session, self.folder = session, folder
+        self._source, self._mapping, self._about = source, mapping, about
 
     @functools.cached_property
+    def _laid_out(self) -> LaidOut:
+        """The rows, laid out; a kept table is used as it lies."""
+        folder = self.folder / "layout"
+        if isinstance(self._source, str):
+            return lay_out_trace(self.session, self._source, folder, self._mapping)
+        mapping = self._mapping or Mapping()
+        return LaidOut(folder, ingest_frame(self.session, self._source, folder, mapping, self._about), mapping)
+
+    @property
     def totals(self) -> Totals:
         """What there is: runs, members, events, and what was put aside. Asking for it ingests the trace."""
-        if isinstance(self._source, str):
-            return ingest_files(self.session, self._source, self.folder / "layout", self.mapping)
-        return ingest_frame(self.session, self._source, self.folder / "layout", self.mapping, self._about)
+        return self._laid_out.totals
 
     @property
     def layout(self) -> Location:
         """Where the rows lie, once they have been ingested."""
-        assert self.totals is not None
-        return self.folder / "layout"
+        return self._laid_out.folder
+
+    @property
+    def mapping(self) -> Mapping:
+        """How the rows were read."""
+        return self._laid_out.mapping
+
+    def keep(self, out: str | os.PathLike[str]) -> str:
+        """Keep the laid-out rows as a table at a path or URI, as `antiphon ingest --out` does; return where it is.
+
+        `check`, `measure` and the commands take it instead of the source. One that is there already is replaced.
+        """
+        where = os.fspath(out)
+        with output_folder(where, TABLE_FILE, where, shared=not self.session.is_local) as (_, folder):
+            if isinstance(self._source, str):
+                keep_trace(self.session, self._source, folder, self._mapping, in_place=False)
+            else:
+                copy_tree(self.layout, folder)
+                keep_layout(self.session, folder, self._laid_out, TableSource(), in_place=False)
+        return where
 
     def frame(self, folder: Location, schema: pa.Schema) -> DataFrame:
         """Return a table of Parquet files as a DataFrame, also where there is none of them."""
@@ -101,8 +129,13 @@ class TraceCheck:
     def result(self) -> CheckResult:
         """Verdicts, counts and witnesses, as `antiphon check --json` prints them."""
         scratch = self.table.folder / f"check-{uuid.uuid4().hex[:12]}"
+        options = msgspec.structs.replace(
+            self.options,
+            implied_own_deliveries=self.table.mapping.own_deliveries == "implied",
+            unrecorded_sends=self.table.mapping.sends == "unrecorded",
+        )
         try:
-            return check_layout(self.table.session, self.table.layout, self.table.totals, scratch, self.options)
+            return check_layout(self.table.session, self.table.layout, self.table.totals, scratch, options)
         finally:
             remove_tree(scratch)
 
@@ -128,7 +161,7 @@ class TraceCheck:
     @functools.cached_property
     def quarantine(self) -> DataFrame:
         """A row for each row that could not be read, and why."""
-        return self.table.frame(self.table.layout / "quarantine", QUARANTINE_SCHEMA)
+        return self.table.frame(self.table.layout / QUARANTINE, QUARANTINE_SCHEMA)
 
 
 def _event(witness: Witness, event: WitnessEvent) -> tuple[int, int, str, int | None, int | None]:
@@ -203,12 +236,7 @@ def check(
     """
     table = ingest(source, mapping=mapping, promises=promises, global_clock=global_clock, scratch=scratch, spark=spark)
     options = CheckOptions(
-        guarantees=_known(guarantees),
-        uniform=uniform,
-        happened_before=happened_before,
-        implied_own_deliveries=table.mapping.own_deliveries == "implied",
-        unrecorded_sends=table.mapping.sends == "unrecorded",
-        witnesses=witnesses,
+        guarantees=_known(guarantees), uniform=uniform, happened_before=happened_before, witnesses=witnesses
     )
     return TraceCheck(table, options)
 
@@ -225,10 +253,10 @@ def measure(
     return TraceMeasure(ingest(source, mapping=mapping, global_clock=global_clock, scratch=scratch, spark=spark))
 
 
-def mapping_of(given: MappingLike | None) -> Mapping:
+def mapping_of(given: MappingLike | None) -> Mapping | None:
     """Return a mapping that is given as such, as a file or as a file's content."""
     if given is None or isinstance(given, Mapping):
-        return given or Mapping()
+        return given
     if isinstance(given, (str, os.PathLike)):
         return load_mapping(os.fspath(given))
     return make_mapping(dict(given), "mapping")

@@ -22,6 +22,7 @@ from antiphon.pipeline.columns import Array
 from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.pipeline.reading.rows import TRACE_SCHEMA
 from antiphon.pipeline.store.files import find_files
+from antiphon.pipeline.store.table import table_of
 from antiphon.report.trace_rows import NUMBERS, TraceRows, read_rows
 from antiphon.trace.event import Event
 from antiphon.trace.run_file import RunFiles
@@ -99,8 +100,11 @@ class _Found(msgspec.Struct):
 
 class _Reader:
     def __init__(self, trace: str, request: DiagramRequest, mapping: Mapping) -> None:
-        self.trace, self.request, self.mapping = trace, request, mapping
-        self.files = find_files(trace)
+        self.trace, self.request = trace, request
+        table = table_of(trace, mapping if mapping != Mapping() else None)
+        self.files = find_files(trace) if table is None else table.layout.files
+        self.windows = None if table is None else table.windows
+        self.mapping = mapping if table is None else Mapping()
 
     def _rows(self, columns: Sequence[str], run: str | None) -> Iterator[TraceRows]:
         return read_rows(self.files, columns, run, self.mapping)
@@ -114,7 +118,7 @@ class _Reader:
         if focus is not None and request.around is None:  # an event of a message: show the message with it
             anchors = [*anchors, *self._look(focus).anchors[run]]
         bounds = found.bounds[run]
-        clocks_agree = self._clocks_agree(found.folders[run]) and all(one.time_ns is not None for one in anchors)
+        clocks_agree = self._clocks_agree(run, found.folders[run]) and all(one.time_ns is not None for one in anchors)
         members = self._members(anchors, bounds, focus)
         events, thinned = self._window(run, anchors, members, bounds, clocks_agree)
         spans = {member: _steps(events, member) for member in members}
@@ -205,7 +209,9 @@ class _Reader:
             there = "nothing is sent there"
         return f"{self.trace}: no message {sender}:{seq} in {where}; {there}"
 
-    def _clocks_agree(self, folders: set[str]) -> bool:
+    def _clocks_agree(self, run: str, folders: set[str]) -> bool:
+        if self.windows is not None:
+            return self.windows.global_clock(run)
         root = Path(self.trace).absolute()
         run_files = RunFiles(root if root.is_dir() else root.parent)
         said = [run_files.of(folder) for folder in folders]

@@ -10,7 +10,7 @@ import msgspec
 
 from antiphon.errors import UsageError
 from antiphon.pipeline.checking import CheckOptions, check_layout
-from antiphon.pipeline.ingesting import find_trace, ingest
+from antiphon.pipeline.ingesting.keep import lay_out_trace, look_at_trace
 from antiphon.pipeline.measuring import measure_layout
 from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.pipeline.results import (
@@ -59,6 +59,7 @@ class Facts(msgspec.Struct, kw_only=True):
     quarantined: int
     quarantine_reasons: dict[str, int] = {}
     quarantine_examples: dict[str, str] = {}
+    stale: str = ""  # how the trace has changed since the table that was read was made of it
     checked: CheckResult | None = None
     uniform: CheckResult | None = None  # the same with the deliveries of members that crashed or left, if any did
     measured: MeasureResult | None = None
@@ -116,6 +117,7 @@ def gather(
         quarantined=known.quarantined,
         quarantine_reasons=known.quarantine_reasons,
         quarantine_examples=known.quarantine_examples,
+        stale=known.stale,
         checked=checked,
         uniform=also,
         measured=measured,
@@ -168,10 +170,10 @@ class _Trace:
 
     def __init__(self, trace: str, folder: Location, start: Start, stack: ExitStack, mapping: Mapping | None) -> None:
         if not is_uri(trace):
-            find_trace(trace, mapping)  # say what is wrong with the path before Spark starts
-        self.folder, self.layout, self.mapping = folder, folder / "layout", mapping
+            look_at_trace(trace, mapping)  # say what is wrong with the path before Spark starts
         self.session = stack.enter_context(start())
-        self.totals = ingest(self.session, trace, self.layout, mapping)
+        laid = lay_out_trace(self.session, trace, folder / "layout", mapping)
+        self.folder, self.layout, self.mapping, self.totals = folder, laid.folder, laid.mapping, laid.totals
 
     def check_uniform(self, plain: CheckResult) -> CheckResult | None:
         """Check what is different where deliveries of members that crashed or left count too, if any did."""
@@ -187,8 +189,8 @@ class _Trace:
         """Check guarantees; `uniform`: deliveries of members that crashed or left count too."""
         options = CheckOptions(
             guarantees=guarantees,
-            implied_own_deliveries=self.mapping is not None and self.mapping.own_deliveries == "implied",
-            unrecorded_sends=self.mapping is not None and self.mapping.sends == "unrecorded",
+            implied_own_deliveries=self.mapping.own_deliveries == "implied",
+            unrecorded_sends=self.mapping.sends == "unrecorded",
             uniform=uniform,
         )
         return check_layout(self.session, self.layout, self.totals, self.folder / scratch, options)

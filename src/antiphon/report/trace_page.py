@@ -181,6 +181,8 @@ def _notices(facts: Facts) -> list[Markup]:
         )
         text = f"They were put aside and are part of nothing below.{which}{reasons}"
         said.append(notice("warn", f"{count(facts.quarantined, 'row')} could not be read.", text))
+    if facts.stale:
+        said.append(notice("warn", "The trace has changed since the table was made.", f"{facts.stale}."))
     if facts.lost is not None:
         text = f"{facts.lost} is not there any more, so nothing below could be measured or drawn from it."
         said.append(notice("warn", "The trace is gone.", text))

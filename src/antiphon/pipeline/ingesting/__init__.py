@@ -23,20 +23,21 @@ from antiphon.pipeline.ingesting.foreign.form import form_of
 from antiphon.pipeline.ingesting.foreign.guess import suggest
 from antiphon.pipeline.ingesting.frame import FrameFacts, fit_frame, spill_frame
 from antiphon.pipeline.ingesting.job import FilePart, IngestJob, IngestPart
-from antiphon.pipeline.ingesting.relayout import lay_out, share_buckets, spill
+from antiphon.pipeline.ingesting.relayout import SPILL, lay_out, share_buckets, spill
 from antiphon.pipeline.ingesting.survey import segments_do_not_overlap, survey
 from antiphon.pipeline.reading import open_parquet_input
 from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.pipeline.reading.text import TextSpan, can_be_cut, count_marks
 from antiphon.pipeline.session import Session
 from antiphon.pipeline.store.files import find_files, format_of
-from antiphon.pipeline.store.layout import Totals, TraceLayout
-from antiphon.pipeline.store.location import Location, copy_tree, location, size_of
+from antiphon.pipeline.store.layout import INDEX, QUARANTINE, ROWS, SKELETON, Totals, TraceLayout
+from antiphon.pipeline.store.location import Location, copy_tree, location, remove_tree, size_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 TASK_ROWS = 4_000_000  # what one task reads
+FOREIGN = "_foreign"  # the folder in which another system's log becomes a trace
 FILE_PART_BYTES = 64 << 20  # a larger Parquet file is shared out by row groups
 
 
@@ -72,7 +73,7 @@ def _ingest_files(session: Session, trace: str, files: list[str], folder: Locati
         parts = _each(session, len(source.splits), functools.partial(survey, source), "survey")
         if all(part.in_order for part in parts) and segments_do_not_overlap(folder):
             return _totals(trace, folder, parts)
-        for stale in [*(folder / "index").iterdir(), *(folder / "skeleton").iterdir()]:
+        for stale in [*(folder / INDEX).iterdir(), *(folder / SKELETON).iterdir()]:
             stale.unlink()
     return _sort(session, trace, folder, _each(session, len(source.splits), functools.partial(spill, source), "read"))
 
@@ -84,7 +85,7 @@ def find_trace(trace: str, mapping: Mapping | None) -> list[str]:
 
 def _ingest_foreign(session: Session, trace: str, files: list[str], folder: Location, mapping: Mapping) -> Totals:
     """Ingest the trace that another system's log becomes."""
-    brought = bring(session, files, mapping, folder / "foreign")
+    brought = bring(session, files, mapping, folder / FOREIGN)
     if not brought.runs:
         reasons: Counter[str] = Counter()
         for part in brought.parts:
@@ -94,7 +95,7 @@ def _ingest_foreign(session: Session, trace: str, files: list[str], folder: Loca
     if about.is_file():
         (location(brought.folder) / "run.json").write_text(about.read_text())
     totals = _ingest_files(session, brought.folder, find_files(brought.folder), folder, Mapping())
-    copy_tree(folder / "foreign" / "quarantine", folder / "quarantine")
+    copy_tree(folder / FOREIGN / QUARANTINE, folder / QUARANTINE)
     totals.trace, totals.names = trace, brought.names
     for part in brought.parts:
         totals.quarantined = dict(Counter(totals.quarantined) + Counter(part.quarantined))
@@ -128,7 +129,7 @@ def ingest_frame(session: Session, frame: DataFrame, folder: Location, mapping: 
 
 
 def _make_folders(folder: Location) -> None:
-    for name in ("index", "skeleton", "quarantine", "events", "spill"):
+    for name in (INDEX, SKELETON, QUARANTINE, ROWS, SPILL):
         (folder / name).mkdir(parents=True, exist_ok=True)
 
 
@@ -137,10 +138,9 @@ def _sort(session: Session, trace: str, folder: Location, parts: list[IngestPart
     spilled = [file for part in parts for file in part.spilled]
     shared = share_buckets(spilled, session.parallelism)
     laid_out = _each(session, len(shared), functools.partial(lay_out, str(folder), spilled, shared), "sort")
-    for spilt in (folder / "spill").iterdir():
-        spilt.unlink()
+    remove_tree(folder / SPILL)
     parts = parts + laid_out
-    for aside in (folder / "quarantine").iterdir():
+    for aside in (folder / QUARANTINE).iterdir():
         if aside.name not in {part.quarantine for part in parts}:  # of a task that Spark had to repeat
             aside.unlink()
     return _totals(trace, folder, parts)

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from antiphon.pipeline.ingesting.job import IngestPart
 from antiphon.pipeline.reading.rows import UnreadableRow
+from antiphon.pipeline.store.layout import QUARANTINE
 from antiphon.pipeline.store.location import location, replacement
 
 QUARANTINE_SCHEMA = pa.schema(
@@ -30,7 +31,7 @@ class Quarantine:
     """Rows that cannot be read, written beside the rest with a reason each."""
 
     def __init__(self, folder: str, name: str) -> None:
-        self.file = replacement(location(folder) / "quarantine" / f"{name}.parquet")
+        self.file = replacement(location(folder) / QUARANTINE / f"{name}.parquet")
         self.counts: Counter[str] = Counter()
         self.reasons: Counter[str] = Counter()
         self.examples: dict[str, str] = {}  # reason -> one such row, and where it is

@@ -19,11 +19,13 @@ from antiphon.pipeline.ingesting.quarantine import Quarantine
 from antiphon.pipeline.ingesting.segments import Segments, stretches
 from antiphon.pipeline.reading import read_batches
 from antiphon.pipeline.reading.rows import DUPLICATE, REASONS, TRACE_SCHEMA, UnreadableRow
+from antiphon.pipeline.store.layout import ROWS
 from antiphon.pipeline.store.location import location, open_input, replacement
 from antiphon.trace.run_file import RunFiles
 from antiphon.trace.schema import EVENTS
 
-ROW_GROUP_ROWS: Final = 1 << 20
+SPILL: Final = "_spill"  # the folder of the files in between
+ROW_GROUP_ROWS: Final = 1 << 18
 TINY_ROWS: Final = 1 << 16  # members with fewer rows share a row group
 BUCKETS: Final = 1024
 SHARE_ROWS_MIN: Final = 100_000  # that a task sorts, if there are as many
@@ -62,7 +64,7 @@ def write_buckets(table: pa.Table, folder: str, clock: bool) -> SpillFile:
     schema = table.schema.with_metadata({"clock": str(int(clock))})
     sorted_rows = table.take(pa.array(order)).combine_chunks().replace_schema_metadata(schema.metadata)
     written = SpillFile(f"{uuid.uuid4().hex}.arrow", present.tolist(), counts[present].tolist())
-    path = location(folder) / "spill" / written.name
+    path = location(folder) / SPILL / written.name
     with replacement(path) as fresh, pa.ipc.new_file(str(fresh), schema) as out:
         start = 0
         for rows in written.rows:
@@ -113,7 +115,7 @@ def lay_out(folder: str, spilled: list[SpillFile], shared: list[list[int]], task
         batches = [number for number, bucket in enumerate(file.buckets) if bucket in wanted]
         if not batches:
             continue
-        reader = pa.ipc.open_file(open_input(location(folder) / "spill" / file.name))
+        reader = pa.ipc.open_file(open_input(location(folder) / SPILL / file.name))
         clock = reader.schema.metadata[b"clock"] == b"1"
         for number in batches:
             piece = pa.Table.from_batches([reader.get_batch(number)])
@@ -175,7 +177,7 @@ def _in_order(table: pa.Table) -> tuple[pa.Table, list[UnreadableRow]]:
 
 def _write_members(table: pa.Table, folder: str, name: str, clocks: dict[str, bool]) -> None:
     """Write rows in order; a member with many rows gets row groups of its own, small ones share."""
-    file = f"events/{name}.parquet"
+    file = f"{ROWS}/{name}.parquet"
     starts, runs, _ = stretches(table, None)
     assert runs is not None
     stops = np.append(starts[1:], table.num_rows)
@@ -188,7 +190,7 @@ def _write_members(table: pa.Table, folder: str, name: str, clocks: dict[str, bo
             encoded.schema,
             compression="lz4",
             use_dictionary=["run", "event", "detail", "topic", "partition", "group"],
-            write_statistics=["run", "member"],
+            write_statistics=["run", "member", "time_ns"],
         ) as out,
     ):
         group = 0

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from antiphon.pipeline.columns import NO_EVENT, SKELETON_EVENTS, Array, as_numpy
 from antiphon.pipeline.kernels import survey_rows
-from antiphon.pipeline.store.layout import INDEX_SCHEMA, SKELETON_SCHEMA
+from antiphon.pipeline.store.layout import INDEX, INDEX_SCHEMA, SKELETON, SKELETON_SCHEMA
 from antiphon.pipeline.store.location import Location, location, replacement
 from antiphon.trace.schema import EVENTS
 
@@ -101,9 +101,9 @@ class Segments:
 
     def write(self, folder: str, name: str) -> None:
         """Write index and skeleton; a task that runs twice writes the same again."""
-        _write(location(folder) / "index" / f"{name}.parquet", pa.table(self.index, schema=INDEX_SCHEMA))
+        _write(location(folder) / INDEX / f"{name}.parquet", pa.table(self.index, schema=INDEX_SCHEMA))
         if self.skeleton:
-            _write(location(folder) / "skeleton" / f"{name}.parquet", pa.concat_tables(self.skeleton))
+            _write(location(folder) / SKELETON / f"{name}.parquet", pa.concat_tables(self.skeleton))
 
 
 def stretches(table: pa.Table, only: tuple[str, int] | None) -> tuple[Array, list[str] | None, list[int]]:

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final
 
 from antiphon.errors import UsageError
 from antiphon.pipeline.store.location import StorePath, location
 from antiphon.trace.files import visible_files
+from antiphon.trace.run_file import RUN_FILE
 
 SUFFIXES: Final = {".parquet": "parquet", ".csv": "csv", ".jsonl": "json lines", ".ndjson": "json lines"}
 
 
 def find_files(trace: str) -> list[str]:
     """The event files of a trace, sorted; UsageError if there is none."""
-    nothing = f"no events in this directory; expected files named *{', *'.join(SUFFIXES)}"
-    return files_named(trace, lambda name: format_of(Path(name)) is not None, nothing)
+    return files_ending(trace, SUFFIXES, "events")
+
+
+def files_ending(where: str, suffixes: Collection[str], what: str) -> list[str]:
+    """Return a file, or those of a folder whose names end so (or so with .gz), sorted; UsageError if there is none."""
+    wanted = tuple(ending for suffix in suffixes for ending in (suffix, f"{suffix}.gz"))
+    return files_named(
+        where,
+        lambda name: name.lower().endswith(wanted) and name != RUN_FILE,
+        f"no {what} in this directory; expected files named *{', *'.join(suffixes)}",
+    )
 
 
 def files_named(where: str, wanted: Callable[[str], bool], nothing: str) -> list[str]:

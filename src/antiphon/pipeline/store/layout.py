@@ -21,6 +21,9 @@ from antiphon.pipeline.columns import Array, RunIndex, Segment, Unit, as_numpy
 from antiphon.pipeline.store.location import Location, location, open_parquet, read_tables
 from antiphon.trace.schema import EVENTS
 
+# the folders of a layout; what begins with _ is bookkeeping, so that a layout is a trace to whoever knows no better
+INDEX, SKELETON, QUARANTINE, ROWS = "_index", "_skeleton", "_quarantine", "events"
+
 INDEX_SCHEMA: Final = pa.schema(
     [
         ("run", pa.string()),
@@ -63,6 +66,7 @@ class Totals(msgspec.Struct):
     examples: dict[str, str] = msgspec.field(default_factory=dict)  # by reason, one row that was put aside
     names: dict[int, str] = msgspec.field(default_factory=dict)  # of members whose log had names
     promises: list[str] | None = None  # what the run.json files promise; None if there is none
+    stale: str = ""  # how the trace has changed since a kept table was made of it
 
     def as_result(self) -> dict[str, Any]:
         """Return what every result about a trace says of it: the fields of `TraceResult`."""
@@ -75,6 +79,7 @@ class Totals(msgspec.Struct):
             "quarantine_reasons": self.reasons,
             "quarantine_examples": self.examples,
             "names": self.names,
+            "stale": self.stale,
         }
 
 
@@ -83,7 +88,7 @@ class TraceLayout:
 
     def __init__(self, folder: Location) -> None:
         self.folder = folder
-        table = _read_parts(folder / "index", INDEX_SCHEMA).combine_chunks()
+        table = _read_parts(folder / INDEX, INDEX_SCHEMA).combine_chunks()
         names = pc.unique(table["run"]).sort()  # UTF-8 sorts as code points do
         self.runs: list[str] = names.to_pylist()
         run = pc.index_in(table["run"], names).to_numpy()
@@ -94,7 +99,7 @@ class TraceLayout:
         files = pc.unique(table["file"])
         self.file = pc.index_in(table["file"], files).to_numpy()[order]
         # what was laid out anew is named from the layout's folder, so that this can be moved
-        self.files = [str(folder / file) if file.startswith("events/") else file for file in files.to_pylist()]
+        self.files = [str(folder / file) if file.startswith(f"{ROWS}/") else file for file in files.to_pylist()]
         self.column = {
             name: table[name].to_numpy(zero_copy_only=False)[order]
             for name in INDEX_SCHEMA.names
@@ -123,7 +128,7 @@ class TraceLayout:
     def skeleton(self, run: RunIndex) -> pa.Table:
         """The rows of a run that shape it, in order of (member, step)."""
         if self._skeleton is None:
-            table = _read_parts(self.folder / "skeleton", SKELETON_SCHEMA).combine_chunks()
+            table = _read_parts(self.folder / SKELETON, SKELETON_SCHEMA).combine_chunks()
             code = pc.index_in(table["run"], pa.array(self.runs, pa.string())).to_numpy()
             order = np.lexsort((table["step"].to_numpy(), table["member"].to_numpy(), code))
             self._skeleton = table.take(pa.array(order)).combine_chunks()

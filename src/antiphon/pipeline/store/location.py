@@ -311,9 +311,14 @@ def copy_tree(source: Location, target: Location, *, last: str = "") -> None:
     target.mkdir(parents=True, exist_ok=True)
     files = [file for file in _files(source) if file[1] != last] + [file for file in _files(source) if file[1] == last]
     for file, name in files:
-        with replacement(target / name) as fresh, open_input(file) as content, fresh.open("wb") as out:
-            while block := content.read(BLOCK_BYTES):
-                out.write(block)
+        copy_file(file, target / name)
+
+
+def copy_file(source: Location, target: Location) -> None:
+    """Copy a file; its new name appears only with the whole content."""
+    with replacement(target) as fresh, open_input(source) as content, fresh.open("wb") as out:
+        while block := content.read(BLOCK_BYTES):
+            out.write(block)
 
 
 def _files(folder: Location) -> list[tuple[Location, str]]:

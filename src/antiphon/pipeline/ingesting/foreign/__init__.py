@@ -32,7 +32,8 @@ from antiphon.pipeline.ingesting.quarantine import Quarantine
 from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.pipeline.reading.rows import UnreadableRow
 from antiphon.pipeline.session import Session
-from antiphon.pipeline.store.files import files_named
+from antiphon.pipeline.store.files import files_ending
+from antiphon.pipeline.store.layout import QUARANTINE
 from antiphon.pipeline.store.location import Location, location, open_parquet, open_stream, read_tables, replacement
 
 _BATCH_ROWS: Final = 200_000
@@ -70,13 +71,7 @@ class Brought(msgspec.Struct):
 
 def find_logs(trace: str, mapping: Mapping) -> list[str]:
     """Return the files of a foreign log, sorted; UsageError if there is none."""
-    suffixes = form_of(mapping).suffixes
-    wanted = (*suffixes, *(f"{suffix}.gz" for suffix in suffixes))
-    return files_named(
-        trace,
-        lambda name: name.lower().endswith(wanted) and name != "run.json",
-        f"no logs in this directory; expected files named *{', *'.join(suffixes)}",
-    )
+    return files_ending(trace, form_of(mapping).suffixes, "logs")
 
 
 def has_text(files: list[str], mapping: Mapping) -> bool:
@@ -128,7 +123,7 @@ def _reads_as_number(text: str) -> bool:
 
 def bring(session: Session, files: list[str], mapping: Mapping, folder: Location) -> Brought:
     """Turn a foreign log into a trace: the files of its folder `brought`."""
-    for name in ("quarantine", "rows", "brought"):
+    for name in (QUARANTINE, "rows", "brought"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     tasks = max(1, min(len(files), 4 * session.parallelism))
     job = BringJob(form_of(mapping), mapping.preset, files, tasks, str(folder))
