@@ -246,6 +246,7 @@ NONSENSE: dict[str, Streamed] = {
     "long hosts": decision(hosts=bytes(8)),
     "odd bounds": decision(more=bytes(12)),
     "bound by a host that is not there": decision(hosts=b"\3\0" * 3),
+    "one of the bounds by a host that is not there": decision(hosts=b"\0\0\3\0\0\0"),
     "bound for a sender that is not there": decision(more=pack_vector([3, 1, 0, 0])),
     "bound from message 0": decision(min_next_mid=pack_vector([0, 1, 1])),
     "repeated message": TimedData(seq=1),
@@ -459,6 +460,20 @@ def test_all_hosts_box_against_the_rule_word_by_word(delta: bool) -> None:
                 told = [(number + (seq - f) * delta, host) for s, f, (number, host) in bounds if s == k and f <= seq]
                 meant = [(t + 1 + (seq - m[k]) * delta, host) for host, t, m in proposals if m[k] <= seq]
                 assert max(told, default=None) == max(meant, default=None)
+            steps = sorted((f, number - f * delta, host) for s, f, (number, host) in bounds if s == k)
+            assert all(one[1:] < next_one[1:] for one, next_one in itertools.pairwise(steps)), (
+                "each bound told raises the one before"
+            )
+
+
+@pytest.mark.parametrize("make", [UpdateBox, ListBox])
+def test_how_far_below_a_bound_can_lie(make: Callable[[int], UpdateBox | ListBox]) -> None:
+    """The greatest distance that can be told is told; at the next, a bound bounds nothing."""
+    for beyond, told in ((0, True), (1, False)):
+        box = make(1)
+        box.hear(0, 5, pack_vector([1]))
+        (bound,) = box.decision(1, 5 + 2**32 - 2 + beyond, 0).bounds(1)
+        assert bound == ((0, 1, (6, 0)) if told else (0, 2**32 - 1, (5 + 2**32 - 2 + beyond + 1, 0)))
 
 
 def test_bound_that_lies_too_far_below_bounds_nothing() -> None:
