@@ -62,6 +62,7 @@ def test_without_room_in_its_stream_the_sequencer_waits() -> None:
 def test_its_own_messages_need_no_further_word() -> None:
     member = part(1)
     assert delivered(member.accept(0, data(), 0)) == [(0, 1)]
+    assert streamed(part(0).submit(Submit(b"x"), 1, 0)) == [PlacedData(seq=1, payload=b"x", after=0)]
 
 
 def test_an_order_is_admitted_after_all_that_it_names() -> None:
@@ -74,6 +75,25 @@ def test_an_order_is_admitted_after_all_that_it_names() -> None:
     assert delivered(step) == [(2, 1), (2, 2)]
     assert Decided(2, 1, 0) in step.up
     assert member.held == 0
+
+
+def test_an_order_waits_for_each_sender_that_it_names() -> None:
+    member, order = part(0, size=4), Order(number=1, senders=[2, 3])
+    member.accept(2, data(1), 0)
+    assert not member.admits(0, order)
+    member.accept(3, data(1), 0)
+    assert member.admits(0, order)
+
+
+def test_when_the_view_ends_nothing_is_delivered_until_it_is_finished_and_then_once() -> None:
+    member = part(1)
+    member.accept(2, data(1), 0)
+    member.accept(2, data(2, number=2), 0)
+    member.block()
+    assert not member.accept(0, Order(number=1, senders=[2]), 0).up
+    assert delivered(member.finish([0, 0, 2], b"")) == [(2, 1), (2, 2)]
+    assert member.held == 0
+    assert not member.finish([0, 0, 2], b"").up
 
 
 def test_a_message_is_admitted_after_what_its_sender_had_delivered() -> None:
@@ -100,6 +120,7 @@ def test_own_messages_without_a_place_are_bounded() -> None:
         (2, Order(senders=[1])),
         (0, Order(senders=[0])),
         (0, Order(senders=[3])),
+        (0, Order(senders=[1, 3])),
         (2, data(2)),
         (2, Data(number=1, seq=1)),
     ],

@@ -15,6 +15,7 @@ from antiphon.errors import UsageError
 from antiphon.protocol.machine import Deliver, Submit
 from antiphon.protocol.ordering.abcast import Abcast
 from antiphon.protocol.ordering.tomp import (
+    LISTS_MAX,
     MEMBERS_MAX,
     AllHostsBox,
     BoundingDecision,
@@ -403,6 +404,44 @@ def test_undecided_messages_are_raised_to_the_best_of_all_bounds_that_they_are_u
                     if bounded == sender and first <= seq
                 ]
                 assert part.provisional(waiting) == max([waiting.stamp, *under])
+
+
+def test_bounds_below_what_is_undecided_are_forgotten_once_there_are_more_than_twice_as_many() -> None:
+    part = Tomp(PartContext(0, 3, random.Random(0)), TompOptions(delta=False))
+    nothing, none = pack_vector([2**32 - 1] * 3), pack_vector([0] * 3)
+    for seq in range(1, 8):
+        part.accept(1, TimedData(seq=seq, own=part.clock.time + 1), 0)
+    for first, time in ((1, 20), (2, 21), (3, 22), (4, 23)):
+        firsts = pack_vector([2**32 - 1, first, 2**32 - 1])
+        part.anticipate(decision(seq=first, time=time, host=1, min_next_mid=firsts, below=none))
+    assert part.bounds[1].firsts == [1, 2, 3, 4]
+    for seq in range(1, 6):
+        part.accept(1, decision(seq=seq, time=50 + seq, host=1, min_next_mid=nothing), 0)
+    last = pack_vector([2**32 - 1, 6, 2**32 - 1])
+    part.anticipate(decision(seq=1, time=24, host=1, min_next_mid=last, below=none))
+    assert part.bounds[1].firsts == [6], "5 bounds, 2 undecided messages, and none before number 6"
+
+
+@pytest.mark.parametrize(
+    ("size", "options", "box"),
+    [
+        (LISTS_MAX, TompOptions(), ListBox),
+        (LISTS_MAX + 1, TompOptions(), UpdateBox),
+        (3, TompOptions(bound="all-hosts"), AllHostsBox),
+    ],
+)
+def test_how_bounds_are_derived_follows_from_the_options_and_the_size(
+    size: int, options: TompOptions, box: type
+) -> None:
+    part = Tomp(PartContext(0, size, random.Random(0)), options)
+    assert type(part.box()) is box
+    assert part.in_order is options.delta
+
+
+def test_as_many_members_as_a_decision_has_room_for() -> None:
+    assert Tomp(PartContext(0, MEMBERS_MAX, random.Random(0)), TompOptions()).size == MEMBERS_MAX
+    with pytest.raises(UsageError, match="members"):
+        Tomp(PartContext(0, MEMBERS_MAX + 1, random.Random(0)), TompOptions())
 
 
 def test_staircases_stay_as_short_as_what_is_undecided() -> None:
