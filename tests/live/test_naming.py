@@ -25,7 +25,7 @@ class Stream:
         self.shown: list[Effect] = []
         in_stream: Handlers = dict.fromkeys((Deliver, Install, Capture, StandingChanged), self.shown.append)
         self.anomalies = Anomalies(MemberLogger("test", "seven"))
-        self.behind = BehindNames(in_stream, lambda: self.handlers, self.names, 1_000, self.anomalies)
+        self.behind = BehindNames(in_stream, lambda: self.handlers, self.names, self.anomalies)
         self.handlers: Handlers = dict(in_stream)
 
     def take(self, *effects: Effect) -> None:
@@ -61,6 +61,7 @@ def test_a_view_waits_for_names_and_all_else_behind_it() -> None:
 @pytest.mark.parametrize("why", ["too long", "too much", "excluded"])
 def test_it_does_not_wait_for_ever(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(naming, "WAIT_S", 0.01)
+    monkeypatch.setattr(naming, "WAITING_BYTES_MAX", 1_000)
 
     async def test() -> None:
         stream = Stream()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections import Counter
 from typing import Final
 
@@ -75,6 +78,32 @@ def test_the_same_schedule_gives_the_same_run() -> None:
     )
     one, other = run(schedule), run(schedule)
     assert one.starts == other.starts
+
+
+@pytest.mark.parametrize("discover", ["peers", "multicast"])
+def test_the_same_schedule_gives_the_same_run_in_another_process(discover: str) -> None:
+    """Whatever the hashes of this process: sets and dictionaries of strings are in another order in each."""
+    told = [
+        subprocess.run(
+            [sys.executable, "-c", _RUN_ONE, discover],
+            env={**os.environ, "PYTHONHASHSEED": hashes},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for hashes in ("1", "2", "3")
+    ]
+    assert told[0]
+    assert len(set(told)) == 1
+
+
+_RUN_ONE: Final = """
+import sys
+from antiphon.testing.torture.run import run
+from antiphon.testing.torture.schedule import Net, Schedule, Setup, Work
+work = (Work(), Work(start_ms=300), Work(start_ms=700), Work(start_ms=100))
+setup = Setup(discover=sys.argv[1], snapshot_bytes=0)
+print(run(Schedule(seed=3, setup=setup, net=Net(loss=0.1), work=work)).starts)
+"""
 
 
 def test_shrinking_keeps_what_matters() -> None:

@@ -167,7 +167,7 @@ class Discovery:
         stamp = self._freshness.stamp(self._loop.time())
         hello = Hello(stamp, self._own, self.has_found, self.founding, tuple(known), view if small else None)
         targets = {*self._asked(), *self._turn.take_awaiting(), *(contact.socket_address() for contact in others)}
-        self._sockets.say(self.seal.seal(hello), targets)
+        self._sockets.say(self.seal.seal(hello), sorted(targets))
         self._turn.come_in(CALM_S if self.has_found else PAUSE_S)
 
     def _consider_founding(self) -> None:

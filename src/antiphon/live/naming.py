@@ -17,6 +17,7 @@ from antiphon.protocol.machine import Deliver, Install, StandingChanged
 from antiphon.protocol.membership.views import name_of
 
 WAIT_S: Final = 3.0  # members say hello every second
+WAITING_BYTES_MAX: Final = 4 << 20  # beyond, nothing waits for a name
 
 
 class Names(dict[int, str]):
@@ -34,12 +35,11 @@ class BehindNames:
         in_stream: Handlers,
         handlers: Callable[[], Handlers],
         names: Mapping[int, str],
-        bytes_max: int,
         anomalies: Anomalies,
     ) -> None:
         """`in_stream` takes what has its place in the stream; there, and in `handlers`, another stands in meanwhile."""
         self._in_stream, self._handlers, self._names = in_stream, handlers, names
-        self._bytes_max, self._anomalies = bytes_max, anomalies
+        self._anomalies = anomalies
         self._show = in_stream[Install]
         in_stream[Install] = self._install
         self._usual = dict(in_stream)
@@ -70,7 +70,7 @@ class BehindNames:
             return
         self._waiting.append(effect)
         self._bytes += len(effect.payload) if isinstance(effect, Deliver) else 0
-        if self._bytes > self._bytes_max:
+        if self._bytes > WAITING_BYTES_MAX:
             self._give_up()
 
     def learnt(self) -> None:

@@ -47,7 +47,8 @@ class KeptState(msgspec.Struct, frozen=True, kw_only=True):
     saved: bytes  # what the machine persisted
 
 
-_Kept = TypeVar("_Kept", Memory, KeptState)
+_Kept = TypeVar("_Kept", Memory, KeptState, Saved)
+_decode_saved = msgspec.msgpack.Decoder(Saved).decode
 
 
 class StateFolder:
@@ -61,9 +62,11 @@ class StateFolder:
         """Return what the member that binds there remembers, or None the first time."""
         path = self._memory_file(bind)
         try:
-            return _decoded(path, self._disk.read(path), msgspec.json.Decoder(Memory).decode)
+            memory = _decoded(path, self._disk.read(path), msgspec.json.Decoder(Memory).decode)
         except OSError:
             return None
+        _check_format(path, memory)
+        return memory
 
     def memory_of_an_address(self, own: Address) -> Memory | None:
         """Return what version 0.1.0 remembered at an address."""
@@ -101,13 +104,15 @@ class MemberFile:
         except OSError as error:
             raise UsageError(f"state: {self._path}: {error.strerror}; name a folder of your own") from None
         kept = read_kept(self._path, content)
-        return kept if isinstance(kept, bytes) else kept.saved
+        saved = kept if isinstance(kept, bytes) else kept.saved
+        _decoded(self._path, saved, _decode_saved)
+        return saved
 
     @property
     def knows_view(self) -> bool:
         """Whether the member has been in a view, or has heard of one."""
         saved = self.read()
-        return saved is not None and msgspec.msgpack.decode(saved, type=Saved).view.number > 0
+        return saved is not None and _decode_saved(saved).view.number > 0
 
     def write(self, state: bytes) -> None:
         """Persist."""
@@ -120,18 +125,22 @@ def read_kept(path: Path, content: bytes) -> KeptState | bytes:
     """Take the content of a member's file apart; what version 0.1.0 wrote is the persisted state alone."""
     if content[:1] >= b"\x90":  # an array; later formats are maps
         return content
-    return _decoded(path, content, msgspec.msgpack.Decoder(KeptState).decode)
+    kept = _decoded(path, content, msgspec.msgpack.Decoder(KeptState).decode)
+    _check_format(path, kept)
+    return kept
 
 
 def _decoded(path: Path, content: bytes, decode: Callable[[bytes], _Kept]) -> _Kept:
     """Decode a file of the state folder, or say in one line why it cannot be used."""
     try:
-        kept = decode(content)
+        return decode(content)
     except msgspec.MsgspecError:
         raise UsageError(f"state: {path} is damaged, or of another program; name a folder of your own") from None
+
+
+def _check_format(path: Path, kept: Memory | KeptState) -> None:
     if kept.antiphon > FORMAT:
         raise UsageError(f"state: {path} was written by a newer Antiphon (format {kept.antiphon}); use that, or newer")
-    return kept
 
 
 def default_folder() -> Path:

@@ -61,7 +61,7 @@ class Upcalls:
             Capture: self._capture,
             protocol.StandingChanged: self._notice,
         }
-        self._behind_names = BehindNames(in_stream, lambda: self.handlers, names, settings.inbox_bytes_max, anomalies)
+        self._behind_names = BehindNames(in_stream, lambda: self.handlers, names, anomalies)
         self.handlers: Handlers = {  # what is to be done with each kind of effect
             **in_stream,
             Stable: self._stable,
