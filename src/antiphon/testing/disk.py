@@ -18,7 +18,8 @@ class SimulatedDisk:
     def __init__(self) -> None:
         self._files: dict[Path, bytes] = {}
         self.fails: Callable[[Path], int | None] = lambda path: None  # gives an errno for writes that fail
-        self.written: Callable[[Path], None] = lambda path: None  # is told of every write, before it is done
+        self.writing: Callable[[Path], None] = lambda path: None  # is told of every write, before it is done
+        self.written: Callable[[Path], None] = lambda path: None  # and once it is
         self.writes = 0
 
     def read(self, path: Path) -> bytes:
@@ -32,9 +33,10 @@ class SimulatedDisk:
         number = self.fails(path)
         if number is not None:
             raise OSError(number, os.strerror(number), str(path))
-        self.written(path)
+        self.writing(path)
         self.writes += 1
         self._files[path] = bytes(content)
+        self.written(path)
 
     def files(self, folder: Path) -> dict[Path, bytes]:
         """Give a copy of what a folder holds."""

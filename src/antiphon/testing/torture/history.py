@@ -9,7 +9,7 @@ import msgspec
 
 from antiphon.testing.torture.log import ApplicationStart, MessageName, Noticed, Restored, SeenMessage, Viewed
 
-ViewKey: TypeAlias = tuple[int, tuple[str, ...]]  # a view is its number and its members
+ViewKey: TypeAlias = tuple[int, tuple[str, ...], tuple[str, ...]]  # a view is its number, its members and elders
 
 
 class Segment(msgspec.Struct):

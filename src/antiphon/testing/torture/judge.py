@@ -107,7 +107,6 @@ def integrity(case: Case) -> Iterator[str]:
 def views_agree(case: Case) -> Iterator[str]:
     """A number is one view's (unless each side goes on), numbers grow, and whoever has a view is in it."""
     known: dict[int, ViewKey] = {}
-    elders: dict[ViewKey, tuple[str, ...]] = {}
     for start in case.starts:
         last = 0
         for entry in start.stream:
@@ -120,9 +119,11 @@ def views_agree(case: Case) -> Iterator[str]:
                 yield f"{start.address} has view {entry.view} after view {last}"
             last = entry.view
             if case.one_side and known.setdefault(entry.view, entry.key) != entry.key:
-                yield f"view {entry.view} is {known[entry.view][1]} to some and {entry.members} to {start.address}"
-            if elders.setdefault(entry.key, entry.elders) != entry.elders:
-                yield f"view {entry.view} has the elders {elders[entry.key]} to some, {entry.elders} to {start.address}"
+                _, members, elders = known[entry.view]
+                yield (
+                    f"view {entry.view} is {members} to some and {entry.members} to {start.address}, "
+                    f"with the elders {elders} and {entry.elders}"
+                )
 
 
 def message_views(case: Case) -> Iterator[str]:

@@ -140,7 +140,7 @@ def _one_view(case: Case, whole: set[int]) -> Iterator[str]:
         if views:
             last[member] = views[-1].key
     expected = {case.outcome.addresses[member] for member in whole}
-    for member, (number, members) in last.items():
+    for member, (number, members, _) in last.items():
         if set(members) != expected:
             yield f"{case.outcome.addresses[member]} ends in view {number} of {members}, not of {sorted(expected)}"
 

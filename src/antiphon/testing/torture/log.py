@@ -43,9 +43,9 @@ class Viewed(msgspec.Struct, frozen=True):
     elders: tuple[str, ...]
 
     @property
-    def key(self) -> tuple[int, tuple[str, ...]]:
+    def key(self) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
         """What tells it from others, those of another side too."""
-        return self.view, self.members
+        return self.view, self.members, self.elders
 
 
 class Noticed(msgspec.Struct, frozen=True):

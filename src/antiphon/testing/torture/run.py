@@ -53,6 +53,7 @@ class Tortured:
         self._keys: Sequence[bytes] = _KEYS[:1]
         self._keys_used = 1
         self._broken_disks: set[int] = set()
+        self._torn: dict[int, bool] = {}  # who stops dead at its next write, and whether that has reached the disk
         self._chance = random.Random(f"{schedule.seed}/strangers")
 
     def run(self) -> Outcome:
@@ -74,6 +75,7 @@ class Tortured:
         world.network.interface_mtu = schedule.net.mtu
         world.loop.antiphon_host.failed = self._failed
         world.disk.fails = lambda path: errno.ENOSPC if int(path.parts[1]) in self._broken_disks else None
+        world.disk.writing, world.disk.written = partial(self._tear, reached=False), partial(self._tear, reached=True)
         if any(fault.kind in ("replay", "forge") for fault in schedule.faults):
             world.network.recorded = deque(maxlen=3_000)
         for member, work in enumerate(schedule.work):
@@ -161,6 +163,9 @@ class Tortured:
             case "disk":
                 self._broken_disks.update(fault.members)
                 world.at(later or 0, self._mend_disks, fault)
+            case "torn":
+                self._torn.update({member: self._chance.random() < 0.5 for member in fault.members})
+                world.at(later or 0, self._mend_torn, fault)
             case "leave":
                 for member in fault.members:
                     if member in self._present and world.can_restart(self.addresses[member]):
@@ -186,6 +191,7 @@ class Tortured:
         if member in self._present and self.world.can_restart(name):  # one that has not begun yet cannot crash
             self.world.crash(name)
             self._present[member].start.crashed_at = self.world.now
+            self._present[member].over = True
         if forgets:
             self.world.disk.replace(Path(f"/{member}"), {})
 
@@ -195,6 +201,19 @@ class Tortured:
             if member in self._present and self._present[member].start.ended_by is not None:
                 self._present[member].start.disk_failed = True
                 self._start(member)
+
+    def _tear(self, path: Path, *, reached: bool) -> None:
+        """Crash whoever writes now, if that is due: before what it writes has reached the disk, or right after."""
+        member = int(path.parts[1])
+        if self._torn.get(member) == reached and member in self._present:
+            del self._torn[member]
+            self._crash(member, forgets=False)
+            raise OSError(errno.EIO, "the process is dead", str(path))  # nothing else follows
+
+    def _mend_torn(self, fault: PlannedFault) -> None:
+        for member in fault.members:
+            self._torn.pop(member, None)
+            self._start(member)
 
     async def _cancel(self, application: Application) -> None:
         application.begin_tasks()

@@ -81,6 +81,7 @@ Kind: TypeAlias = Literal[
     "narrow",  # the same links carry packets of at most `size` bytes
     "clock",  # sets the wall clock of `members` by `delay_ms`
     "disk",  # writes of `members` fail
+    "torn",  # members stop dead while they write something after `at`, before or after it is on disk; start at `until`
     "leave",  # in good order; start again at `until`, if given
     "cancel",  # the tasks that send and read are cancelled, and begun again
     "keys",  # the group's key is replaced, step by step from `at` to `until`
@@ -222,6 +223,7 @@ def draw(seed: int, members_max: int = 7) -> Schedule:
     work = tuple(_work(rng, setup, index) for index in range(members))
     odd = _odd(rng, setup) if members > 3 and rng.random() < 0.06 else None
     faults = tuple(sorted(_faults(rng, setup, members), key=lambda fault: fault.at))
+    faults += tuple(_torn_writes(rng, setup, members))
     if setup.stability == "timestamp-ack":  # with physical clocks its latency is, by design, how far they are apart
         faults = tuple(fault for fault in faults if fault.kind != "clock")
         net = msgspec.structs.replace(net, skew="50ms" if net.skew == "5s" else net.skew)
@@ -302,6 +304,15 @@ def _odd(rng: random.Random, setup: Setup) -> Setup:
             msgspec.structs.replace(setup, stability="train" if setup.stability != "train" else "vector-ack")
         )
     return rng.choice(changes)
+
+
+def _torn_writes(rng: random.Random, setup: Setup, members: int) -> Iterator[PlannedFault]:
+    """Draw a crash in the middle of a write; another member crashes before, so that there is something to write."""
+    if rng.random() < 0.1:
+        one, other = rng.sample(range(members), 2)
+        at, scale = rng.randrange(500, 4_000), setup.suspect_ms / 500
+        yield PlannedFault(kind="crash", at=at, until=at + int(1_500 * scale), members=(other,))
+        yield PlannedFault(kind="torn", at=at, until=at + int(2_500 * scale), members=(one,))
 
 
 def _faults(rng: random.Random, setup: Setup, members: int) -> Iterator[PlannedFault]:
