@@ -19,6 +19,9 @@ from antiphon.testing.torture.schedule import Schedule, draw, features, from_jso
 from antiphon.testing.torture.shrink import shrink
 
 
+_TELL_S = 60.0  # between two words on how far it is
+
+
 def flaws_of(schedule: Schedule) -> list[Flaw]:
     """Run a schedule, and say what is wrong, the gravest first."""
     return judge(run(schedule))[0]
@@ -40,7 +43,7 @@ def main() -> int:
     if args.draws:
         return _print_draws(range(args.first, args.first + args.seeds))
     end, examined, failed = time.monotonic() + 60 * args.minutes, Counter[str](), 0
-    tried = 0
+    tried, tell_at = 0, time.monotonic() + _TELL_S
     for seed in range(args.first, args.first + args.seeds):
         flaws, counts = judge(run(draw(seed)))
         examined += counts
@@ -50,6 +53,9 @@ def main() -> int:
             print(f"seed {seed}: {flaws[0]}", file=sys.stderr, flush=True)
             if not args.go_on:
                 return _shrink(draw(seed), flaws[0], args.out)
+        if time.monotonic() > tell_at:
+            tell_at += _TELL_S
+            print(f"{tried} schedules so far, {failed} of them wrong", file=sys.stderr, flush=True)
         if time.monotonic() > end:
             break
     about = ", ".join(f"{count} {what}" for what, count in sorted(examined.items()))

@@ -49,6 +49,9 @@ class Case:
         self.totals = self.schedule.setup.ordering in TOTAL
         self.sent = {identity: sent for start in self.starts for identity, sent in start.sent.items()}
         self._going: dict[tuple[int, int], bool] = {}
+        self._views_of: dict[tuple[int, int], list[Viewed]] = {}  # by start
+        for segment in self.segments:
+            self._views_of.setdefault(segment.start.key, []).append(segment.view)
         self._begun_before: dict[ViewKey, frozenset[MessageName]] = {}
         self.counts: Counter[str] = Counter()  # of what was examined
 
@@ -74,6 +77,13 @@ class Case:
                 if sent.size > _WHOLE_BYTES and sent.at < began.get((identity.member, identity.start), math.inf)
             )
         return self._begun_before[first.key]
+
+    def sent_in(self, message: SeenMessage) -> ViewKey | None:
+        """Give the view that the sender of a message had seen last when it sent it."""
+        sent = self.sent.get(message.identity)
+        views = self._views_of.get((message.identity.member, message.identity.start), [])
+        seen = [view.key for view in views if sent is not None and view.at <= sent.at]
+        return seen[-1] if seen else None
 
     def prompt(self, start: ApplicationStart) -> bool:
         """Say whether an application takes its events as soon as they are there."""
@@ -164,7 +174,7 @@ def causal(case: Case) -> Iterator[str]:
     for segment in case.segments:
         seen = set(case.may_have_missed(segment))
         for message in segment.messages:
-            if message.causes_view == message.view == segment.view.view:
+            if message.causes_view == message.view == segment.view.view and case.sent_in(message) == segment.key:
                 case.counts["causes"] += len(message.causes)
                 for cause in message.causes:
                     if cause not in seen and cause != message.identity:
