@@ -18,7 +18,6 @@ from antiphon.testing.torture.run import Tortured, run
 from antiphon.testing.torture.schedule import Schedule, draw, features, from_json
 from antiphon.testing.torture.shrink import shrink
 
-
 _TELL_S = 60.0  # between two words on how far it is
 
 
