@@ -1,4 +1,4 @@
-"""Every page by axe-core: contrast and all else that WCAG's level AA asks and a program can judge."""
+"""Every page by axe-core (contrast and whatever else of WCAG's level AA a program can judge), and by keys alone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from support.reports import facts_of, planted_trace, simulated_trace
 AXE = Path(os.environ.get("VENV", sys.prefix)) / "axe" / "package" / "axe.min.js"
 LOOKS = [("light", {"width": 1280, "height": 900}), ("dark", {"width": 390, "height": 844})]
 
-pytestmark = pytest.mark.skipif(not AXE.is_file(), reason="no axe-core here; scripts/browser.sh fetches it with npm")
+needs_axe = pytest.mark.skipif(not AXE.is_file(), reason="no axe-core here; scripts/browser.sh fetches it with npm")
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +68,18 @@ def served(pages: dict[str, Path]) -> Iterator[dict[str, str]]:
             server.stdout.close()
 
 
+def open_dashboard(page: Any, address: str) -> None:
+    """Show a group in trouble, as the server would push it."""
+    told = "data: " + msgspec.json.encode(troubled_group()).decode() + "\n\n"
+    page.route("**/events", lambda route: route.fulfill(content_type="text/event-stream", body=told))
+    page.goto(address)
+    page.wait_for_selector("#members tbody tr[data-member=bob]")
+
+
+def focused(page: Any) -> str:
+    return str(page.evaluate("document.activeElement.id || document.activeElement.className"))
+
+
 def faults(page: Any) -> list[str]:
     """Return what axe objects to, with where."""
     page.add_script_tag(path=str(AXE))
@@ -79,6 +91,7 @@ def faults(page: Any) -> list[str]:
     ]
 
 
+@needs_axe
 def test_the_judge_objects_to_pale_text(pages: dict[str, Path], browser: Any) -> None:
     context = browser.new_context(offline=True)
     page = context.new_page()
@@ -88,6 +101,7 @@ def test_the_judge_objects_to_pale_text(pages: dict[str, Path], browser: Any) ->
     context.close()
 
 
+@needs_axe
 @pytest.mark.parametrize(("scheme", "size"), LOOKS)
 @pytest.mark.parametrize("name", ["incident", "violation", "diagram"])
 def test_a_page_that_is_a_file(pages: dict[str, Path], browser: Any, name: str, scheme: str, size: Any) -> None:
@@ -99,6 +113,7 @@ def test_a_page_that_is_a_file(pages: dict[str, Path], browser: Any, name: str, 
     context.close()
 
 
+@needs_axe
 @pytest.mark.parametrize(("scheme", "size"), LOOKS)
 def test_explore(served: dict[str, str], browser: Any, scheme: str, size: Any) -> None:
     context = browser.new_context(color_scheme=scheme, viewport=size, bypass_csp=True)
@@ -112,17 +127,47 @@ def test_explore(served: dict[str, str], browser: Any, scheme: str, size: Any) -
     context.close()
 
 
+@needs_axe
 @pytest.mark.parametrize(("scheme", "size"), LOOKS)
 def test_the_dashboard(served: dict[str, str], browser: Any, scheme: str, size: Any) -> None:
     context = browser.new_context(color_scheme=scheme, viewport=size, bypass_csp=True)
     page = context.new_page()
-    told = "data: " + msgspec.json.encode(troubled_group()).decode() + "\n\n"
-    page.route("**/events", lambda route: route.fulfill(content_type="text/event-stream", body=told))
-    page.goto(served["dashboard"])
-    page.wait_for_selector("#members tbody tr[data-member=bob]")
+    open_dashboard(page, served["dashboard"])
     assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
     assert page.locator("#strip .stretch.bad").count() >= 2
     assert "the application of carol has taken nothing" in page.inner_text("#headline")
     assert "Let it read on" in page.inner_text("#remedy")
     assert not faults(page)
+    context.close()
+
+
+def test_every_page_begins_with_a_way_to_its_content_and_the_theme(
+    pages: dict[str, Path], served: dict[str, str], browser: Any
+) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    for address in [*(file.as_uri() for file in pages.values()), served["explore"]]:
+        page.goto(address)
+        page.keyboard.press("Tab")
+        assert focused(page) == "skip"
+        page.keyboard.press("Enter")
+        assert focused(page) == "content"
+        page.goto(address)
+        page.keyboard.press("Tab")
+        page.keyboard.press("Tab")
+        assert focused(page) == "theme"
+        before = page.evaluate("document.documentElement.dataset.theme")
+        page.keyboard.press("Enter")
+        assert page.evaluate("document.documentElement.dataset.theme") != before
+    context.close()
+
+
+def test_the_dashboard_is_read_by_keys_alone(served: dict[str, str], browser: Any) -> None:
+    context = browser.new_context(viewport={"width": 700, "height": 600})
+    page = context.new_page()
+    open_dashboard(page, served["dashboard"])
+    for expected in ("skip", "theme", "scroll"):
+        page.keyboard.press("Tab")
+        assert focused(page) == expected
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Members"
     context.close()

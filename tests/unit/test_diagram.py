@@ -379,3 +379,17 @@ def test_shapes_with_views_and_crashes_are_drawn() -> None:
     assert 'class="cut"' in drawn
     assert "view 1: " in drawn
     assert "event crash" in drawn
+
+
+def test_what_a_message_says_is_shown_where_the_trace_has_it() -> None:
+    rows = [
+        Event("r", 0, 1, "send", 0, 1, time_ns=1_000, detail="pay 17 euros to alice and to bob and to carol"),
+        Event("r", 0, 2, "deliver", 0, 1, time_ns=1_000),
+        Event("r", 1, 1, "receive", 0, 1, time_ns=9_000),
+        Event("r", 1, 2, "deliver", 0, 1, time_ns=9_500),
+    ]
+    layout = lay_out(rows, clocks_agree=True, focus=(0, 1))
+    assert "0:1 “pay 17 euros to alice a…”" in [label.text for label in layout.labels]
+    assert "“pay 17 euros to alice a…”" in story(layout)[0]
+    silent = [msgspec.structs.replace(row, detail=None) for row in rows]
+    assert all("“" not in label.text for label in lay_out(silent, focus=(0, 1)).labels)

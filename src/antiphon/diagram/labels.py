@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from antiphon.diagram.links import Message
-from antiphon.diagram.marks import CHARACTER, LEFT, SMALL, Label, LabelBox, Mark, tell_members
+from antiphon.diagram.marks import CHARACTER, LEFT, SMALL, Label, LabelBox, Mark, tell_members, tell_payload
 
 _LABEL_ORDER: Final = ("focus", "view", "crash", "leave", "discard", "send", "repair", "deliver", "control", "stable")
 
@@ -25,9 +25,12 @@ def place_labels(marks: Sequence[Mark], focus: Message | None, spacing: float) -
         if not text:
             continue
         kind = _label_kind(mark, focus)
-        for x, y in _positions(mark, text, spacing):
-            label = Label(text, x, y, kind, place)
-            if label.box.left > LEFT - 18 and not taken.any(label.box):
+        payload = tell_payload(mark.event)
+        # with what the message says, if there is room for it
+        for words in [f"{text} {payload}", text] if payload else [text]:
+            found = [Label(words, x, y, kind, place) for x, y in _positions(mark, words, spacing)]
+            label = next((one for one in found if one.box.left > LEFT - 18 and not taken.any(one.box)), None)
+            if label is not None:
                 taken.add(label.box)
                 labels.append(label)
                 break

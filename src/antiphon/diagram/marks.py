@@ -23,6 +23,7 @@ START: Final = LEFT + 8  # of the first marks
 RIGHT: Final = 30.0
 AXIS: Final = 34.0
 FONT: Final = 11.0
+PAYLOAD_MAX: Final = 24  # characters of a payload that a label has room for
 CHARACTER: Final = 0.64 * FONT  # the width of a wide digit
 _BOLD: Final = 0.72 * FONT
 
@@ -98,6 +99,12 @@ def tell_members(members: Iterable[int]) -> str:
         else:
             spans.append([member, member])
     return " ".join(str(low) if low == high else f"{low}-{high}" for low, high in spans)
+
+
+def tell_payload(event: Event) -> str:
+    """Say what a message was, as far as its sending tells: the text in `detail`, shortened."""
+    said = " ".join((event.detail or "").split()) if event.event == "send" else ""
+    return f"“{said if len(said) <= PAYLOAD_MAX else said[: PAYLOAD_MAX - 1] + '…'}”" if said else ""
 
 
 def tell_time(nanoseconds: int) -> str:

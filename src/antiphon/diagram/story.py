@@ -6,7 +6,7 @@ from typing import Final
 
 from antiphon.diagram.layout import DiagramLayout
 from antiphon.diagram.links import MessageLink
-from antiphon.diagram.marks import Mark, tell_time
+from antiphon.diagram.marks import Mark, tell_payload, tell_time
 
 _MISSED: Final = {
     "lost": "lost on the way",
@@ -24,7 +24,7 @@ def story(layout: DiagramLayout) -> list[str]:
     lines = [
         f"{name} was sent before this window"
         if sent is None
-        else f"{name} sent by {layout.called(layout.focus[0])}{_at(sent)}"
+        else f"{name} sent by {layout.called(layout.focus[0])}{_at(sent)}{_saying(sent)}"
     ]
     for lane, member in enumerate(layout.members):
         links = [link for link in layout.links if link.message == layout.focus and link.member == member]
@@ -33,6 +33,11 @@ def story(layout: DiagramLayout) -> list[str]:
         if parts:
             lines.append(f"{layout.called(member)}: {', '.join(dict.fromkeys(parts))}")
     return lines
+
+
+def _saying(sent: Mark) -> str:
+    payload = tell_payload(sent.event)
+    return f": {payload}" if payload else ""
 
 
 def _told(layout: DiagramLayout, mark: Mark, links: list[MessageLink], sent: Mark | None) -> str:

@@ -65,7 +65,8 @@ def _troubles(rows: Sequence[MemberRow], live: Sequence[Status], violations: int
         )
     excluded = [row.member for row in rows if row.is_missing and not row.in_view]
     if excluded:
-        remedy = f"Start {'it' if len(excluded) == 1 else 'them'} again: what is started again comes back by itself."
+        alone = len(excluded) == 1
+        remedy = "Start it again; it then comes back." if alone else "Start them again; they then come back."
         yield Trouble("warn", f"{_are(excluded)} gone, and the others went on", remedy)
     active = [row for row in rows if row.published is not None and row.published.standing == "active"]
     outside = [row.member for row in active if row.state == "live" and not row.in_view]

@@ -246,20 +246,26 @@ def heat_map(
     label: str,
     moments: Sequence[Moment] = (),
     first: int | None = None,
+    *,
+    rest: int | None = None,
 ) -> str:
-    """Members by time, darker where more messages waited for them; one hue, so that only its strength speaks."""
+    """Members by time, darker where more messages waited for them; one hue, so that only its strength speaks.
+
+    The row `rest` sums up many members, and has a scale of its own.
+    """
     first = edges_ns[0] if first is None else first
     unit, size = time_unit(edges_ns[-1] - first)
     edges = [(edge - first) / size for edge in edges_ns]
-    seen = sorted(value for row in values for value in row if value > 0)
+    seen = sorted(value for index, row in enumerate(values) for value in row if value > 0 and index != rest)
     most = seen[-1] if seen else 0.0
     usual = seen[int(USUAL_SHARE * (len(seen) - 1))] if seen else 0.0  # a few extremes must not make all the rest pale
     step = _round_step(usual / len(LEVELS))
     with drawing(height_in=1.35 + 0.24 * len(names)) as (figure, [axes]):
         _carry(axes, moments, size, edges_ns[-1] - first)
         for index, row in enumerate(values):
+            own = _round_step(max([*row, 0.0]) / len(LEVELS)) if index == rest else step
             for level, opacity in enumerate(LEVELS):
-                bars = _stretches(row, edges, level, step)
+                bars = _stretches(row, edges, level, own)
                 axes.broken_barh(bars, (index - 0.44, 0.88), facecolor=COLOURS["series-2"], alpha=opacity, linewidth=0)
         axes.set_ylim(len(names) - 0.4, -0.6)
         axes.set_yticks(range(len(names)), names)

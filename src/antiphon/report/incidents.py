@@ -45,14 +45,19 @@ class Incident(msgspec.Struct, frozen=True):
 
 def headline_of(found: Sequence[Incident]) -> str:
     """Tell the gravest, in order of time, and how many more there are."""
-    more = beyond_headline(found)
-    said = [f"{one.text}." for one in found if one not in more]
+    later = beyond_headline(found)
+    said = [f"{one.text}." for one in found if one not in later]
+    more = [one for one in later if not (one.kind == "crash" and _is_series(found))]  # those are part of what is said
     return " ".join([*said, *([f"And {count(len(more), 'more thing')} happened."] if more else [])])
+
+
+def _is_series(found: Sequence[Incident]) -> bool:
+    return any(one.kind == "crashes" for one in found)
 
 
 def beyond_headline(found: Sequence[Incident]) -> list[Incident]:
     """Return what is left to be told below the headline."""
-    summed = any(one.kind == "crashes" for one in found)  # then each crash is told below
+    summed = _is_series(found)  # then each crash is told below
     first = sorted((one for one in found if not (summed and one.kind == "crash")), key=lambda one: one.rank)
     first = first[:HEADLINE_MAX]
     return [one for one in found if one not in first]

@@ -20,6 +20,7 @@ from antiphon.wording import count, duration, size
 
 KINDS_MAX: Final = 12  # of messages on the wire, in the table of traffic
 TABLE_ROWS: Final = 20  # behind a figure over time
+WORST_FIRST_FROM: Final = 8  # members; fewer are drawn in their order
 
 
 class DurationWords(NamedTuple):
@@ -158,6 +159,9 @@ def _held_back(facts: Facts, measured: MeasureResult) -> Markup | None:
     by_member: dict[int | None, list[WaitingRow]] = {}
     for row in facts.waiting:
         by_member.setdefault(row.member, []).append(row)
+    if len(by_member) > WORST_FIRST_FROM:  # the worst first, what is summed up last
+        waited = {member: sum(row.messages for row in rows) for member, rows in by_member.items()}
+        by_member = dict(sorted(by_member.items(), key=lambda item: (item[0] is None, -waited[item[0]])))
     one = next(iter(by_member.values()))
     edges = [one[0].start_ns, *(row.end_ns for row in one)]
     others = (0 if facts.run is None else facts.run.members) - len(by_member) + 1
@@ -166,8 +170,12 @@ def _held_back(facts: Facts, measured: MeasureResult) -> Markup | None:
     ]
     names = [f"the other {others:,}, mean" if member is None else member_name(facts, member) for member in by_member]
     label = f"Members by time, darker where more messages waited. {said}"
-    drawing = charts.heat_map(names, edges, values, label, moments(facts), start_ns(facts))
+    rest = names.index(names[-1]) if None in by_member else None
+    drawing = charts.heat_map(names, edges, values, label, moments(facts), start_ns(facts), rest=rest)
     caption = "Each row is a member. The stronger the colour, the more messages everyone else held and it did not yet."
+    if rest is not None:
+        most = max(values[rest], default=0)
+        caption += f" The last row is the mean of all others, on a scale of its own: up to {most:,.3g} for each."
     return section("held-back", title, paragraph(said, _spread_words(worst)), figure(drawing, caption, behind))
 
 
