@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from antiphon.pipeline.ingesting import ingest
+from antiphon.pipeline.ingesting.keep import lay_out_trace
 from antiphon.pipeline.inline import Inline
 from antiphon.pipeline.store.layout import TraceLayout
 from antiphon.report.explore.explorer import Explorer
@@ -24,10 +24,11 @@ def main() -> None:
     trace, rng = sys.argv[1], random.Random(1)
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
-        totals = ingest(Inline(), trace, Path(folder) / "layout")
+        laid = lay_out_trace(Inline(), trace, Path(folder) / "layout", None)
+        totals = laid.totals
         print(f"{totals.events:,} events of {totals.members} members; ingested in {time.perf_counter() - began:.1f} s")
         began = time.perf_counter()
-        explorer = Explorer(trace, TraceLayout(Path(folder) / "layout"), lambda run: run_settings(trace, run))
+        explorer = Explorer(trace, TraceLayout(laid.folder), lambda run: run_settings(trace, run))
         run = explorer.run(None)
         overview = run.overview(explorer)
         print(f"surveyed in {time.perf_counter() - began:.1f} s")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ pytest.importorskip("pyarrow")
 
 from antiphon.errors import UsageError
 from antiphon.pipeline.ingesting import ingest
+from antiphon.pipeline.ingesting.keep import keep_trace, lay_out_trace
 from antiphon.pipeline.inline import Inline
 from antiphon.pipeline.results import CheckResult
 from antiphon.pipeline.store.layout import TraceLayout
@@ -172,3 +174,19 @@ def test_what_cannot_be_explored_is_refused_in_a_sentence(tmp_path: Path) -> Non
     with pytest.raises(UsageError, match="there is no run 'other' in this trace"):
         made.run("other")
     assert recognise([str(tmp_path / "trace")]).trace is not None
+
+
+def test_a_kept_table_is_explored_without_its_trace(tmp_path: Path) -> None:
+    trace = with_views(tmp_path / "trace", faults=[{"kind": "crash", "member": 1, "at": "400ms"}])
+    (tmp_path / "table").mkdir()
+    keep_trace(Inline(), str(trace), tmp_path / "table", None, in_place=False)
+    made = explorer(tmp_path, trace)
+    of_trace = made.run(None).overview(made)
+    shutil.rmtree(trace)
+    laid = lay_out_trace(Inline(), str(tmp_path / "table"), tmp_path / "unused", None)
+    table = str(tmp_path / "table")
+    kept = Explorer(table, TraceLayout(laid.folder), lambda run: run_settings(table, run, laid.totals.names))
+    of_table = kept.run(None).overview(kept)
+    assert of_table.density == of_trace.density
+    assert of_table.happened == of_trace.happened != ""
+    assert kept.run(None).window(0, 50_000_000, None, None).words

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import sys
 
 from antiphon.commands.listening import add_listen_option, serve_until_stopped
 from antiphon.commands.log_options import add_log_options, mapping_of
@@ -12,6 +13,7 @@ from antiphon.progress import Progress
 
 _EXAMPLES = """examples:
   antiphon explore out/run
+  antiphon ingest logs --from kafka --out table; antiphon explore table   # read and sort a large log once
   antiphon check out/run --out out/checked; antiphon explore out/run out/checked   # violations too
 
 Ctrl-C ends it.
@@ -25,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "inputs",
         nargs="+",
         metavar="INPUT",
-        help="a trace; and what check wrote with --out, to see the violations",
+        help="a trace, or a table of antiphon ingest; and what check wrote with --out, to see the violations",
     )
     parser.add_argument("--run", metavar="NAME", help="of several runs, the one to show first (default: the largest)")
     add_log_options(parser)
@@ -35,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Read the trace once, then serve the page until the user stops it."""
     require("aiohttp")
-    from antiphon.pipeline.ingesting import ingest
+    from antiphon.pipeline.ingesting.keep import lay_out_trace
     from antiphon.pipeline.inline import Inline
     from antiphon.pipeline.results import read_check
     from antiphon.pipeline.store.layout import TraceLayout
@@ -53,8 +55,10 @@ def run(args: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         folder, _ = stack.enter_context(output_folder(None, "", trace, shared=False))
         with Progress("reading where the rows lie"):
-            totals = ingest(Inline(), trace, folder / "layout", mapping)
-        layout = TraceLayout(folder / "layout")
+            laid = lay_out_trace(Inline(), trace, folder / "layout", mapping)
+        totals, layout = laid.totals, TraceLayout(laid.folder)
+        if totals.stale:
+            print(f"antiphon explore: {totals.stale}", file=sys.stderr)
         seen = 0
         with Progress("counting events by time", totals.events) as progress:
 
@@ -63,8 +67,11 @@ def run(args: argparse.Namespace) -> int:
                 seen += rows
                 progress.done(seen)
 
-            explorer = Explorer(trace, layout, lambda run: run_settings(trace, run, totals.names), checked, told)
+            explorer = Explorer(
+                trace, layout, lambda run: run_settings(trace, run, totals.names), checked, told, stale=totals.stale
+            )
             explorer.run(args.run)
         about = {"trace": trace, "runs": totals.runs, "members": totals.members, "events": totals.events}
+        about |= {"stale": totals.stale} if totals.stale else {}
         serve_until_stopped(args, lambda hosts: application(explorer, hosts), about)
     return 0

@@ -53,5 +53,5 @@ def run(args: argparse.Namespace) -> int:
     show_reasons(totals.reasons, totals.examples)
     show_names(totals.names)
     where = f"described in place by {args.out}, which needs the trace" if kept.in_place else f"kept in {args.out}"
-    print(f"{where}; check, measure, report and diagram take it as their TRACE")
+    print(f"{where}; check, measure, report, explore and diagram take it as their TRACE")
     return 0

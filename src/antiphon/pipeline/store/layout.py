@@ -154,17 +154,6 @@ class TraceLayout:
         start = self.column["offset"][segment]
         return {name: whole[name][start : start + self.column["rows"][segment]] for name in columns}
 
-    def bounds_of(self, segment: Segment, column: str) -> tuple[int, int] | None:
-        """Return between which values a column of a segment's row group lies, if its file says."""
-        file, row_group = self.where(segment)
-        source = self.open_file(file)
-        if column not in source.schema_arrow.names:
-            return None
-        group = source.metadata.row_group(row_group)
-        place = source.metadata.schema.names.index(column)
-        found = group.column(place).statistics
-        return (int(found.min), int(found.max)) if found is not None and found.has_min_max else None
-
     def where(self, segment: Segment) -> tuple[str, int]:
         """Return the file and the row group that a segment lies in."""
         return self.files[self.file[segment]], int(self.column["row_group"][segment])

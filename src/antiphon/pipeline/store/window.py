@@ -50,9 +50,9 @@ class EventWindows:
         """Say whether all members of a run read one clock, by its run.json."""
         return bool(self.layout.column["global_clock"][self.layout.segments_of(self._number(run))].all())
 
-    def span(self, run: str) -> Span | None:
-        """The times of the first and the last event; None where no row has a time."""
-        found = [self._span_of(segment) for segment in self._segments(run, None, None, None).tolist()]
+    def span(self, run: str, members: Collection[int] | None = None) -> Span | None:
+        """The times of the first and the last event, of all members or of some; None where no row has a time."""
+        found = [self._span_of(segment) for segment in self._segments(run, None, None, members).tolist()]
         known = [span for span in found if span is not None]
         return (min(first for first, _ in known), max(last for _, last in known)) if known else None
 

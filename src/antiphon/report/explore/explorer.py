@@ -119,7 +119,7 @@ class ExploredRun:
         survey = self.survey
         edges = np.linspace(survey.start, survey.end, STRIP_BUCKETS + 1)
         density = sum(survey.events(unit, edges) for unit in survey.units)
-        notes = []
+        notes = [f"{explorer.stale}."] if explorer.stale else []
         if not survey.timed:
             notes.append("The trace has no times: positions are rows of each member's log, side by side.")
         elif not self.global_clock:
@@ -312,10 +312,12 @@ class Explorer:
         settings: Callable[[str], RunSettings],
         checked: CheckResult | None = None,
         told: Callable[[int], None] = lambda rows: None,
+        stale: str = "",
     ) -> None:
         if not layout.runs:
             raise UsageError(f"{trace}: it has no events, so there is nothing to explore")
         self.trace, self.layout, self.settings, self.checked, self.told = trace, layout, settings, checked, told
+        self.stale = stale  # how the trace has changed since the table was made of it
         self._run = functools.lru_cache(maxsize=4)(functools.partial(ExploredRun, self))
 
     def largest_run(self) -> str:

@@ -51,6 +51,9 @@ def application(explorer: Explorer, hosts: frozenset[str]) -> web.Application:
                     found, status = await asyncio.to_thread(answer, request), 200
             except UsageError as error:
                 found, status = NoAnswer(str(error)), 400
+            except OSError as error:
+                said = f"the rows cannot be read any more ({error.strerror or error}); is the trace still there?"
+                found, status = NoAnswer(said), 400
             return web.Response(body=msgspec.json.encode(found), content_type="application/json", status=status)
 
         return handler

@@ -16,6 +16,7 @@ from antiphon.pipeline.measuring.history import ending, keys_changed_at, pace, r
 from antiphon.pipeline.measuring.ledger import NO_KIND, LogRows
 from antiphon.pipeline.results import ProcessRow, ViewRow
 from antiphon.pipeline.store.layout import TraceLayout
+from antiphon.pipeline.store.window import EventWindows
 from antiphon.trace.schema import KEYS_CHANGED
 
 CELLS_MAX: Final = 1 << 22  # counts that are kept: members times buckets of time
@@ -87,12 +88,12 @@ class Survey:
     def _bucket_width(self) -> int:
         """Return how much time a bucket has: as little as the bound on their number allows for the longest log."""
         longest = 1
+        windows = EventWindows(self.layout)
         for unit in self.units:
-            if self.timed:
-                first, last = _span(self.layout, unit)
-                longest = max(longest, last - first)
-            else:
+            if not self.timed:
                 longest = max(longest, int(self.layout.unit_rows[unit]))
+            elif (span := windows.span(self.layout.runs[self.run], [self.member(unit)])) is not None:
+                longest = max(longest, span[1] - span[0])
         buckets = max(BUCKETS_MIN, min(BUCKETS_MAX, CELLS_MAX // max(len(self.units), 1)))
         return max(1, -(-longest // buckets))
 
@@ -165,18 +166,3 @@ def _has_times(layout: TraceLayout, run: RunIndex) -> bool:
         if len(part) and bool(((part != NULL_TIME) & (part != 0)).any()):
             return True
     return False
-
-
-def _span(layout: TraceLayout, unit: Unit) -> tuple[int, int]:
-    """Return between which times a log lies, by its files' statistics, or by reading it where they have none."""
-    lows, highs = [], []
-    for segment in range(int(layout.bounds[unit]), int(layout.bounds[unit + 1])):
-        found = layout.bounds_of(segment, "time_ns")
-        if found is None:
-            part = layout.read_segment(segment, ("time_ns",))["time_ns"]
-            part = part[part != NULL_TIME]
-            found = (int(part.min()), int(part.max())) if len(part) else None
-        if found is not None:
-            lows.append(found[0])
-            highs.append(found[1])
-    return (min(lows), max(highs)) if lows else (0, 0)
