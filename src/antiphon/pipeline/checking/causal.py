@@ -24,7 +24,10 @@ def check_causal(run: CheckedRun, receivers: range, senders: range) -> Finding:
     examined = np.zeros(k.BLOCK, np.int64)
     by_sender = np.zeros((len(senders), k.BLOCK), np.int64)
     belongs = _belongs(run, receivers)
+    heard = _senders_of(run, np.unique(np.concatenate([_seen(run, unit) for unit in receivers])))
     for row, sender in enumerate(senders):
+        if int(run.layout.unit_member[sender]) not in heard:
+            continue  # nothing of it is handled here
         past = run.array(sender, "past")
         if belongs is None:
             k.causal_count(past, position, examined, by_sender[row])
@@ -39,6 +42,12 @@ def check_causal(run: CheckedRun, receivers: range, senders: range) -> Finding:
         counts = np.ones(size, np.uint8) if belongs is None else belongs[:, column][run.sent_view]
         stubs += _first(run, receivers[column], senders, by_sender[:, column], position[:, column], counts)[:wanted]
     return Finding(int(examined.sum()), int(by_sender.sum()), False, 0, stubs)
+
+
+def _senders_of(run: CheckedRun, messages: Array) -> frozenset[int]:
+    """Who sent these messages, which are in order."""
+    spans = np.unique(np.searchsorted(run.universe.base, messages, side="right") - 1)
+    return frozenset(run.universe.span_sender[spans].tolist())
 
 
 def _belongs(run: CheckedRun, receivers: range) -> Array | None:

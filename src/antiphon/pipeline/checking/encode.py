@@ -122,7 +122,7 @@ def _encode_unit(
 
 def _leave_arrays(run: CheckedRun, unit: Unit, log: Log, message: Array, walk: k.Walk, arena: ArenaWriter) -> None:
     """Leave what the second stage compares members by."""
-    stay_positions = np.array([log.position(stay.position) for stay in run.stays[unit]], np.int64)
+    stay_positions = np.array([log.position(position) for position in run.stays[unit].position], np.int64)
     arena.put(unit, "order", walk.order)
     if len(walk.discards):
         arena.put(unit, "seen", walk.seen)
@@ -139,7 +139,7 @@ def _leave_arrays(run: CheckedRun, unit: Unit, log: Log, message: Array, walk: k
         arena.put(unit, "order_stays", order_stays)
         arena.put(unit, "discards_stays", np.searchsorted(walk.discard_row, stay_positions))
         arena.put(unit, "sends", walk.sends)
-        stay_views = np.array([stay.view for stay in run.stays[unit]], np.int32)
+        stay_views = np.array(run.stays[unit].view, np.int32)
         arena.put(unit, "sends_view", stay_views[np.searchsorted(stay_positions, walk.send_row, side="right") - 1])
     if run.has_stable and "stability" in run.job.guarantees:
         _leave_marks(run, unit, log, message, walk, stay_positions, arena)

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 
 from antiphon.pipeline.columns import CRASH, END, LEAVE, VIEW, Array, MessageIndex, RunIndex, Slot, Unit, ViewIndex
 from antiphon.pipeline.store.arena import Scratch
@@ -15,6 +16,7 @@ from antiphon.pipeline.store.location import location
 
 GONE: Final = -1
 NOTHING: Final = -2
+SMALL_BYTES: Final = 1 << 16  # arrays up to this size are kept at hand
 TABLE_SIZE_MAX: Final = 1 << 22  # senders whose ids lie closer together than this are found by a table
 
 
@@ -49,11 +51,11 @@ class RunView(NamedTuple):
     members: frozenset[int]
 
 
-class ViewStay(NamedTuple):
-    """From this position in its log on, the member is in this view."""
+class ViewStays(NamedTuple):
+    """The views that a member is in, one after the other, and from which position in its log on."""
 
-    position: int
-    view: ViewIndex
+    position: list[int]
+    view: list[ViewIndex]
 
 
 class Universe:
@@ -118,6 +120,8 @@ class CheckedRun:
         self.layout, self.job, self.run = layout, job, run
         self._scratch = scratch
         self._by_view: dict[tuple[Unit, str], dict[ViewIndex, list[Array]]] = {}
+        self._stay_slices: dict[tuple[Unit, str], list[tuple[ViewIndex, int, int]]] = {}
+        self._small_arrays: dict[tuple[str, Unit, str], Array] = {}
         self.name = layout.runs[run]
         self.units = layout.units_of(run)
         self.members = layout.unit_member[self.units.start : self.units.stop].astype(np.int64)
@@ -132,30 +136,34 @@ class CheckedRun:
         initial = RunView(0, frozenset(self.members.tolist()))
         self.views: list[RunView] = [initial]
         number_of = {initial: 0}
-        self.stays: dict[Unit, list[ViewStay]] = {unit: [ViewStay(0, 0)] for unit in self.units}
+        self.stays: dict[Unit, ViewStays] = {unit: ViewStays([0], [0]) for unit in self.units}
         self.follows: dict[Unit, dict[ViewIndex, ViewIndex]] = {unit: {0: NOTHING} for unit in self.units}
         self.installed_at: dict[Unit, dict[ViewIndex, int]] = {unit: {} for unit in self.units}
         ended: set[Unit] = set()
         self.gone: set[Unit] = set()
         table = self.layout.skeleton(self.run)
-        columns = [table[name].to_pylist() for name in ("member", "step", "event", "view", "members")]
-        unit_of = self.unit_of
-        for (member, step, event, number, members), position in zip(
-            zip(*columns, strict=True), self._places(table), strict=True
+        units, positions = self._places(table)
+        steps, events, numbers = (table[name].to_pylist() for name in ("step", "event", "view"))
+        written: dict[tuple[int, bytes | None], ViewIndex] = {}  # a view as a row has it: members in any order
+        for unit, position, step, event, number, members in zip(
+            units, positions, steps, events, numbers, lists_as_bytes(table["members"]), strict=True
         ):
-            unit = unit_of[member]
-            current = self.stays[unit][-1].view
-            follows = self.follows[unit]
+            stays, follows = self.stays[unit], self.follows[unit]
+            current = stays.view[-1]
             if event == VIEW:
-                view = RunView(number, initial.members if members is None else frozenset(members))
-                installed = number_of.setdefault(view, len(self.views))
-                if installed == len(self.views):
-                    self.views.append(view)
+                installed = written.get((number, members), -1)
+                if installed < 0:
+                    named = initial.members if members is None else frozenset(np.frombuffer(members, np.int64).tolist())
+                    installed = number_of.setdefault(RunView(number, named), len(self.views))
+                    written[number, members] = installed
+                    if installed == len(self.views):
+                        self.views.append(RunView(number, named))
                 if installed != current:
                     if follows[current] == NOTHING:
                         follows[current] = installed
                     follows[installed] = NOTHING
-                    self.stays[unit].append(ViewStay(position, installed))
+                    stays.position.append(position)
+                    stays.view.append(installed)
                     self.installed_at[unit][installed] = step
             elif event in (CRASH, LEAVE):
                 self.gone.add(unit)
@@ -170,17 +178,19 @@ class CheckedRun:
         if ended:
             self.cut_members |= named - initial.members
 
-    def _places(self, table: object) -> list[int]:
-        """The position of each skeleton row in its member's whole log."""
+    def _places(self, table: pa.Table) -> tuple[list[Unit], list[int]]:
+        """The unit of each skeleton row, and its position in that member's whole log."""
         layout = self.layout
-        member, step, position = (table[name].to_numpy() for name in ("member", "step", "position"))  # type: ignore[index]
-        unit = self.units.start + np.searchsorted(self.members, member)
-        found = []
-        for u, s, p in zip(unit.tolist(), step.tolist(), position.tolist(), strict=True):
-            segments = slice(int(layout.bounds[u]), int(layout.bounds[u + 1]))
-            earlier = layout.column["last_step"][segments] < s
-            found.append(int(layout.column["rows"][segments][earlier].sum()) + p)
-        return found
+        member, step, position = (table[name].to_numpy() for name in ("member", "step", "position"))
+        units = self.units.start + np.searchsorted(self.members, member)
+        places = position.astype(np.int64)
+        bounds = np.searchsorted(units, np.arange(self.units.start, self.units.stop + 1))
+        for unit in np.flatnonzero((np.diff(bounds) > 0) & (np.diff(layout.bounds[units_and_end(self.units)]) > 1)):
+            segments = slice(*layout.bounds[[self.units.start + unit, self.units.start + unit + 1]].tolist())
+            rows = slice(*bounds[unit : unit + 2].tolist())
+            earlier = np.searchsorted(layout.column["last_step"][segments], step[rows])
+            places[rows] += np.append(0, np.cumsum(layout.column["rows"][segments]))[earlier]
+        return units.tolist(), places.tolist()
 
     @functools.cached_property
     def universe(self) -> Universe:
@@ -229,18 +239,37 @@ class CheckedRun:
                 views[self.array(unit, "sends")] = self.array(unit, "sends_view")
         return views
 
+    @functools.cached_property
+    def _named(self) -> tuple[Array, Array]:
+        """Each (view, member) of which the view names the member, as two columns."""
+        views = np.repeat(np.arange(len(self.views)), [len(view.members) for view in self.views])
+        return views, np.array([member for view in self.views for member in view.members], np.int64)
+
     def belongs(self, units: range) -> Array:
         """Whether each of some units belongs to each view."""
-        members = self.layout.unit_member[units.start : units.stop].tolist()
-        return np.array([[member in view.members for member in members] for view in self.views], np.uint8)
+        views, members = self._named
+        mine = self.layout.unit_member[units.start : units.stop].astype(np.int64)
+        at = np.minimum(np.searchsorted(mine, members), len(mine) - 1)
+        here = mine[at] == members
+        found = np.zeros((len(self.views), len(mine)), np.uint8)
+        found[views[here], at[here]] = 1
+        return found
 
     def array(self, unit: Unit, name: str, stage: str = "encoded") -> Array:
         """Return one of the arrays that an earlier stage left for a unit; empty if it left none."""
-        return self._scratch.array(stage, unit, name)
+        found = self._small_arrays.get((stage, unit, name))
+        if found is None:
+            found = self._scratch.array(stage, unit, name)
+            if found.nbytes <= SMALL_BYTES:
+                self._small_arrays[stage, unit, name] = found
+        return found
 
     def stay_slices(self, unit: Unit, name: str = "order") -> list[tuple[ViewIndex, int, int]]:
         """Return (view, start, stop): which part of the array the member did in which stay, empty parts left out."""
-        return self.slices(unit, self.array(unit, f"{name}_stays"), len(self.array(unit, name)))
+        if (unit, name) not in self._stay_slices:
+            slices = self.slices(unit, self.array(unit, f"{name}_stays"), len(self.array(unit, name)))
+            self._stay_slices[unit, name] = slices
+        return self._stay_slices[unit, name]
 
     def by_view(self, unit: Unit, name: str) -> dict[ViewIndex, list[Array]]:
         """Return the parts of the array that the member did in each view, in order; views without any left out."""
@@ -264,10 +293,29 @@ class CheckedRun:
             return [(0, 0, size)] if size else []
         bounds = np.append(starts, size).tolist()
         return [
-            (stay.view, start, stop)
-            for stay, start, stop in zip(self.stays[unit], bounds, bounds[1:], strict=False)
+            (view, start, stop)
+            for view, start, stop in zip(self.stays[unit].view, bounds, bounds[1:], strict=False)
             if stop > start
         ]
+
+
+def units_and_end(units: range) -> Array:
+    """The numbers of some units, and the one after the last."""
+    return np.arange(units.start, units.stop + 1)
+
+
+def lists_as_bytes(column: pa.ChunkedArray) -> list[bytes | None]:
+    """Each list of numbers as the bytes of its 64-bit integers; None where there is none."""
+    found: list[bytes | None] = []
+    for chunk in column.chunks:
+        first, last = chunk.offsets[0].as_py(), chunk.offsets[-1].as_py()
+        values = chunk.values.slice(first, last - first).to_numpy(zero_copy_only=False).astype(np.int64)
+        offsets, missing = (chunk.offsets.to_numpy() - first).tolist(), chunk.is_null().to_pylist()
+        found += [
+            None if nothing else values[start:stop].tobytes()
+            for nothing, start, stop in zip(missing, offsets, offsets[1:], strict=False)
+        ]
+    return found
 
 
 def steady_span(layout: TraceLayout, unit: Unit) -> tuple[int, int] | None:

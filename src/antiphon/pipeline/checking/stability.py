@@ -22,7 +22,7 @@ class Marks:
             chosen = np.flatnonzero(np.isin(sender, senders)) if len(sender) else sender
             if not len(chosen):
                 continue
-            views = np.array([stay.view for stay in run.stays[unit]], np.int64)
+            views = np.array(run.stays[unit].view, np.int64)
             time = run.array(unit, "mark_time")[chosen] if run.global_clock else np.full(len(chosen), NULL_TIME)
             pieces = (
                 np.full(len(chosen), unit, np.int64),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -25,12 +26,13 @@ def check_total(run: CheckedRun, part: int, parts: int) -> Finding:
     examined = violations = 0
     differing: set[tuple[int, int]] = set()
     positions = Positions(run.universe.size)
+    meeting = _meeting(run, [units[0] for units in classes])
     for i, some in enumerate(classes):
         if i % parts != part:
             continue
         if len(some) > 1 and len(_together(run, some[0], some[1])[0]) > 1:
             examined += len(some) * (len(some) - 1) // 2
-        for j in range(i):
+        for j in meeting(i):
             common, first, _ = _compare(run, classes[j][0], some[0], positions)
             if common > 1:
                 examined += len(some) * len(classes[j])
@@ -38,6 +40,22 @@ def check_total(run: CheckedRun, part: int, parts: int) -> Finding:
                 violations += len(some) * len(classes[j])
                 differing.add((j, i))
     return Finding(examined, violations, False, 0, _first(run, classes, differing, positions))
+
+
+def _meeting(run: CheckedRun, units: list[Unit]) -> Callable[[int], Iterable[int]]:
+    """Return who of the earlier of these units each may have messages in common with: there is a view from which both
+    go on together. Without that, in runs of many views almost all pairs would be compared in vain.
+    """
+    if run.job.uniform or not run.has_views:
+        return range
+    present: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for number, unit in enumerate(units):
+        for view, following in run.follows[unit].items():
+            if following != GONE:
+                present[view, following].append(number)
+    return lambda one: sorted(
+        {other for view in run.follows[units[one]].items() for other in present.get(view, ()) if other < one}
+    )
 
 
 def fingerprint(run: CheckedRun, unit: Unit, order: Array, slices: list[tuple[int, int, int]]) -> Array:
@@ -83,15 +101,19 @@ class Positions:
 
 def _together(run: CheckedRun, one: int, other: int) -> tuple[Array, Array, tuple[int, ...]]:
     """What each of two units delivers in views from which they go on together, in order; and these views."""
+    mine = run.follows[one]
     views = tuple(
         view
         for view, following in run.follows[other].items()
-        if run.job.uniform or run.follows[one].get(view, GONE) == following != GONE
+        if run.job.uniform or mine.get(view, GONE) == following != GONE
     )
     counted, orders = frozenset(views), []
     for unit in (one, other):
-        order = run.array(unit, "order")
-        slices = [order[a:b] for view, a, b in run.stay_slices(unit) if run.job.uniform or view in counted]
+        order, pieces, stays = run.array(unit, "order"), run.by_view(unit, "order"), run.stay_slices(unit)
+        if len(pieces) == len(stays) and not run.job.uniform:  # it was in each view once
+            slices = [piece[0] for view, piece in pieces.items() if view in counted]
+        else:
+            slices = [order[a:b] for view, a, b in stays if run.job.uniform or view in counted]
         orders.append(slices[0] if len(slices) == 1 else np.concatenate(slices) if slices else order[:0])
     return orders[0], orders[1], views
 
@@ -115,14 +137,15 @@ def _first(
         return []
     class_of = {unit: number for number, units in enumerate(classes) for unit in units}
     stubs: list[Stub] = []
+    opposed: dict[int, list[int]] = defaultdict(list)
+    for one, other in differing:
+        opposed[one].append(other)
+        opposed[other].append(one)
     for one in run.units:
-        for other in range(one + 1, run.units.stop):
-            pair = sorted((class_of[one], class_of[other]))
-            if (pair[0], pair[1]) in differing:
-                _, first, second = _compare(run, one, other, positions)
-                p, q = (int(run.layout.unit_member[unit]) for unit in (one, other))
-                messages = (*run.universe.message(first), *run.universe.message(second))
-                stubs.append(Stub(run.name, (p, q), (p, q, *messages)))
-                if len(stubs) == run.job.witnesses:
-                    return stubs
+        others = sorted(unit for number in opposed[class_of[one]] for unit in classes[number] if unit > one)
+        for other in others[: run.job.witnesses - len(stubs)]:
+            _, first, second = _compare(run, one, other, positions)
+            p, q = (int(run.layout.unit_member[unit]) for unit in (one, other))
+            messages = (*run.universe.message(first), *run.universe.message(second))
+            stubs.append(Stub(run.name, (p, q), (p, q, *messages)))
     return stubs

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from itertools import combinations
 
@@ -30,18 +29,16 @@ def check_view_synchrony(run: CheckedRun, part: int, parts: int) -> Finding:
 
 def _check_view(run: CheckedRun, view: int, following: int, units: list[int]) -> Finding:
     """Compare the members by what they deliver in the view; those that do the same form one class."""
-    alike: dict[tuple[bytes, ...], list[int]] = defaultdict(list)
-    sorted_key: dict[tuple[bytes, bytes], tuple[bytes, ...]] = {}
-    empty = 0
+    as_done: dict[tuple[bytes, ...], list[int]] = defaultdict(list)  # in the order in which they did it
     for unit in units:
-        slices = [b"".join(piece.data for piece in pieces) for pieces in _slices(run, unit, view)]
-        raw = hashlib.blake2b(slices[0]).digest(), hashlib.blake2b(slices[1]).digest()
-        if raw not in sorted_key:  # the same in the same order needs no second sorting
-            delivered, discarded = _in_view(run, unit, view)
-            sorted_key[raw] = tuple(hashlib.blake2b(array.data).digest() for array in (delivered, discarded))
-        empty += not slices[0]
-        alike[sorted_key[raw]].append(unit)
+        as_done[tuple(b"".join(piece.data for piece in pieces) for pieces in _slices(run, unit, view))].append(unit)
+    empty = sum(len(members) for (delivered, _), members in as_done.items() if not delivered)
     finding = Finding(_pairs(len(units)) - _pairs(empty))
+    if len(as_done) == 1:
+        return finding
+    alike: dict[tuple[bytes, ...], list[int]] = defaultdict(list)
+    for members in as_done.values():
+        alike[tuple(array.tobytes() for array in _in_view(run, members[0], view))] += members
     differing = set()
     for one, other in combinations(alike, 2):
         if _difference(run, alike[one][0], alike[other][0], view) is not None:
