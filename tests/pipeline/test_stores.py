@@ -10,6 +10,7 @@ from pathlib import Path
 import deltalake
 import pyarrow.parquet as pq
 import pytest
+from bench.pipeline.churn import Churn
 
 from antiphon import pipeline
 from antiphon.cli import main
@@ -17,11 +18,13 @@ from antiphon.errors import UsageError
 from antiphon.pipeline.ingesting import ingest
 from antiphon.pipeline.inline import Inline
 from antiphon.pipeline.measuring import measure_layout
-from antiphon.pipeline.results import CheckResult
+from antiphon.pipeline.results import CheckResult, read_alarms
 from antiphon.pipeline.session import Session
 from antiphon.pipeline.store import location as stores
 from antiphon.pipeline.store.files import find_files
 from antiphon.pipeline.store.location import location, replacement
+from antiphon.pipeline.watch import DirectoryWatch
+from antiphon.trace import naive
 from antiphon.trace.run_file import write_run_file
 from pipeline.conftest import Checker
 from pipeline.stores import BUCKET, S3Service, s3_service
@@ -156,6 +159,28 @@ def test_all_stages_work_in_a_store(folder: Path, by_environment: S3Service, tmp
     assert [file.split("/", 2)[2] for file in by_environment.keys("work/tables")] == sorted(
         str(file.relative_to(tmp_path / "tables")) for file in (tmp_path / "tables").rglob("*.parquet")
     )
+
+
+def test_a_store_is_watched(by_environment: S3Service, tmp_path: Path) -> None:
+    """Files appear in the store, the checkpoint lies there too, and a watch that was stopped goes on."""
+    group = Churn(members=3, wrong=0.05)
+    events, store = [], f"s3://{BUCKET}/watched"
+    by_environment.put(tmp_path, "watched")
+    for number in range(4):
+        part = [event for rows in group.views(5) for event in rows]
+        events += part
+        file = write(part, tmp_path / "part" / "events.parquet")
+        by_environment.put(file.parent, f"watched/live/{number}")
+        one = DirectoryWatch(Inline(2), f"{store}/live", f"{store}/_watch", lambda *_: None)
+        one.run(once=True)
+    final = one.conclude()
+    expected = naive.check(events, guarantees=tuple(final.findings), witnesses=0)
+    assert final.verdicts() == {name: found.verdict for name, found in expected.items()}
+    assert (final.events, final.files) == (len(events), 4)
+    alarms = read_alarms(location(f"{store}/_watch"))
+    assert len(alarms) == final.alarms > 0
+    assert len(by_environment.keys("watched/_watch/state")) <= 2
+    assert not by_environment.keys("watched/_watch/batch-")
 
 
 def test_texts_and_mappings_are_read_from_a_store(by_environment: S3Service, tmp_path: Path, inline: Checker) -> None:

@@ -28,7 +28,8 @@ from antiphon.cli import main
 from antiphon.pipeline.inline import Inline
 from antiphon.pipeline.results import WatchCommit, read_alarms
 from antiphon.pipeline.session import Session
-from antiphon.pipeline.watch import DirectoryWatch, directory_watch
+from antiphon.pipeline.watch import DirectoryWatch, directory_watch, seen_files
+from antiphon.pipeline.watch import batch as watch_batch
 from antiphon.pipeline.watch.state import GUARANTEES, load
 from antiphon.sim.cluster import simulate
 from antiphon.sim.scenario import from_table
@@ -258,13 +259,13 @@ def test_a_batch_done_twice_raises_its_alarms_once(tmp_path: Path, monkeypatch: 
     for file in files:
         whole.batch([str(file)])
     one = watcher(tmp_path / "broken")
-    real = directory_watch.atomic_write
+    real = directory_watch.write_whole
     for number, file in enumerate(files):
         if number % 3 == 1:  # all is written but the commit
-            monkeypatch.setattr(directory_watch, "atomic_write", lambda *_: (_ for _ in ()).throw(OSError("killed")))
+            monkeypatch.setattr(directory_watch, "write_whole", lambda *_: (_ for _ in ()).throw(OSError("killed")))
             with pytest.raises(OSError, match="killed"):
                 one.batch([str(file)])
-            monkeypatch.setattr(directory_watch, "atomic_write", real)
+            monkeypatch.setattr(directory_watch, "write_whole", real)
             one = watcher(tmp_path / "broken")
         one.batch([str(file)])
     assert alarms(tmp_path / "broken" / "watch") == alarms(tmp_path / "whole" / "watch")
@@ -277,7 +278,7 @@ def test_what_a_batch_left_that_was_cut_off_is_forgotten(tmp_path: Path, monkeyp
     files = swapped_files(tmp_path / "live", count=2)
     one = watcher(tmp_path)
     with monkeypatch.context() as patched:
-        patched.setattr(directory_watch, "atomic_write", lambda *_: (_ for _ in ()).throw(OSError("killed")))
+        patched.setattr(directory_watch, "write_whole", lambda *_: (_ for _ in ()).throw(OSError("killed")))
         with pytest.raises(OSError, match="killed"):
             one.batch([str(file) for file in files])
     assert list((tmp_path / "watch" / "alarms").glob("*.parquet"))
@@ -579,3 +580,47 @@ def test_a_backlog_of_restarts_is_read_in_bounded_state(tmp_path: Path) -> None:
     assert one.roster == {}
     assert len(load(max((tmp_path / "watch" / "state").iterdir())).ids) < 64 + 3 + 60
     assert one.conclude().verdicts() == dict.fromkeys(GUARANTEES, "holds")
+
+
+def test_the_ledger_of_files_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files come and are deleted for years: of those that are gone only the last are remembered, in few files."""
+    monkeypatch.setattr(seen_files, "VANISHED_MAX", 3)
+    monkeypatch.setattr(seen_files, "PARTS_MAX", 4)
+    one = watcher(tmp_path)
+    for number in range(20):
+        rows = [
+            Event("r", 1, 2 * number, "send", 1, number + 1),
+            Event("r", 1, 2 * number + 1, "deliver", 1, number + 1),
+        ]
+        file = write(rows, tmp_path / "live" / f"{number}.parquet")
+        one.run(once=True)
+        content = file.read_bytes()
+        file.unlink()
+    ledger = sorted((tmp_path / "watch" / "files").iterdir())
+    assert len(ledger) <= 5
+    one = watcher(tmp_path)
+    file.write_bytes(content)  # the last one is still known
+    one.run(once=True)
+    assert (one.sum.files, one.sum.events, one.sum.quarantined) == (20, 40, {})
+    one = watcher(tmp_path)
+    [whole] = (tmp_path / "watch" / "files").iterdir()
+    assert len(json.loads(whole.read_bytes())) <= 3 + 4  # and not 20
+
+
+def test_a_file_that_is_replaced_while_it_is_read_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [Event("r", 1, 1, "send", 1, 1), Event("r", 1, 2, "deliver", 1, 1)]
+    file = write(rows[:1], tmp_path / "live" / "a.parquet")
+    real = watch_batch.read_batches
+
+    def replaced(*args: Any) -> Any:
+        found = list(real(*args))
+        write(rows, file)
+        monkeypatch.setattr(watch_batch, "read_batches", real)
+        return found
+
+    monkeypatch.setattr(watch_batch, "read_batches", replaced)
+    one = watcher(tmp_path)
+    one.run(once=True)
+    assert (one.sum.files, one.sum.events, one.sum.quarantined) == (1, 2, {})

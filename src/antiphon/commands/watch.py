@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from antiphon.commands.quarantine import show_reasons
@@ -19,9 +18,11 @@ if TYPE_CHECKING:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("directory", metavar="DIR", help="where Parquet files of events appear, whole, by rename")
+    parser.add_argument("directory", metavar="DIR", help="directory or URI where Parquet files of events appear, whole")
     parser.add_argument(
-        "--checkpoint", metavar="DIR", help="state and alarms, kept over restarts (default: DIR/_watch)"
+        "--checkpoint",
+        metavar="DIR",
+        help="state and alarms, kept over restarts (default: DIR/_watch)",
     )
     parser.add_argument(
         "--once",
@@ -47,14 +48,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Watch until it is interrupted, or all is read; the exit code is that of the verdicts."""
     from antiphon.pipeline.results import as_json
+    from antiphon.pipeline.store.location import location
     from antiphon.pipeline.watch import DirectoryWatch
     from antiphon.trace.verdict import deciding, exit_code
 
-    directory = str(Path(args.directory).absolute())
-    checkpoint = str(Path(args.checkpoint).absolute() if args.checkpoint else Path(directory, "_watch"))
+    directory = location(args.directory)
+    checkpoint = str(location(args.checkpoint) if args.checkpoint else directory / "_watch")
     with spark_session(args, f"antiphon watch {args.directory}") as spark:
         watcher = DirectoryWatch(
-            spark, directory, checkpoint, _BatchReporter(args), files_max=max(1, args.files), patience_s=args.patience
+            spark,
+            str(directory),
+            checkpoint,
+            _BatchReporter(args),
+            files_max=max(1, args.files),
+            patience_s=args.patience,
         )
         try:
             watcher.run(once=args.once)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 import msgspec
 
 from antiphon.errors import UsageError
+from antiphon.pipeline.store.location import Location, files_in, open_parquet
 from antiphon.pipeline.verdicts import left_open, verdict
 from antiphon.trace.schema import GUARANTEES
 from antiphon.trace.verdict import VerdictName, Witness, deciding
@@ -521,9 +522,9 @@ class WatchResult(msgspec.Struct, kw_only=True):
     guarantees: dict[str, WatchGuarantee]
 
 
-def last_commit(checkpoint: Path) -> WatchCommit | None:
+def last_commit(checkpoint: Location) -> WatchCommit | None:
     """Return what a watch last committed; None if it has committed nothing yet."""
-    for file in sorted(checkpoint.glob("commits/*.json"), reverse=True):
+    for file in reversed(files_in(checkpoint / "commits", "*.json")):
         try:
             return msgspec.json.decode(file.read_bytes(), type=WatchCommit)
         except FileNotFoundError:
@@ -531,15 +532,14 @@ def last_commit(checkpoint: Path) -> WatchCommit | None:
     return None
 
 
-def read_alarms(checkpoint: Path, after: int = -1) -> list[WatchAlarm]:
+def read_alarms(checkpoint: Location, after: int = -1) -> list[WatchAlarm]:
     """Return the alarms of the batches after one that are committed, in order."""
-    import pyarrow.parquet as pq
-
     commit = last_commit(checkpoint)
     alarms: list[WatchAlarm] = []
-    for file in sorted(checkpoint.glob("alarms/*.parquet")):
+    for file in files_in(checkpoint / "alarms", "*.parquet"):
         if commit is not None and after < int(file.name.split("-")[0]) <= commit.batch:
-            alarms += msgspec.convert(pq.read_table(file, use_threads=False).to_pylist(), list[WatchAlarm])
+            with open_parquet(file) as table:
+                alarms += msgspec.convert(table.read(use_threads=False).to_pylist(), list[WatchAlarm])
     return alarms
 
 

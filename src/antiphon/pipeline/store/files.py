@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -47,11 +47,14 @@ def files_named(where: str, wanted: Callable[[str], bool], nothing: str) -> list
 
 def _visible_in_store(root: StorePath, wanted: Callable[[str], bool]) -> list[str]:
     """The files below a folder of a store; what begins with . or _ is somebody's bookkeeping."""
-    return [
-        str(path)
-        for path, is_file in root.list(recursive=True)
-        if is_file and wanted(path.name) and not any(_hidden(part) for part in path.key[len(root.key) :].split("/"))
-    ]
+    return [str(path) for path, _, _ in visible_in_store(root) if wanted(path.name)]
+
+
+def visible_in_store(root: StorePath) -> Iterator[tuple[StorePath, int, int]]:
+    """Yield the files below a folder of a store but bookkeeping, each with its size and the time of its last change."""
+    for path, size, changed in root.files():
+        if not any(_hidden(part) for part in path.key[len(root.key) :].split("/")):
+            yield path, size, changed
 
 
 def _hidden(name: str) -> bool:

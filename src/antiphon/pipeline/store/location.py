@@ -110,6 +110,15 @@ class StorePath:
 
     def list(self, *, recursive: bool = False) -> Iterator[tuple[StorePath, bool]]:
         """Yield what is in a folder, in order, and whether it is a file; nothing if there is no such folder."""
+        return ((one, bool(info.is_file)) for one, info in self._listed(recursive=recursive))
+
+    def files(self) -> Iterator[tuple[StorePath, int, int]]:
+        """Yield the files below a folder, each with its size and the time of its last change, by one listing."""
+        for one, info in self._listed(recursive=True):
+            if info.is_file:
+                yield one, int(info.size or 0), int(info.mtime_ns or 0)
+
+    def _listed(self, *, recursive: bool) -> Iterator[tuple[StorePath, pyarrow.fs.FileInfo]]:
         from pyarrow.fs import FileSelector
 
         system, path = self._there
@@ -118,7 +127,7 @@ class StorePath:
         except OSError as error:
             raise unreachable(self, error) from error
         for one in sorted(found, key=lambda info: info.path):
-            yield self / one.path[len(path) :].strip("/"), bool(one.is_file)
+            yield self / one.path[len(path) :].strip("/"), one
 
     def iterdir(self) -> Iterator[StorePath]:
         """Yield what is in a folder."""
@@ -282,6 +291,13 @@ def read_tables(folder: Location, **options: Any) -> list[pa.Table]:
     ]
 
 
+def files_in(folder: Location, pattern: str) -> list[Location]:
+    """List the files of a folder whose names match, in order; none if there is no such folder."""
+    if isinstance(folder, StorePath):
+        return list(folder.glob(pattern))
+    return sorted(folder.glob(pattern))
+
+
 def facts_of(path: Location) -> tuple[int, int]:
     """Return a file's size and the time of its last change, in nanoseconds."""
     if isinstance(path, StorePath):
@@ -293,6 +309,20 @@ def facts_of(path: Location) -> tuple[int, int]:
 def size_of(where: str | Location) -> int:
     """Return the size of a file."""
     return facts_of(location(where))[0]
+
+
+def write_whole(path: Location, content: bytes, *, durable: bool = True) -> None:
+    """Write a file that appears only with the whole content."""
+    with replacement(path, durable=durable) as fresh:
+        fresh.write_bytes(content)
+
+
+def remove_file(path: Location) -> None:
+    """Remove a file if it is there."""
+    if isinstance(path, Path):
+        path.unlink(missing_ok=True)
+    elif path.is_file():
+        path.unlink()
 
 
 def remove_tree(path: Location) -> None:

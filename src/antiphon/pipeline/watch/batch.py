@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -14,16 +13,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from antiphon.atomic_write import Replacement, atomic_write
 from antiphon.errors import UsageError
 from antiphon.pipeline.columns import DISCARD, VIEW, Array, as_numpy
 from antiphon.pipeline.reading import read_batches
 from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.pipeline.results import WatchAlarm
+from antiphon.pipeline.store.location import (
+    Location,
+    files_in,
+    location,
+    open_binary,
+    open_parquet,
+    remove_file,
+    replacement,
+)
 from antiphon.pipeline.watch.forget import forget
 from antiphon.pipeline.watch.intake import NO_ONE, NewRows, take_in
 from antiphon.pipeline.watch.judge import advance
 from antiphon.pipeline.watch.report import RunReport, report, words
+from antiphon.pipeline.watch.seen_files import FileVersion, version_of
 from antiphon.pipeline.watch.state import WatchedView, load, new_run, save
 from antiphon.trace.run_file import RunFiles
 from antiphon.trace.schema import EVENTS
@@ -50,6 +58,7 @@ class ReadResult(msgspec.Struct):
     quarantined: dict[str, int] = {}
     reasons: dict[str, int] = {}
     promises: list[str] | None = None
+    versions: dict[str, FileVersion] = {}  # of the files that were there, as they were read
     broken: dict[str, str] = {}  # file -> why nothing of it could be read
 
 
@@ -72,17 +81,21 @@ class BatchJob(msgspec.Struct, frozen=True):
     patience_ns: int
 
     @property
-    def scratch(self) -> Path:
+    def scratch(self) -> Location:
         """Where the rows of the batch wait to be judged."""
-        return Path(self.checkpoint, f"batch-{self.batch:010}")
+        return location(self.checkpoint) / f"batch-{self.batch:010}"
 
-    def state(self, run: str, batch: int) -> Path:
+    def state(self, run: str, batch: int) -> Location:
         """A run's state after a batch."""
-        return Path(self.checkpoint, "state", f"{_hash(run)}.{batch:010}.npz")
+        return location(self.checkpoint) / "state" / f"{_hash(run)}.{batch:010}.npz"
 
-    def states(self, fingerprint: str) -> list[tuple[int, Path]]:
+    def kept(self, folder: str, name: str) -> Location:
+        """A file of one of the checkpoint's folders."""
+        return location(self.checkpoint) / folder / name
+
+    def states(self, fingerprint: str) -> list[tuple[int, Location]]:
         """A run's committed states, oldest first."""
-        files = sorted(Path(self.checkpoint, "state").glob(f"{fingerprint}.*.npz"))
+        files = files_in(location(self.checkpoint) / "state", f"{fingerprint}.*.npz")
         numbered = [(int(file.name.split(".")[1]), file) for file in files]
         return [(number, file) for number, file in numbered if number <= self.committed]
 
@@ -97,11 +110,15 @@ def read_files(job: BatchJob, shares: list[list[str]], task: int) -> bytes:
     pieces: dict[str, list[pa.Table]] = {}
     quarantined: Counter[str] = Counter()
     rubbish: list[dict[str, Any]] = []
-    run_files = RunFiles(Path(job.directory).absolute())
+    run_files = RunFiles(location(job.directory))
     for file in shares[task]:
         try:
-            about = run_files.of(Path(file).parent)
+            about = run_files.of(location(file).parent)
+            part.versions[file] = version_of(file)
             batches = list(read_batches(file, None, Mapping()))
+            if version_of(file) != part.versions[file]:
+                del part.versions[file]  # replaced meanwhile: the next batch reads it
+                continue
         except (UsageError, OSError, pa.ArrowException) as problem:  # a file that is no good must not stop the watch
             part.broken[file] = str(problem).splitlines()[0].removeprefix(f"{file}: ")
             continue
@@ -116,7 +133,7 @@ def read_files(job: BatchJob, shares: list[list[str]], task: int) -> bytes:
         _leave(job, run, task, tables)
     if rubbish:
         name = f"{job.batch:010}-{task:06}.parquet"
-        _write_table(Path(job.checkpoint, "quarantine", name), pa.Table.from_pylist(rubbish))
+        _write_table(job.kept("quarantine", name), pa.Table.from_pylist(rubbish))
     part.runs, part.quarantined = sorted(pieces), dict(quarantined)
     part.reasons = dict(Counter(row["reason"] for row in rubbish))
     return msgspec.msgpack.encode(part)
@@ -160,7 +177,8 @@ def _leave(job: BatchJob, run: str, task: int, tables: list[pa.Table]) -> None:
     path = job.scratch / f"{_hash(run)}-{task:06}.npz"
     arrays = {name: np.concatenate(parts) for name, parts in columns.items()}
     arrays["views"] = np.frombuffer(msgspec.msgpack.encode(views), np.uint8)
-    atomic_write(path, lambda out: np.savez(out, allow_pickle=False, **arrays), durable=False)
+    with replacement(path) as fresh, fresh.open("wb") as out:
+        np.savez(out, allow_pickle=False, **arrays)
 
 
 def _view(table: pa.Table, row: int) -> WatchedView:
@@ -172,8 +190,8 @@ def _pieces(job: BatchJob, run: str) -> NewRows:
     """All rows of a run in this batch."""
     columns: list[list[Array]] = [[] for _ in range(len(NewRows._fields) - 1)]
     views: list[WatchedView] = []
-    for file in sorted(job.scratch.glob(f"{_hash(run)}-*.npz")):
-        with np.load(file, allow_pickle=False) as found:
+    for file in files_in(job.scratch, f"{_hash(run)}-*.npz"):
+        with open_binary(file) as content, np.load(content, allow_pickle=False) as found:
             for parts, name in zip(columns, NewRows._fields[:-1], strict=True):
                 values = found[name]
                 parts.append(np.where(values < 0, -1, values + len(views)) if name == "view" else values)
@@ -197,8 +215,8 @@ def judge_runs(job: BatchJob, shares: list[list[str]], roster: dict[str, list[in
         save(run, job.state(name, job.batch))
         part.reports.append((before, report(run, job.patience_ns)))
         for _, old in states[:-1]:
-            old.unlink(missing_ok=True)
-    _write_alarms(Path(job.checkpoint, "alarms", f"{job.batch:010}-{task:06}.parquet"), alarms)
+            remove_file(old)
+    _write_alarms(job.kept("alarms", f"{job.batch:010}-{task:06}.parquet"), alarms)
     part.alarms, part.shown, part.quarantined = len(alarms), alarms[:SHOWN], dict(quarantined)
     return msgspec.msgpack.encode(part)
 
@@ -215,21 +233,21 @@ def conclude_runs(job: BatchJob, shares: list[list[str]], task: int) -> bytes:
         before = report(run, job.patience_ns)
         alarms += words(run, advance(run, job.patience_ns, to_the_end=True), job.batch)
         part.reports.append((before, report(run, job.patience_ns, final=True)))
-    _write_alarms(Path(job.checkpoint, "conclusion", f"{task:06}.parquet"), alarms)
+    _write_alarms(job.kept("conclusion", f"{task:06}.parquet"), alarms)
     part.alarms, part.shown = len(alarms), alarms[:SHOWN]
     return msgspec.msgpack.encode(part)
 
 
-def _write_alarms(path: Path, alarms: Iterable[WatchAlarm]) -> None:
+def _write_alarms(path: Location, alarms: Iterable[WatchAlarm]) -> None:
     rows = [msgspec.structs.asdict(alarm) for alarm in alarms]
     if rows:
         _write_table(path, pa.Table.from_pylist(rows, ALARM_SCHEMA))
     else:
-        path.unlink(missing_ok=True)
+        remove_file(path)
 
 
-def _write_table(path: Path, table: pa.Table) -> None:
-    with Replacement(path) as fresh:
+def _write_table(path: Location, table: pa.Table) -> None:
+    with replacement(path, durable=True) as fresh:
         pq.write_table(table, fresh)
 
 
@@ -245,7 +263,8 @@ def members_of(shares: list[list[str]], task: int) -> bytes:
     found: dict[str, dict[int, FirstRow]] = {}
     for file in shares[task]:
         try:
-            table = pq.read_table(file, columns=["run", "member", "step", "event"], use_threads=False)
+            with open_parquet(location(file)) as source:
+                table = source.read(["run", "member", "step", "event"], use_threads=False)
             table = table.sort_by("step").group_by(["run", "member"], use_threads=False)
             firsts = table.aggregate([("step", "first"), ("event", "first")]).to_pylist()
         except (pa.ArrowException, OSError):

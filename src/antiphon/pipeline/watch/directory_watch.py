@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import functools
-import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from antiphon.atomic_write import atomic_write
 from antiphon.errors import UsageError
 from antiphon.pipeline.results import WatchAlarm, WatchCommit, last_commit
 from antiphon.pipeline.session import Session
+from antiphon.pipeline.store.location import files_in, location, remove_file, remove_tree, write_whole
 from antiphon.pipeline.watch.batch import (
     SHOWN,
     BatchJob,
@@ -29,7 +27,7 @@ from antiphon.pipeline.watch.batch import (
     read_files,
 )
 from antiphon.pipeline.watch.report import RunReport
-from antiphon.pipeline.watch.seen_files import FileVersion, SeenFiles, version_of
+from antiphon.pipeline.watch.seen_files import FileVersion, SeenFiles
 
 FILES_MAX: Final = 512  # that one batch takes
 POLL_S: Final = 0.5  # between two looks at the directory while nothing comes
@@ -68,26 +66,27 @@ class DirectoryWatch:
     ) -> None:
         self.session, self.directory, self.checkpoint, self.tell = session, directory, checkpoint, tell
         self.files_max, self.patience_ns = files_max, int(patience_s * 1e9)
-        if not Path(directory).is_dir():
+        self._kept = location(checkpoint)
+        if not location(directory).is_dir():
             raise UsageError(f"{directory}: no such directory; watch needs one into which members write Parquet files")
-        if Path(checkpoint, "commits").is_dir() and not Path(checkpoint, "files").is_dir():
+        if (self._kept / "commits").is_dir() and not (self._kept / "files").is_dir():
             raise UsageError(f"{checkpoint}: made by an earlier version of antiphon; choose another --checkpoint")
         for name in _FOLDERS:
-            Path(checkpoint, name).mkdir(parents=True, exist_ok=True)
-        self.sum = last_commit(Path(checkpoint)) or WatchCommit()
+            (self._kept / name).mkdir(parents=True, exist_ok=True)
+        self.sum = last_commit(self._kept) or WatchCommit()
         self._forget_uncommitted()
         self.files = SeenFiles(directory, checkpoint, self.sum.batch)
         self.roster: dict[str, list[int]] = {}
 
     def _forget_uncommitted(self) -> None:
         """Remove what a batch left that was cut off: it may be done again with other files."""
-        for stale in Path(self.checkpoint).glob("batch-*"):
-            shutil.rmtree(stale)
-        for pattern in ("alarms/*.parquet", "quarantine/*.parquet", "state/*.npz"):
-            for file in Path(self.checkpoint).glob(pattern):
-                number = file.name.split(".")[1] if file.suffix == ".npz" else file.name.split("-")[0]
-                if int(number) > self.sum.batch:
-                    file.unlink()
+        for number in (self.sum.batch, self.sum.batch + 1):
+            remove_tree(BatchJob(self.directory, self.checkpoint, number, self.sum.batch, self.patience_ns).scratch)
+        for folder, pattern in (("alarms", "*.parquet"), ("quarantine", "*.parquet"), ("state", "*.npz")):
+            for file in files_in(self._kept / folder, pattern):
+                batch = file.name.split(".")[1] if folder == "state" else file.name.split("-")[0]
+                if int(batch) > self.sum.batch:
+                    remove_file(file)
 
     def run(self, *, once: bool, go_on: Callable[[], bool] = lambda: True) -> None:
         """Judge batch after batch: until all is read (`once`), or as long as `go_on` says so."""
@@ -109,36 +108,38 @@ class DirectoryWatch:
         number = self.sum.batch + 1
         job = BatchJob(self.directory, self.checkpoint, number, self.sum.batch, self.patience_ns)
         fresh = msgspec.json.decode(msgspec.json.encode(self.sum), type=WatchCommit)
-        fresh.batch, fresh.files = number, fresh.files + len(files)
-        before = fresh.events
-        versions, vanished = _versions(files)
-        fresh.broken = {path: why for path, why in fresh.broken.items() if path not in versions} | vanished
+        fresh.batch, before = number, fresh.events
         fresh.unreachable = self.files.problems
-        shown = self._judge(job, self._read(job, sorted(versions), fresh), fresh)
+        runs, versions = self._read(job, sorted(files), fresh)
+        fresh.files += len(versions)
+        shown = self._judge(job, runs, fresh)
         self.files.note(number, versions)
         took = time.monotonic() - begun
         fresh.events_per_s = (fresh.events - before) / max(took, 1e-9)
-        atomic_write(Path(self.checkpoint, "commits", f"{number:010}.json"), msgspec.json.encode(fresh))
-        for old in sorted(Path(self.checkpoint, "commits").glob("*.json"))[:-2]:
-            old.unlink()
-        shutil.rmtree(job.scratch, ignore_errors=True)
+        write_whole(self._kept / "commits" / f"{number:010}.json", msgspec.json.encode(fresh))
+        for old in files_in(self._kept / "commits", "*.json")[:-2]:
+            remove_file(old)
+        remove_tree(job.scratch)
         self.sum = fresh
         self.tell(fresh, shown, took, max(0, waiting))
 
-    def _read(self, job: BatchJob, files: list[str], fresh: WatchCommit) -> list[str]:
-        """Read the files of a batch; returns the runs that they are about."""
+    def _read(self, job: BatchJob, files: list[str], fresh: WatchCommit) -> tuple[list[str], dict[str, FileVersion]]:
+        """Read the files of a batch; returns the runs that they are about, and the version of each file."""
         job.scratch.mkdir(exist_ok=True)
         shares = _shares(files, self.session.parallelism)
         runs: set[str] = set()
+        versions: dict[str, FileVersion] = {}
+        fresh.broken = {path: why for path, why in fresh.broken.items() if path not in files}
         for result in self.session.each(len(shares), functools.partial(read_files, job, shares), "read"):
             part = msgspec.msgpack.decode(result, type=ReadResult)
             runs.update(part.runs)
+            versions |= part.versions
             fresh.quarantined = _added(fresh.quarantined, part.quarantined)
             fresh.quarantine_reasons = _added(fresh.quarantine_reasons, part.reasons)
             fresh.broken |= part.broken
             if part.promises is not None:
                 fresh.promises = sorted({*(fresh.promises or ()), *part.promises})
-        return sorted(runs)
+        return sorted(runs), versions
 
     def _judge(self, job: BatchJob, runs: list[str], fresh: WatchCommit) -> list[WatchAlarm]:
         shares = [runs[task :: self.session.parallelism] for task in range(min(len(runs), self.session.parallelism))]
@@ -161,11 +162,11 @@ class DirectoryWatch:
 
     def conclude(self) -> WatchCommit:
         """The verdicts if nothing more comes: what waits is judged as it is. The state stays as it was."""
-        fingerprints = sorted({file.name.split(".")[0] for file in Path(self.checkpoint, "state").glob("*.npz")})
+        fingerprints = sorted({file.name.split(".")[0] for file in files_in(self._kept / "state", "*.npz")})
         tasks = min(len(fingerprints), self.session.parallelism)
         shares = [fingerprints[task::tasks] for task in range(tasks)]
-        shutil.rmtree(Path(self.checkpoint, "conclusion"), ignore_errors=True)
-        Path(self.checkpoint, "conclusion").mkdir()
+        remove_tree(self._kept / "conclusion")
+        (self._kept / "conclusion").mkdir()
         job = BatchJob(self.directory, self.checkpoint, self.sum.batch, self.sum.batch, self.patience_ns)
         final = msgspec.json.decode(msgspec.json.encode(self.sum), type=WatchCommit)
         final.unreachable = self.files.problems
@@ -179,17 +180,6 @@ class DirectoryWatch:
 
 def _added(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
     return dict(Counter(one) + Counter(other))
-
-
-def _versions(files: Sequence[str]) -> tuple[dict[str, FileVersion], dict[str, str]]:
-    """Return the version of each file, and why some could not be looked at."""
-    versions, problems = {}, {}
-    for file in files:
-        try:
-            versions[file] = version_of(file)
-        except OSError as error:
-            problems[file] = f"{error.strerror}, before it was read"
-    return versions, problems
 
 
 def _shares(files: list[str], tasks: int) -> list[list[str]]:

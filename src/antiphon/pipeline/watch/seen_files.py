@@ -1,23 +1,36 @@
 """Which files of a watched directory have been read, and in which version; kept in the checkpoint, batch by batch.
 
 A file is known by its path, its size, its time and a fingerprint of its end (a Parquet file's table of contents). One
-that is replaced under its name is read again, unless only its time is another; how old a file is does not matter.
+that is replaced under its name is read again, unless only its time is another; how old a file is does not matter. Of
+files that are no longer there the last hundred thousand are remembered.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from antiphon.atomic_write import atomic_write
 from antiphon.errors import UsageError
+from antiphon.pipeline.store.files import visible_in_store
+from antiphon.pipeline.store.location import (
+    Location,
+    StorePath,
+    facts_of,
+    files_in,
+    location,
+    open_binary,
+    remove_file,
+    write_whole,
+)
 from antiphon.trace.files import visible_files
 
 _END_BYTES: Final = 1 << 16
+VANISHED_MAX: Final = 100_000
+PARTS_MAX: Final = 64  # files of batches before they are put together
 
 
 class FileVersion(msgspec.Struct, frozen=True, array_like=True):
@@ -27,51 +40,72 @@ class FileVersion(msgspec.Struct, frozen=True, array_like=True):
     mtime_ns: int
     end: str  # a fingerprint of the last bytes
 
-    def is_unchanged(self, status: os.stat_result) -> bool:
-        """Say whether size and time are those of this version."""
-        return (self.size, self.mtime_ns) == (status.st_size, status.st_mtime_ns)
-
 
 class SeenFiles:
     """The files of a directory that were read in committed batches."""
 
     def __init__(self, directory: str, checkpoint: str, committed: int) -> None:
-        self._directory, self._folder = Path(directory), Path(checkpoint, "files")
+        self._directory, self._folder = location(directory), location(checkpoint) / "files"
         self._folder.mkdir(parents=True, exist_ok=True)
         self._seen: dict[str, FileVersion] = {}
+        self._parts = 0
         self.problems: dict[str, str] = {}  # path -> why it could not be looked at last time
-        parts = sorted(self._folder.glob("*.json"))
-        for part in parts:
-            if int(part.stem) <= committed:
+        for part in files_in(self._folder, "*.json"):
+            if _number(part) <= committed:
                 self._seen |= msgspec.json.decode(part.read_bytes(), type=dict[str, FileVersion])
-        if parts:
-            atomic_write(self._folder / f"{committed:010}.json", msgspec.json.encode(self._seen))
-        for part in parts:
-            if int(part.stem) != committed:
-                part.unlink()
+        self._put_together(committed)
+
+    def _put_together(self, committed: int) -> None:
+        """Make one file of those of all committed batches, and forget all others."""
+        self._parts = 1
+        write_whole(self._folder / f"{max(0, committed):010}.json", msgspec.json.encode(self._seen))
+        for part in files_in(self._folder, "*.json"):
+            if _number(part) != max(0, committed):
+                remove_file(part)
 
     def unread(self) -> list[str]:
         """Return the files that are new or were replaced, the oldest first."""
         self.problems = {}
         found: list[tuple[int, str]] = []
-        for path in visible_files(self._directory, lambda name: name.endswith(".parquet"), self._note_problem):
+        present: set[str] = set()
+        for path, size, changed in self._files():
+            present.add(path)
             try:
-                status = path.stat()
-                if self._is_new(str(path), status):
-                    found.append((status.st_mtime_ns, str(path)))
+                if self._is_new(path, size, changed):
+                    found.append((changed, path))
+            except (FileNotFoundError, UsageError):
+                continue  # removed while we looked
+        if not self.problems:
+            vanished = [path for path in self._seen if path not in present]
+            for path in vanished[: max(0, len(vanished) - VANISHED_MAX)]:
+                del self._seen[path]
+        return [path for _, path in sorted(found)]
+
+    def _files(self) -> Iterator[tuple[str, int, int]]:
+        """Yield the files that are there now, each with its size and time."""
+        if isinstance(self._directory, StorePath):
+            try:
+                found = list(visible_in_store(self._directory))
+            except UsageError as problem:
+                self._note_problem(problem)
+                return
+            yield from ((str(path), size, changed) for path, size, changed in found if _wanted(path.name))
+            return
+        for path in visible_files(self._directory, _wanted, self._note_problem):
+            try:
+                yield str(path), *facts_of(path)
             except FileNotFoundError:
                 continue  # removed while we looked
-        return [path for _, path in sorted(found)]
 
     def _note_problem(self, problem: UsageError) -> None:
         path, _, reason = str(problem).partition(": ")
         self.problems[path] = reason
 
-    def _is_new(self, path: str, status: os.stat_result) -> bool:
+    def _is_new(self, path: str, size: int, changed: int) -> bool:
         known = self._seen.get(path)
         if known is None:
             return True
-        if known.is_unchanged(status):
+        if (known.size, known.mtime_ns) == (size, changed):
             return False
         fresh = version_of(path)
         if (fresh.size, fresh.end) != (known.size, known.end):
@@ -81,14 +115,30 @@ class SeenFiles:
 
     def note(self, batch: int, versions: dict[str, FileVersion]) -> None:
         """Keep what a batch reads; it counts when the batch is committed."""
-        atomic_write(self._folder / f"{batch:010}.json", msgspec.json.encode(versions))
-        self._seen |= versions
+        if self._parts >= PARTS_MAX:
+            self._put_together(batch - 1)
+        write_whole(self._folder / f"{batch:010}.json", msgspec.json.encode(versions))
+        self._parts += 1
+        for path, version in versions.items():
+            self._seen.pop(path, None)  # what was read last is forgotten last
+            self._seen[path] = version
+
+
+def _wanted(name: str) -> bool:
+    return name.endswith(".parquet")
+
+
+def _number(part: Location) -> int:
+    return int(part.name.partition(".")[0])
 
 
 def version_of(path: str) -> FileVersion:
     """Look at a file as it is now."""
-    with open(path, "rb") as file:
-        status = os.fstat(file.fileno())
-        file.seek(max(0, status.st_size - _END_BYTES))
-        end = hashlib.blake2b(file.read(), digest_size=8).hexdigest()
-    return FileVersion(status.st_size, status.st_mtime_ns, end)
+    where = location(path)
+    size, changed = facts_of(where)
+    if isinstance(where, Path) and not where.exists():
+        raise FileNotFoundError(2, "No such file or directory", path)
+    with open_binary(where) as file:
+        file.seek(max(0, size - _END_BYTES))
+        end = hashlib.blake2b(file.read(_END_BYTES), digest_size=8).hexdigest()
+    return FileVersion(size, changed, end)

@@ -16,15 +16,14 @@ message depends on. A member that leaves the line is kept track of message by me
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 
-from antiphon.atomic_write import atomic_write
 from antiphon.pipeline.columns import NULL_TIME, Array
 from antiphon.pipeline.results import WATCHED_GUARANTEES
+from antiphon.pipeline.store.location import Location, open_binary, replacement
 
 NOT_IN: Final = -3
 NOTHING: Final = -2
@@ -259,19 +258,20 @@ _ARRAYS: Final = (
 )
 
 
-def save(run: WatchedRun, path: Path) -> None:
+def save(run: WatchedRun, path: Location) -> None:
     """Write a run's state; the file appears when it is whole."""
     arrays: dict[str, Array] = {name: getattr(run, name) for name in _ARRAYS}
     arrays |= {f"queue.{name}": column for name, column in run.queue._asdict().items()}
     arrays["cells"] = run.cells[run.actors["off_line"] > 0]
     header = msgspec.msgpack.encode((run.name, run.ids, run.views, run.retired_initially))
     arrays["header"] = np.frombuffer(header, np.uint8)
-    atomic_write(path, lambda out: np.savez(out, allow_pickle=False, **arrays))
+    with replacement(path, durable=True) as fresh, fresh.open("wb") as out:
+        np.savez(out, allow_pickle=False, **arrays)
 
 
-def load(path: Path) -> WatchedRun:
+def load(path: Location) -> WatchedRun:
     """Read a run's state."""
-    with np.load(path, allow_pickle=False) as found:
+    with open_binary(path) as file, np.load(file, allow_pickle=False) as found:
         name, ids, views, initially = msgspec.msgpack.decode(
             found["header"].tobytes(), type=tuple[str, list[int], list[WatchedView], bool]
         )
