@@ -24,9 +24,11 @@ import pyarrow.parquet as pq
 import pytest
 from bench.pipeline.churn import Churn
 
+from antiphon import pipeline
 from antiphon.cli import main
+from antiphon.errors import UsageError
 from antiphon.pipeline.inline import Inline
-from antiphon.pipeline.results import WatchCommit, read_alarms
+from antiphon.pipeline.results import QuietMember, WatchCommit, read_alarms
 from antiphon.pipeline.session import Session
 from antiphon.pipeline.watch import DirectoryWatch, directory_watch, seen_files
 from antiphon.pipeline.watch import batch as watch_batch
@@ -624,3 +626,48 @@ def test_a_file_that_is_replaced_while_it_is_read_is_read_again(
     one = watcher(tmp_path)
     one.run(once=True)
     assert (one.sum.files, one.sum.events, one.sum.quarantined) == (1, 2, {})
+
+
+def test_a_stream_is_watched(spark_session: Session, tmp_path: Path) -> None:
+    """Whatever Spark can read as a stream: started anew it goes on, and a micro-batch that comes twice counts once."""
+    group = Churn(members=3, wrong=0.05, seed=3)
+    events: list[Event] = []
+    for number in range(2):
+        part = [event for rows in group.views(6) for event in rows]
+        events += part
+        write(part, tmp_path / "live" / f"{number}.parquet")
+        schema = spark_session.spark.read.parquet(str(tmp_path / "live")).schema
+        stream = spark_session.spark.readStream.schema(schema).parquet(str(tmp_path / "live"))
+        stream = stream.withColumnRenamed("member", "node")
+        watched = pipeline.watch_stream(
+            stream, tmp_path / "watch", mapping={"columns": {"member": "node"}}, trigger={"availableNow": True}
+        )
+        assert watched.query.awaitTermination(120)
+        assert watched.found.events + watched.found.waiting == len(events)
+    noted = tmp_path / "watch" / "stream" / "commits"
+    for file in (noted / "1", noted / ".1.crc"):  # as if Spark had been killed before it could note what it had done
+        file.unlink()
+    watched = pipeline.watch_stream(
+        stream, tmp_path / "watch", mapping={"columns": {"member": "node"}}, trigger={"availableNow": True}
+    )
+    assert watched.query.awaitTermination(120)
+    final = watched.stop()
+    assert compare(final, events)["inexact"] == 0
+    assert len(watched.alarms()) == final.alarms > 0
+    assert final.quarantined == {}
+    with pytest.raises(UsageError, match="takes a stream"):
+        pipeline.watch_stream(spark_session.spark.read.parquet(str(tmp_path / "live")), tmp_path / "other")
+
+
+def test_who_has_gone_quiet_is_named(tmp_path: Path) -> None:
+    """Its clock may be wrong: quiet is who writes no more rows, not whose rows look old."""
+    second = 1_000_000_000
+    one = watcher(tmp_path, patience_s=5.0)
+    for number in range(10):
+        rows = [Event("r", 1, number, "control", time_ns=number * 2 * second)]
+        rows.append(Event("r", 2, number, "control", time_ns=-number * second))  # a clock that goes backwards
+        if number < 3:
+            rows.append(Event("r", 3, number, "control", time_ns=number * 2 * second))
+        one.batch([str(write(rows, tmp_path / "live" / f"{number}.parquet"))])
+        quiet = one.sum.quiet
+        assert quiet == (None if number < 5 else QuietMember("r", 3, (number - 2) * 2 * second))

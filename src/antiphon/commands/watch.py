@@ -101,6 +101,8 @@ class _BatchReporter:
             age = "" if now.lag.oldest_ns is None else f", the oldest for {duration(now.lag.oldest_ns)}"
             lag = f"; {now.lag.unstable:,} not yet stable{age} (member {now.lag.behind} has marked least)"
         rows = f"; {now.waiting:,} rows wait for a send of {now.waits_for}" if now.waiting else ""
+        if now.quiet is not None:
+            rows += f"; nothing from member {now.quiet.member} for {duration(now.quiet.silent_ns)}"
         print(
             f"batch {now.batch}: {now.events:,} events, {now.events_per_s:,.0f}/s; {verdicts}{lag}{rows}",
             file=sys.stderr,
@@ -142,6 +144,7 @@ def _result(directory: str, checkpoint: str, final: WatchCommit) -> WatchResult:
         missing=final.missing,
         alarms=final.alarms,
         lag=final.lag,
+        quiet=final.quiet,
         events_per_s=round(final.events_per_s),
         guarantees={
             name: WatchGuarantee(

@@ -437,6 +437,14 @@ class StabilityLag(msgspec.Struct, frozen=True):
     behind: int | None  # the member that has marked least of them
 
 
+class QuietMember(msgspec.Struct, frozen=True):
+    """A member that the others still count in, and that nothing has come from while they went on."""
+
+    run: str
+    member: int
+    silent_ns: int  # by the newest time in the trace
+
+
 class WatchCommit(msgspec.Struct):
     """All runs together after some batch: the file `commits/BATCH.json` of a checkpoint."""
 
@@ -457,6 +465,8 @@ class WatchCommit(msgspec.Struct):
     promises: list[str] | None = None
     lag: StabilityLag | None = None  # of the run that is furthest behind
     waits_for: int | None = None  # the member whose send most members wait for
+    quiet: QuietMember | None = None  # the member that nothing has come from for longest
+    stream_batch: int = -1  # the last micro-batch of the stream that is watched
     events_per_s: float = 0.0
 
     @property
@@ -518,6 +528,7 @@ class WatchResult(msgspec.Struct, kw_only=True):
     missing: dict[str, str]  # file or folder -> why nothing of it could be read
     alarms: int
     lag: StabilityLag | None
+    quiet: QuietMember | None
     events_per_s: int
     guarantees: dict[str, WatchGuarantee]
 

@@ -79,6 +79,7 @@ class BatchJob(msgspec.Struct, frozen=True):
     batch: int
     committed: int
     patience_ns: int
+    mapping: Mapping = Mapping()
 
     @property
     def scratch(self) -> Location:
@@ -115,7 +116,7 @@ def read_files(job: BatchJob, shares: list[list[str]], task: int) -> bytes:
         try:
             about = run_files.of(location(file).parent)
             part.versions[file] = version_of(file)
-            batches = list(read_batches(file, None, Mapping()))
+            batches = list(read_batches(file, None, job.mapping))
             if version_of(file) != part.versions[file]:
                 del part.versions[file]  # replaced meanwhile: the next batch reads it
                 continue

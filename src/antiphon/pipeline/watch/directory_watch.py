@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from antiphon.errors import UsageError
+from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.pipeline.results import WatchAlarm, WatchCommit, last_commit
 from antiphon.pipeline.session import Session
 from antiphon.pipeline.store.location import files_in, location, remove_file, remove_tree, write_whole
@@ -63,9 +64,11 @@ class DirectoryWatch:
         *,
         files_max: int = FILES_MAX,
         patience_s: float = PATIENCE_S,
+        mapping: Mapping | None = None,
     ) -> None:
         self.session, self.directory, self.checkpoint, self.tell = session, directory, checkpoint, tell
         self.files_max, self.patience_ns = files_max, int(patience_s * 1e9)
+        self.mapping = mapping or Mapping()
         self._kept = location(checkpoint)
         if not location(directory).is_dir():
             raise UsageError(f"{directory}: no such directory; watch needs one into which members write Parquet files")
@@ -102,13 +105,14 @@ class DirectoryWatch:
                 time.sleep(POLL_S)
             unread = self.files.unread()
 
-    def batch(self, files: Sequence[str], *, waiting: int = 0) -> None:
-        """Judge one batch of files; `waiting`: how many there are besides."""
+    def batch(self, files: Sequence[str], *, waiting: int = 0, stream_batch: int | None = None) -> None:
+        """Judge one batch of files; `waiting`: how many there are besides; `stream_batch`: Spark's number of it."""
         begun = time.monotonic()
         number = self.sum.batch + 1
-        job = BatchJob(self.directory, self.checkpoint, number, self.sum.batch, self.patience_ns)
+        job = BatchJob(self.directory, self.checkpoint, number, self.sum.batch, self.patience_ns, self.mapping)
         fresh = msgspec.json.decode(msgspec.json.encode(self.sum), type=WatchCommit)
         fresh.batch, before = number, fresh.events
+        fresh.stream_batch = fresh.stream_batch if stream_batch is None else stream_batch
         fresh.unreachable = self.files.problems
         runs, versions = self._read(job, sorted(files), fresh)
         fresh.files += len(versions)
@@ -145,7 +149,7 @@ class DirectoryWatch:
         shares = [runs[task :: self.session.parallelism] for task in range(min(len(runs), self.session.parallelism))]
         roster = {run: self.roster[run] for run in runs if run in self.roster}
         shown: list[WatchAlarm] = []
-        fresh.lag = fresh.waits_for = None
+        fresh.lag = fresh.waits_for = fresh.quiet = None
         for result in self.session.each(len(shares), functools.partial(judge_runs, job, shares, roster), "judge"):
             part = msgspec.msgpack.decode(result, type=JudgeResult)
             fresh.alarms += part.alarms
@@ -157,6 +161,8 @@ class DirectoryWatch:
                 take(fresh, before, after)
                 if after.lag is not None and (fresh.lag is None or after.lag.unstable > fresh.lag.unstable):
                     fresh.lag = after.lag
+                if after.quiet is not None and (fresh.quiet is None or after.quiet.silent_ns > fresh.quiet.silent_ns):
+                    fresh.quiet = after.quiet
                 fresh.waits_for = after.waits_for if fresh.waits_for is None else fresh.waits_for
         return shown
 

@@ -7,9 +7,9 @@ import numpy as np
 
 from antiphon.pipeline import words as sentence
 from antiphon.pipeline.columns import DELIVER, DISCARD, NULL_TIME
-from antiphon.pipeline.results import StabilityLag, WatchAlarm, WatchFinding
+from antiphon.pipeline.results import QuietMember, StabilityLag, WatchAlarm, WatchFinding
 from antiphon.pipeline.watch import judge as a
-from antiphon.pipeline.watch.departed import left_behind
+from antiphon.pipeline.watch.departed import is_silent, left_behind
 from antiphon.pipeline.watch.orders import count_pairs
 from antiphon.pipeline.watch.state import (
     CAUSAL,
@@ -46,6 +46,7 @@ class RunReport(msgspec.Struct):
     live: int = 0  # messages that are kept
     lag: StabilityLag | None = None
     waits_for: int | None = None  # the member whose send most members wait for
+    quiet: QuietMember | None = None
 
 
 def report(run: WatchedRun, patience_ns: int, *, final: bool = False) -> RunReport:
@@ -91,6 +92,7 @@ def report(run: WatchedRun, patience_ns: int, *, final: bool = False) -> RunRepo
         live=int((messages["retired"] == 0).sum()),
         lag=_lag(run, patience_ns),
         waits_for=_waits_for(run),
+        quiet=_quiet(run, patience_ns),
     )
 
 
@@ -106,6 +108,17 @@ def _lag(run: WatchedRun, patience_ns: int) -> StabilityLag | None:
     oldest = int(run.counts[NEWEST_NS] - times.min()) if len(times) else None
     behind = int(present[marks.sum(axis=1).argmin()]) if unstable.any() else None
     return StabilityLag(run.name, int(unstable.sum()), oldest, None if behind is None else run.ids[behind])
+
+
+def _quiet(run: WatchedRun, patience_ns: int) -> QuietMember | None:
+    """The member that nothing has come from for longest, if that is longer than patience; not who has departed."""
+    actors, newest = run.actors, int(run.counts[NEWEST_NS])
+    present = (actors["has_log"] > 0) & (actors["gone"] == 0) & (actors["ended"] == 0)
+    silent = np.flatnonzero(present & is_silent(run, patience_ns) & ~left_behind(run, patience_ns))
+    if not len(silent):
+        return None
+    longest = int(silent[actors["last_ns"][silent].argmin()])
+    return QuietMember(run.name, run.ids[longest], newest - int(actors["last_ns"][longest]))
 
 
 def _waits_for(run: WatchedRun) -> int | None:
