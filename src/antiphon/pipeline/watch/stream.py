@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from antiphon.errors import UsageError
 from antiphon.pipeline.ingesting.frame import fit_frame
+from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.pipeline.results import WatchAlarm, WatchCommit, read_alarms
 from antiphon.pipeline.session import join_session
 from antiphon.pipeline.store.location import location, remove_tree, replacement, use_settings
@@ -76,7 +77,7 @@ def watch_stream(
     if not stream.isStreaming:
         raise UsageError("watch_stream takes a stream (spark.readStream); antiphon.pipeline.check takes a DataFrame")
     session = join_session(stream.sparkSession)
-    rows, fitted = fit_frame(stream, mapping_of(mapping))
+    rows, fitted = fit_frame(stream, mapping_of(mapping) or Mapping())
     spool = str(location(checkpoint) / "spool")
     location(spool).mkdir(parents=True, exist_ok=True)
     one = DirectoryWatch(
