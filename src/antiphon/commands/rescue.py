@@ -58,7 +58,10 @@ def run(args: argparse.Namespace) -> int:
     state = rescued(one)
     gone = [name for name in one.members if name != one.state.member]
     if args.yes:
-        atomic_write(one.path, msgspec.msgpack.encode(state))
+        try:
+            atomic_write(one.path, msgspec.msgpack.encode(state))
+        except OSError as error:
+            raise UsageError(f"{one.path}: {error.strerror}; nothing was done") from None
     words = [
         f"group {one.state.group}: {one.state.member} goes on alone, without {', '.join(gone) or 'others'} of view "
         f"{one.saved.view.number}; what only they had is lost, and if they still decide, there are two groups",

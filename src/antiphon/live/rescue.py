@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from antiphon.errors import UsageError
-from antiphon.live.storage import KeptState, read_kept
+from antiphon.live.storage import KeptState, read_kept, saved_in
 from antiphon.protocol.membership.process import Saved
 from antiphon.protocol.membership.views import NO_BALLOT, GroupView, name_of, process
 
@@ -36,11 +36,19 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 def kept_in(folder: Path) -> Iterator[Kept]:
-    """Give the members' files of a state folder that say whose they are."""
+    """Give the members' files of a state folder; 0.1.0's do not say whose they are, and are refused."""
     for path in sorted(folder.glob("*.state")):
-        state = read_kept(path, path.read_bytes())
-        if isinstance(state, KeptState):
-            yield Kept(path, state, msgspec.msgpack.decode(state.saved, type=Saved))
+        try:
+            state = read_kept(path, path.read_bytes())
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror}") from None
+        saved = saved_in(path, state)
+        if not isinstance(state, KeptState):
+            raise UsageError(
+                f"{path} was written by Antiphon 0.1.0 and does not say whose it is: "
+                f"start its member once with this release (it need not find the others), stop it, and rescue it then"
+            )
+        yield Kept(path, state, saved)
 
 
 def rescued(kept: Kept) -> KeptState:

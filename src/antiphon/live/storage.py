@@ -104,9 +104,8 @@ class MemberFile:
         except OSError as error:
             raise UsageError(f"state: {self._path}: {error.strerror}; name a folder of your own") from None
         kept = read_kept(self._path, content)
-        saved = kept if isinstance(kept, bytes) else kept.saved
-        _decoded(self._path, saved, _decode_saved)
-        return saved
+        saved_in(self._path, kept)  # whatever is wrong with it is said here
+        return kept if isinstance(kept, bytes) else kept.saved
 
     @property
     def knows_view(self) -> bool:
@@ -128,6 +127,11 @@ def read_kept(path: Path, content: bytes) -> KeptState | bytes:
     kept = _decoded(path, content, msgspec.msgpack.Decoder(KeptState).decode)
     _check_format(path, kept)
     return kept
+
+
+def saved_in(path: Path, kept: KeptState | bytes) -> Saved:
+    """Return what the machine persisted in a member's file."""
+    return _decoded(path, kept if isinstance(kept, bytes) else kept.saved, _decode_saved)
 
 
 def _decoded(path: Path, content: bytes, decode: Callable[[bytes], _Kept]) -> _Kept:
