@@ -56,6 +56,74 @@ def test_a_member_that_returns_under_its_host_name_at_another_address_gets_in(ke
     testing.run(main, seed=1)
 
 
+@pytest.mark.parametrize("key", [None, bytes(range(16))], ids=["open", "sealed"])
+@pytest.mark.parametrize("answers", ["in turn", "all, in another order each time"])
+def test_a_host_with_several_addresses_is_spoken_to_where_it_is_heard(answers: str, key: bytes | None) -> None:
+    """The DNS gives some of a host's addresses at a time; at one of them nobody answers."""
+
+    async def main(world: World) -> None:
+        own, other, nobody = world.addresses(3)
+        loop: Any = asyncio.get_running_loop()
+        real, asked = loop.getaddrinfo, 0
+
+        async def getaddrinfo(host: str, port: int, **how: Any) -> list[Any]:
+            nonlocal asked
+            if host != "twofold":
+                return await real(host, port, **how)  # type: ignore[no-any-return]
+            asked += 1
+            both = [await real(one.partition(":")[0], port, **how) for one in (nobody, other)]
+            both = both[:: 1 if asked % 2 else -1]
+            return both[0] if answers == "in turn" else both[0] + both[1]  # type: ignore[no-any-return]
+
+        loop.getaddrinfo = getaddrinfo
+        groups = [
+            antiphon.join("test", bind=own, peers=["twofold:7000"], key=key),
+            antiphon.join("test", bind=other, address="twofold:7000", peers=[own], key=key),
+        ]
+        await asyncio.gather(*(group.__aenter__() for group in groups))
+        began = groups[0].status().view
+        for _ in range(10):
+            await asyncio.sleep(2)
+            await (await groups[0].send(b"still there?")).stable()
+        assert asked > 8
+        assert groups[0].status().view == began, "nobody was looked for where it is not"
+
+    testing.run(main, seed=1)
+
+
+@pytest.mark.parametrize("host", ["a..b", ".a", "x" * 64, "a." + "x" * 64, "\ud800"])
+@pytest.mark.parametrize("where", ["bind", "address", "peers", "discover"])
+def test_what_can_be_no_host_name_is_said_in_one_line(host: str, where: str) -> None:
+    settings: dict[str, Any] = {
+        "bind": {"bind": f"{host}:7001"},
+        "address": {"bind": "127.0.0.1:7001", "address": f"{host}:7001"},
+        "peers": {"bind": "127.0.0.1:7001", "peers": ["127.0.0.1:7002", f"{host}:7001"]},
+        "discover": {"bind": "127.0.0.1:7001", "discover": f"dns:{host}:7001"},
+    }[where]
+
+    async def join_it() -> None:
+        async with antiphon.join("test", **settings):
+            pass
+
+    with pytest.raises(UsageError, match="host name"):
+        asyncio.run(join_it())
+
+
+def test_a_host_without_an_address_of_the_family_is_said() -> None:
+    async def main(world: World) -> None:
+        loop: Any = asyncio.get_running_loop()
+        real = loop.getaddrinfo
+
+        async def getaddrinfo(host: str, port: int, **how: Any) -> list[Any]:
+            return await real("::1" if host == "six" else host, port, **how)  # type: ignore[no-any-return]
+
+        loop.getaddrinfo = getaddrinfo
+        with pytest.raises(UsageError, match="'six:7000' has no IPv4 address, and this member speaks no other"):
+            await antiphon.join("test", bind=world.addresses(1)[0], peers=["six:7000"]).__aenter__()
+
+    testing.run(main)
+
+
 def test_names_of_a_list_do_not_depend_on_how_they_are_written() -> None:
     own, entries = entries_of("localhost:7002", ["DB.example:7001", "[::0001]:7003"])
     assert own == "127.0.0.1:7002"

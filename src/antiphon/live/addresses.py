@@ -28,6 +28,13 @@ def parse(text: str, what: str, *, port_min: int = 1) -> Address:
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isascii() or not port.isdigit() or not port_min <= int(port) < 65_536:
         raise UsageError(f"{what}: {text!r} is no address; write host:port, for instance 127.0.0.1:7001")
+    if not is_numeric(host):
+        try:
+            host.encode("idna")
+        except UnicodeError:
+            raise UsageError(
+                f"{what}: {text!r} has no host name; its parts have 1 to 63 characters, as in a.example"
+            ) from None
     return host, int(port)
 
 

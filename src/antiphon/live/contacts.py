@@ -23,6 +23,7 @@ class Contacts:
         }
         self.changed: Callable[[Address, tuple[Address, ...]], None] = lambda host, addresses: None
         self._task: asyncio.Task[None] | None = None
+        self.wrong: dict[Address, str] = {}  # what is wrong with those that could not be looked up
 
     def addresses(self) -> set[Address]:
         """Return all addresses that are known now."""
@@ -30,15 +31,20 @@ class Contacts:
 
     async def look_up(self) -> None:
         """Look every name up; one that is not known now may be known later."""
-        for host in self._names():
-            try:
-                found = [address for address in await look_up(*host) if (":" in address[0]) == self._six]
-            except OSError as error:
-                self._anomalies.note("names-unknown", f"{show(host)}: {error.strerror}")
-                continue
-            if found:
-                self.found[host] = tuple(found)
-                self.changed(host, tuple(found))
+        await asyncio.gather(*map(self._look_up, self._names()))  # one slow answer does not delay the others
+
+    async def _look_up(self, host: Address) -> None:
+        try:
+            found = [address for address in await look_up(*host) if (":" in address[0]) == self._six]
+            self.wrong[host] = f"has no {'IPv6' if self._six else 'IPv4'} address, and this member speaks no other"
+        except OSError as error:
+            found, self.wrong[host] = [], f"cannot be resolved ({error.strerror})"
+        if found:
+            del self.wrong[host]
+            self.found[host] = tuple(found)
+            self.changed(host, tuple(found))
+        else:
+            self._anomalies.note("names-unknown", f"{show(host)} {self.wrong[host]}")
 
     def go_on(self) -> None:
         """Look names up again and again, if there are any."""

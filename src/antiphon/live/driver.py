@@ -74,7 +74,9 @@ class Driver:
             self._timer.cancel()
 
     def received(self, datagrams: list[bytes]) -> None:
-        """Take what one wake-up of the transport completed."""
+        """Take what one wake-up of the transport completed; it may listen before there is anything to drive."""
+        if not self.running:
+            return
         if not self.inbox.is_filling:
             self.drive(ReceiveMany(datagrams))
             return

@@ -127,13 +127,18 @@ async def found(settings: Settings, folder: StateFolder, make_socket: MakeSocket
 
 
 def follow(identity: Identity, driver: Driver, host: Address, addresses: tuple[Address, ...]) -> None:
-    """Hear at which addresses a host of the list is now; where the present one is silent, take the next."""
+    """Hear at which addresses a host of the list is now; where the present one is silent, take the next.
+
+    Who is heard stays where it is, since a name may be answered with some of its addresses at a time.
+    """
     number = next((number for number, name in identity.names.items() if parse(name, "peers") == host), identity.me)
     if number == identity.me:
         return
     transport, machine = driver.transport, driver.machine
     present = transport.address_of(number)
     is_silent = isinstance(machine, Process) and machine.detector.suspected(number, driver.clock())
+    if isinstance(machine, Process) and present is not None and not is_silent:
+        return
     if present not in addresses:
         transport.know(number, addresses[0])
     elif is_silent and len(addresses) > 1:
@@ -150,4 +155,4 @@ async def _look_up(contacts: Contacts, settings: Settings) -> None:
     await contacts.look_up()
     peers = [parse(peer, "peers") for peer in settings.peers]
     if peers and not any(contacts.found.get(peer, peer) for peer in peers):
-        raise UsageError(f"peers: {settings.peers[0]!r} cannot be resolved; give a known host")
+        raise UsageError(f"peers: {settings.peers[0]!r} {contacts.wrong[peers[0]]}; give a known host")
