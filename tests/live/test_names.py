@@ -18,6 +18,8 @@ from antiphon import testing
 from antiphon.commands import join
 from antiphon.errors import UsageError
 from antiphon.live.addresses import entries_of
+from antiphon.live.hello import Contact
+from antiphon.live.session import Refused
 from antiphon.testing import World
 
 KUBERNETES = Path(__file__).parents[2] / "examples" / "kubernetes"
@@ -107,6 +109,26 @@ def test_what_can_be_no_host_name_is_said_in_one_line(host: str, where: str) -> 
 
     with pytest.raises(UsageError, match="host name"):
         asyncio.run(join_it())
+
+
+@pytest.mark.parametrize("wildcard", ["0.0.0.0:7001", "[::]:7001"])
+@pytest.mark.parametrize("where", ["bind", "address"])
+@pytest.mark.parametrize("how", [{"peers": ["h:7002"]}, {"discover": "peers", "members": 2, "peers": ["h:7002"]}])
+def test_every_address_of_a_machine_is_none_for_the_others(wildcard: str, where: str, how: dict[str, Any]) -> None:
+    own = {"bind": wildcard} if where == "bind" else {"bind": "127.0.0.1:7001", "address": wildcard}
+
+    async def join_it() -> None:
+        async with antiphon.join("test", **own, **how):
+            pass
+
+    with pytest.raises(UsageError, match=f"{where}: .* is no address at which the others reach this member"):
+        asyncio.run(join_it())
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:7001", "[::]:7001", "239.1.2.3:7001", "[ff02::1]:7001", "h:7001"])
+def test_a_hello_from_nowhere_is_refused(address: str) -> None:
+    with pytest.raises(Refused, match="no-address"):
+        Contact("name", address).socket_address()
 
 
 def test_a_host_without_an_address_of_the_family_is_said() -> None:

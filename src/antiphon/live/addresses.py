@@ -47,6 +47,12 @@ def is_numeric(host: str) -> bool:
     return True
 
 
+def is_reachable(host: str) -> bool:
+    """Say whether a numeric host can be where one member is: neither every address of a machine nor a multicast one."""
+    one = ip_address(host)
+    return not (one.is_unspecified or one.is_multicast)
+
+
 async def look_up(host: str, port: int) -> list[Address]:
     """Find all numeric addresses of a host, or raise `OSError`."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_DGRAM)

@@ -17,7 +17,7 @@ from typing import Annotated, Final
 import msgspec
 
 from antiphon.errors import UsageError
-from antiphon.live.addresses import NAME_LENGTH_MAX, Address, parse
+from antiphon.live.addresses import NAME_LENGTH_MAX, Address, is_reachable, parse
 from antiphon.live.anomalies import Anomalies
 from antiphon.live.freshness import Stamp
 from antiphon.live.session import HELLO, Refused, refuse_kind
@@ -55,9 +55,12 @@ class Contact(msgspec.Struct, frozen=True, array_like=True):
         """Return the address as sockets take it, or raise `Refused`."""
         try:
             host, port = parse(self.address, "discover")
-            return str(ip_address(host)), port
+            host = str(ip_address(host))
         except (UsageError, ValueError):
             raise Refused("no-address") from None
+        if not is_reachable(host):
+            raise Refused("no-address")
+        return host, port
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from antiphon.errors import UsageError
-from antiphon.live.addresses import Address, entries_of, number_of, parse, resolve, show
+from antiphon.live.addresses import Address, entries_of, is_reachable, number_of, parse, resolve, show
 from antiphon.live.anomalies import Anomalies
 from antiphon.live.contacts import Contacts
 from antiphon.live.discovery import Discovery, contact
@@ -65,7 +65,7 @@ def _numbered(names: Sequence[str]) -> dict[int, str]:
 
 async def listed(settings: Settings, folder: StateFolder, anomalies: Anomalies) -> Identity:
     """Find out who is who from the list of peers; names are entries of the list, and numbers their positions in it."""
-    own = await resolve(settings.address or settings.bind, "bind")
+    own = await _own_address(settings)
     entry, entries = entries_of(settings.address or settings.bind, settings.peers)
     contacts = Contacts((parse(one, "peers") for one in entries), six=":" in own[0], anomalies=anomalies)
     await _look_up(contacts, settings)
@@ -85,7 +85,7 @@ async def listed(settings: Settings, folder: StateFolder, anomalies: Anomalies) 
 
 async def found(settings: Settings, folder: StateFolder, make_socket: MakeSocket, anomalies: Anomalies) -> Identity:
     """Find the group, or found it."""
-    own, bind = await resolve(settings.address or settings.bind, "bind"), await resolve(settings.bind, "bind")
+    own, bind = await _own_address(settings), await resolve(settings.bind, "bind")
     memory = folder.memory(settings.bind) or folder.memory_of_an_address(own)
     name = settings.name or (None if memory is None else memory.name) or show(own)
     contacts = Contacts(_asked(settings), six=":" in own[0], anomalies=anomalies)
@@ -148,6 +148,18 @@ def follow(identity: Identity, driver: Driver, host: Address, addresses: tuple[A
 def _asked(settings: Settings) -> list[Address]:
     dns = dns_name(settings)
     return [parse(peer, "peers") for peer in settings.peers] + ([] if dns is None else [dns])
+
+
+async def _own_address(settings: Settings) -> Address:
+    """Return the address by which the others know this member."""
+    what = "bind" if settings.address is None else "address"
+    own = await resolve(settings.address or settings.bind, what)
+    if not is_reachable(own[0]) and (settings.peers or settings.discover is not None):
+        raise UsageError(
+            f"{what}: {show(own)} is no address at which the others reach this member; "
+            f"bind one of this machine's own, or give the one that they know as address"
+        )
+    return own
 
 
 async def _look_up(contacts: Contacts, settings: Settings) -> None:
