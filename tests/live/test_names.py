@@ -17,8 +17,9 @@ import antiphon
 from antiphon import testing
 from antiphon.commands import join
 from antiphon.errors import UsageError
-from antiphon.live.addresses import entries_of
-from antiphon.live.hello import Contact
+from antiphon.live.addresses import entries_of, parse
+from antiphon.live.freshness import Stamp
+from antiphon.live.hello import Contact, Hello, Seal
 from antiphon.live.session import Refused
 from antiphon.testing import World
 
@@ -129,6 +130,28 @@ def test_every_address_of_a_machine_is_none_for_the_others(wildcard: str, where:
 def test_a_hello_from_nowhere_is_refused(address: str) -> None:
     with pytest.raises(Refused, match="no-address"):
         Contact("name", address).socket_address()
+
+
+def test_a_hello_from_nowhere_disturbs_nobody_who_looks() -> None:
+    async def main(world: World) -> None:
+        addresses = world.addresses(2)
+        groups = [
+            antiphon.join("test", bind=own, discover="peers", members=2, peers=[other])
+            for own, other in zip(addresses, reversed(addresses), strict=True)
+        ]
+        joining = [asyncio.create_task(groups[0].__aenter__())]
+        await asyncio.sleep(1)
+        for number, nowhere in enumerate(("h:7001", "0.0.0.0:7001", "239.1.2.3:7001")):
+            hello = Hello(Stamp(number + 1, 1, 1), Contact(f"x{number}", nowhere), False, None, ())
+            target = parse(addresses[0], "address")
+            world.network.inject(Seal("test", None).seal(hello), ("10.9.9.9", 7), target)
+        await asyncio.sleep(1)
+        joining.append(asyncio.create_task(groups[1].__aenter__()))
+        await asyncio.gather(*joining)
+        await (await groups[0].send(b"found")).stable()
+        assert groups[0].status().counts["refused-no-address"] == 3
+
+    testing.run(main)
 
 
 def test_a_host_without_an_address_of_the_family_is_said() -> None:

@@ -246,10 +246,11 @@ class Discovery:
                 self._clash(known, contact)
             return
         if known is None or (itself and known != contact):
+            address = contact.socket_address()
             self.members.pop(number, None)
             self.members[number] = contact
             if self._seeker is not None:
-                self._seeker.learn(number, contact.name, contact.socket_address())
+                self._seeker.learn(number, contact.name, address)
 
     def _clash(self, known: Contact, contact: Contact) -> None:
         """Refuse a member whose name cannot be told from that of another."""
