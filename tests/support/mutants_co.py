@@ -50,9 +50,9 @@ def data_only(self: Confirmations) -> bool:
 
 def counted_twice(self: CausalAcceptance, p: Logged) -> None:
     """A place that an early PDU took is never given back."""
-    before = self.early_count
+    before = self.early_messages
     CausalAcceptance.hold(self, p)
-    self.early_count += self.early_count > before
+    self.early_messages += self.early_messages > before
 
 
 MUTANTS: dict[str, tuple[type[Co], str]] = {

@@ -2,20 +2,23 @@
 
 A member knows when it sent each of its own numbers, and hears from everyone's stamps how far they have come. The time
 includes what waits in the queues of slow links, and the serialisation of large messages, since the answers to them do.
-Not measured is what was sent again, since nobody knows which of the copies was answered; what was sent before the group
-fell silent, since nobody owed an answer; and what a member answers after it noticed a loss, since that waits for the
-repair: taken for the pace of answers, it would make each repair slower than the one before.
+Not measured is what was sent again, since nobody knows which of the copies was answered; what nobody owes an answer to,
+or was sent before the group came to rest, since the next word may come after hours; and what a member answers after it
+noticed a loss, since that waits for the repair: taken for the pace of answers, it would make each repair slower than
+the one before.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import deque
 from typing import Final
 
 from antiphon.protocol.machine import Duration, Instant
 from antiphon.protocol.timers import RoundTripEstimate
 
 REMEMBERED_MAX: Final = 256  # of one's own numbers
+RECENT: Final = 8  # measurements of a member
 _TOLERANCE: Final = 3
 
 
@@ -26,6 +29,7 @@ class RoundTrips:
         self._first_ns = first_ns
         self._estimates = [RoundTripEstimate(first_ns, timeout_ns_min=first_ns) for _ in range(size)]
         self._shortest_ns: list[Duration | None] = [None] * size  # per member, the shortest that was measured
+        self._recent_ns: list[deque[Duration]] = [deque(maxlen=RECENT) for _ in range(size)]
         self.reached = [0] * size  # per member, the highest of one's own numbers that it is known to have
         self._numbers: list[int] = []  # those sent last, ascending
         self._sent_at: list[Instant] = []
@@ -34,7 +38,7 @@ class RoundTrips:
         self._usual = RoundTripEstimate(first_ns)  # of all members together
 
     def sent(self, number: int, now: Instant) -> None:
-        """Take note of a number that is sent for the first time."""
+        """Take note of a number that is sent for the first time and that others owe an answer to."""
         self._numbers.append(number)
         self._sent_at.append(now)
         if len(self._numbers) > 2 * REMEMBERED_MAX:
@@ -68,6 +72,7 @@ class RoundTrips:
         self._estimates[member].measured(sample_ns)
         shortest = self._shortest_ns[member]
         self._shortest_ns[member] = sample_ns if shortest is None else min(shortest, sample_ns)
+        self._recent_ns[member].append(sample_ns)
         self._usual.measured(sample_ns)
 
     def timeout_ns(self, member: int, now: Instant) -> Duration:
@@ -94,6 +99,10 @@ class RoundTrips:
         """How long answers usually take, whoever gives them."""
         return self._first_ns if self._usual.mean_ns is None else self._usual.mean_ns
 
+    def shortest_of_ns(self, member: int) -> Duration:
+        """Return the shortest round trip to a member that was measured; 0: none."""
+        return self._shortest_ns[member] or 0
+
     @property
     def shortest_ns(self) -> Duration:
         """The shortest round trip that was measured; 0: none."""
@@ -105,6 +114,9 @@ class RoundTrips:
         return self._usual.mean_ns or 0
 
     def queued_ns(self) -> Duration:
-        """Return how much longer than at best answers take now: what waits in queues on the slowest way."""
-        pairs = zip(self._estimates, self._shortest_ns, strict=True)
-        return max((each.mean_ns - least for each, least in pairs if each.mean_ns and least is not None), default=0)
+        """Return how much longer than at best the best answers of late took: what waits in queues on the slowest way.
+
+        Losses hold up some answers, queues all of them.
+        """
+        pairs = zip(self._recent_ns, self._shortest_ns, strict=True)
+        return max((min(recent) - least for recent, least in pairs if least is not None), default=0)

@@ -67,12 +67,13 @@ class Knowledge:
         return min(self.arrivals.settled)
 
     @rule("Section IV, R1.0; Section V, R4.1")
-    def next_block(self, now: Instant) -> tuple[int, int]:
-        """Count a message of one's own; give its block and its MB."""
+    def next_block(self, now: Instant, *, answered: bool = True) -> tuple[int, int]:
+        """Count a message or null of one's own, which others will answer or not; give its block and its MB."""
         self.BC = min(self.BC + 1, BLOCK_MAX)
         self.arrivals.settle(now, self.grace_ns())
         self.arrivals.heard(self.rank, self.BC, 0, now)
-        self.trips.sent(self.BC, now)
+        if answered:
+            self.trips.sent(self.BC, now)
         mb = self.MBV[self.rank] = self.maximum_block()
         return self.BC, mb
 

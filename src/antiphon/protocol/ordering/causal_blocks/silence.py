@@ -43,7 +43,7 @@ class Silence:
     def null(self, asking: bool, now: Instant) -> NullBlock:
         """Make a null: one's stamps, and which messages wait here, so that nobody sends those again."""
         known = self.known
-        block, mb = known.next_block(now)
+        block, mb = known.next_block(now, answered=asking)
         early = nsmallest(EARLY_MAX, self.delivery.buffer.waiting.values(), key=block_of)
         told = block_of(early[-1]) if len(early) == EARLY_MAX else mb
         listed = [(entry.message.sender, entry.message.seq) for entry in early]

@@ -20,6 +20,7 @@ class CausalAcceptance:
         self.req = [1] * context.size  # REQ; one's own entry is SEQ, for one's own PDUs are accepted as they are sent
         self.early: list[dict[int, Logged]] = [{} for _ in range(context.size)]  # by source and number
         self.early_count = 0
+        self.early_messages = 0  # those of them that take a slot: confirmations need none
         self.overruns = 0  # PDUs dropped for want of a slot
         # n windows under way at each of two levels cause two confirmations each at most, and as much again is to spare
         self._log_max = 8 * context.size * options.window + 8
@@ -28,7 +29,7 @@ class CausalAcceptance:
     @property
     def held(self) -> int:
         """How many messages are kept: accepted and not yet delivered, or early."""
-        return self.receipt.undelivered + self.early_count
+        return self.receipt.undelivered + self.early_messages
 
     @property
     def free(self) -> int:
@@ -84,7 +85,8 @@ class CausalAcceptance:
     @rule("docs/protocols/co.md, Rule: what comes early is held")
     def hold(self, p: Logged) -> None:
         """Keep an early PDU if there is a slot; one that is dropped will be asked for again."""
-        if self.free == 0 or p.number >= self.req[p.source] + self.places:
+        full = p.payload is not None and self.free == 0
+        if full or p.number >= self.req[p.source] + self.places:
             self.overruns += 1
         else:
             self.put_early(p)
@@ -93,6 +95,7 @@ class CausalAcceptance:
         """Keep an early PDU, whether there is a slot or not."""
         self.early[p.source][p.number] = p
         self.early_count += 1
+        self.early_messages += p.payload is not None
 
     def released(self, source: int) -> Iterator[Logged]:
         """Give what waited for this source's advance, and what waited for that; each is accepted before the next."""
@@ -106,8 +109,7 @@ class CausalAcceptance:
             if lacking is not None:
                 self._blocked[source] = lacking
                 continue
-            del self.early[source][p.number]
-            self.early_count -= 1
+            self._forget(p)
             yield p
             candidates += self._may_follow(source)
 
@@ -115,15 +117,20 @@ class CausalAcceptance:
         """Let all that is early go: it is no part of what this member says that it holds."""
         for held in self.early:
             held.clear()
-        self.early_count = 0
+        self.early_count = self.early_messages = 0
         self._blocked.clear()
 
     def _evict(self) -> None:
         """Make room for a PDU that can be accepted at the cost of the one that will wait the longest."""
-        crowded = max(self.early, key=len)
-        del crowded[max(crowded)]
-        self.early_count -= 1
+        messages = [[p for p in held.values() if p.payload is not None] for held in self.early]
+        crowded = max(messages, key=len)
+        self._forget(max(crowded, key=lambda p: p.number))
         self.overruns += 1
+
+    def _forget(self, p: Logged) -> None:
+        del self.early[p.source][p.number]
+        self.early_count -= 1
+        self.early_messages -= p.payload is not None
 
     def _may_follow(self, source: int) -> list[int]:
         """List the sources whose next PDU may be acceptable now that one from `source` was accepted."""

@@ -103,6 +103,24 @@ class AtomicReceipt:
         del self.prl[:count]
         self.undelivered -= count
 
+    @rule("docs/protocols/co.md, Losses")
+    def awaited(self) -> set[int]:
+        """Name the members of whom something must be heard before all that is accepted here can be delivered."""
+        awaited: set[int] = set()
+        for p in self.prl:
+            for j, known in enumerate(self.pal.rows[p.source]):
+                if known <= p.number:
+                    confirming = next((q for q in self.rrl[j] if q.ack[p.source] > p.number), None)
+                    awaited |= {j} if confirming is None else self._not_accepted_by(confirming)
+        for log in self.rrl:
+            for p in log:
+                if p.payload is not None:
+                    awaited |= self._not_accepted_by(p)
+        return awaited
+
+    def _not_accepted_by(self, p: Logged) -> set[int]:
+        return {j for j, known in enumerate(self.al.rows[p.source]) if known <= p.number}
+
     def finish(self) -> Step:
         """Deliver what is accepted and not yet delivered, in the order of precedence; RRL keeps it for the others."""
         start = len(self.prl)

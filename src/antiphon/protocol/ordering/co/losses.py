@@ -16,16 +16,22 @@ from antiphon.protocol.ordering.co.pdus import RET_GAPS_MAX, CoOptions
 from antiphon.protocol.ordering.round_trips import RoundTrips
 from antiphon.protocol.parts import PartContext
 from antiphon.protocol.rules import rule
+from antiphon.protocol.timers import GrowingPause, RoundTripEstimate
 
 DOUBLINGS_MIN: Final = 2
+TRIES_IN_HASTE: Final = 3
+UNANSWERED_MAX: Final = 3
 DOUBLINGS_MAX: Final = 16
 
 
 class Request(msgspec.Struct):
-    """When to ask a source, and how often it was asked in vain."""
+    """When to ask a source, how often it was asked in vain, and what it was asked for the last time."""
 
+    since: Instant
     ask_at: Instant
     tries: int = 0
+    asked_at: Instant = 0
+    first: int = 0  # the lowest number that was asked for then; 0: nothing, or it has come
 
 
 class Losses:
@@ -35,7 +41,13 @@ class Losses:
         self._options, self._jittered, self._trips = options, context.jittered, trips
         self._known = [1] * context.size  # per source, one more than the highest number known to exist
         self.requests: dict[int, Request] = {}
+        self._answers = [RoundTripEstimate(options.ret_retry_ns) for _ in range(context.size)]  # from RET to repair
+        # how much later than the word of others what they tell of comes by itself
+        self._lateness = [RoundTripEstimate(0, timeout_ns_min=0) for _ in range(context.size)]
+        crowded_ns = options.ret_retry_ns * context.size
+        self._quiet = GrowingPause(context.jittered, options.ret_grace_ns, max(options.ret_retry_ns_max, crowded_ns))
         self._quiet_until: Instant = 0  # after one datagram of RETs there is none for a while
+        self._asked = self._answered = 0  # sources: by the last RETs, and those of them that have sent something since
 
     @property
     def deadline(self) -> Instant | None:
@@ -43,6 +55,11 @@ class Losses:
         if not self.requests:
             return None
         return max(min(request.ask_at for request in self.requests.values()), self._quiet_until)
+
+    @property
+    def spacing_ns(self) -> Duration:
+        """How long a member that lacks something should keep from speaking without need."""
+        return max(self._options.ret_retry_ns, self._quiet.ns)
 
     @rule("Section 4.3, failure conditions, mended")
     def notice(self, source: int, end: int, req: int, hearsay: bool, now: Instant) -> None:
@@ -54,14 +71,41 @@ class Losses:
         self._known[source] = max(self._known[source], end)
         if req >= self._known[source]:
             return
-        pause_ns = self._pause_ns(source, 0, now) if hearsay else self._options.ret_grace_ns
+        pause_ns = self.hearsay_grace_ns(source, now) if hearsay else self._options.ret_grace_ns
         request = self.requests.get(source)
         if not hearsay:
             pause_ns += pause_ns * len(self.requests) // 4  # where much is missing at once, others ask for it too
         if request is None:
-            self.requests[source] = Request(now + self._jittered(pause_ns))
+            self.requests[source] = Request(now, now + self._jittered(pause_ns))
         elif not hearsay and not request.tries:
             request.ask_at = min(request.ask_at, now + self._jittered(pause_ns))
+
+    @rule("docs/protocols/co.md, Slow links and overrun receivers")
+    def hearsay_grace_ns(self, source: int, now: Instant) -> Duration:
+        """Say how long what others tell of may be on its way: as late as it usually comes after their word.
+
+        Before anything came it is given a round trip.
+        """
+        lateness = self._lateness[source]
+        if lateness.mean_ns is None:
+            return self._pause_ns(source, 0, now)
+        return max(self._options.ret_grace_ns, lateness.timeout_ns)
+
+    def came(self, source: int, number: int, now: Instant) -> None:
+        """Learn from a PDU how late it was or, if it was asked for, how long repairs take.
+
+        After several requests nobody knows which one it answers. The last is taken for it: too short a time at worst,
+        and where answers take long the pauses grow until it is not.
+        """
+        request = self.requests.get(source)
+        if request is None:
+            self._lateness[source].measured(0)
+        elif not request.tries or now - request.asked_at < self._trips.shortest_of_ns(source):
+            self._lateness[source].measured(now - request.since)
+        if request is not None and number == request.first:
+            self._answers[source].measured(now - request.asked_at)
+            self._answered += 1
+            request.first = 0
 
     def advanced(self, source: int, req: int, now: Instant) -> None:
         """Hear that the source's PDUs below `req` are accepted; what is still missing need not wait long."""
@@ -102,21 +146,31 @@ class Losses:
                 if gaps:  # else all is here and waits for another source
                     asked.append((source, gaps))
                     request.tries += 1
+                    request.asked_at, request.first = now, gaps[0][0]
+        self._asked, self._answered = len(asked), 0
         return asked
 
     @rule("docs/protocols/co.md, Slow links and overrun receivers")
     def quiet_ns(self) -> Duration:
-        """Say how long to ask for nothing after RETs were sent; what is due meanwhile is asked for with them."""
-        return self._jittered(self._options.ret_retry_ns)
+        """Say how long to ask for nothing after RETs were sent; what is due meanwhile is asked for with them.
+
+        Where several of those who were asked last have sent nothing, receivers are overrun: the pause doubles.
+        """
+        if self._asked - self._answered > UNANSWERED_MAX:
+            self._quiet.grow()
+        else:
+            self._quiet.renew()
+        return self._quiet.ns
 
     def _pause_ns(self, source: int, tries: int, now: Instant) -> Duration:
         """Give the time in which an answer should come, doubled with every vain try.
 
         The option limits this only as far as it leaves room for some doublings: without them a storm would never end.
         """
-        first_ns = self._trips.timeout_ns(source, now)
+        answers = self._answers[source]
+        first_ns = self._trips.timeout_ns(source, now) if answers.mean_ns is None else answers.timeout_ns
         longest_ns = max(first_ns << DOUBLINGS_MIN, self._options.ret_retry_ns_max)
-        return min(first_ns << min(tries, DOUBLINGS_MAX), longest_ns)
+        return min(first_ns << min(max(0, tries - TRIES_IN_HASTE), DOUBLINGS_MAX), longest_ns)
 
     def gaps(self, source: int, req: int, early: Collection[int], reach: int) -> list[tuple[int, int]]:
         """List what is missing of a source within reach, as ranges (first, end) with the end not included."""

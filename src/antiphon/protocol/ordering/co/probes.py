@@ -5,6 +5,8 @@ They bring out the loss of a last message, of which no sequence number tells, an
 
 from __future__ import annotations
 
+from typing import Final
+
 from antiphon.protocol.machine import Instant, earliest
 from antiphon.protocol.ordering.co.flow import FlowCondition
 from antiphon.protocol.ordering.co.pdus import CoOptions
@@ -12,7 +14,8 @@ from antiphon.protocol.ordering.round_trips import RoundTrips
 from antiphon.protocol.parts import PartContext
 from antiphon.protocol.rules import rule
 
-DOUBLINGS_MAX = 4
+DOUBLINGS_MAX: Final = 4
+UNCROWDED: Final = 2  # in larger groups members that wait in vain probe less often
 
 
 class Probes:
@@ -23,7 +26,8 @@ class Probes:
         self.quiet_since: Instant = 0
         self._random, self._jittered = context.random, context.jittered
         self._silence_ns = options.probe_ns
-        self._answers: dict[int, tuple[Instant, int]] = {}  # members that probed: when to answer, what they lack
+        self._answers: dict[int, Instant] = {}  # members that probed: when to answer
+        self._waiting: set[int] = set()  # members that probed while this one waited for something itself
         self._asked: dict[int, int] = {}  # and how often they have asked since something moved
 
     @rule("docs/protocols/co.md, Losses: the last message, which the paper forgets")
@@ -35,7 +39,7 @@ class Probes:
     def deadline(self) -> Instant | None:
         """When to probe, or to answer a probe."""
         probe = self.quiet_since + self._silence_ns if self.silence_matters() else None
-        return earliest(probe, *(due for due, _ in self._answers.values())) if self._answers else probe
+        return earliest(probe, *self._answers.values()) if self._answers else probe
 
     def progress(self, now: Instant) -> None:
         """Count the silence from now on, and have little patience: something has moved."""
@@ -49,21 +53,36 @@ class Probes:
         if not self.silence_matters() or self.quiet_since + self._silence_ns > now:
             return False
         self.quiet_since = now
-        longest_ns = max(self.options.probe_ns_max, 2 * self.trips.usual_ns)
+        crowded_ns = self.options.probe_ns * self.flow.acceptance.size // UNCROWDED
+        longest_ns = max(self.options.probe_ns_max, 2 * self.trips.usual_ns, crowded_ns)
         self._silence_ns = min(self._jittered(2 * self._silence_ns), longest_ns)
         return True
 
-    def asked(self, source: int, lacking: int, now: Instant) -> None:
-        """Plan an answer to a prober that lacks one's own PDUs from a number on; soon, but not all at one instant.
+    @rule("docs/protocols/co.md, Losses")
+    def targets(self) -> tuple[int, ...] | None:
+        """Say who is probed: those of whom something is waited for, and those to whom an answer is due; None: all."""
+        if self.flow.starved:
+            self._waiting.clear()
+            return None
+        others = (self.flow.acceptance.receipt.awaited() | self._waiting) - {self.flow.acceptance.rank}
+        self._waiting.clear()
+        return tuple(sorted(others)) if others else None
+
+    def asked(self, source: int, now: Instant) -> None:
+        """Plan an answer to a prober; soon, but not all at one instant. One that waits itself probes the prober too.
 
         Everyone answers: the more members there are, and the more often it has asked, the wider the answers spread.
         """
-        if source not in self._answers:
+        if self.silence_matters():
+            self._waiting.add(source)
+        elif source not in self._answers:
             tries = self._asked[source] = self._asked.get(source, 0) + 1
             spread_ns = self.options.defer_ns * self.flow.acceptance.size << min(tries - 1, DOUBLINGS_MAX)
-            self._answers[source] = (now + self._random.randrange(spread_ns // 2 + 1), lacking)
+            self._answers[source] = now + self._random.randrange(spread_ns // 2 + 1)
 
-    def answers(self, now: Instant) -> list[tuple[int, int]]:
-        """Give the probers that are to be answered now, each with the first of one's own PDUs that it lacks."""
-        due = [source for source, (at, _) in self._answers.items() if at <= now]
-        return [(source, self._answers.pop(source)[1]) for source in due]
+    def answers(self, now: Instant) -> list[int]:
+        """Give the probers that are to be answered now."""
+        due = [source for source, at in self._answers.items() if at <= now]
+        for source in due:
+            del self._answers[source]
+        return due

@@ -136,16 +136,17 @@ class Co(FlushHooks):
         for source, gaps in self.losses.due(now, acceptance.req, acceptance.early, acceptance.places):
             step.down.append(Out(CoRet(pack_vector(acceptance.req), acceptance.free, source, gaps)))
         if self.probes.over(now):
-            step.down.append(Out(CoProbe(pack_vector(acceptance.req), acceptance.free, asking=True)))
-        for source, lacking in self.probes.answers(now):
-            self.log.send_again_from(lacking, source, now)
+            probe = CoProbe(pack_vector(acceptance.req), acceptance.free, asking=True)
+            step.down.append(Out(probe, self.probes.targets()))
+        for source in self.probes.answers(now):
             step.down.append(Out(CoProbe(pack_vector(acceptance.req), acceptance.free, asking=False), (source,)))
         self.log.wake(now, step)
         return self._planned(now, step)
 
     def _planned(self, now: Instant, step: Step) -> Step:
         """Plan the next confirmation, at the end of every call."""
-        self.confirmations.plan(now, owed=self.may_confirm())
+        lossy_ns = self.losses.spacing_ns if self.losses.requests else 0
+        self.confirmations.plan(now, owed=self.may_confirm(), lossy_ns=lossy_ns)
         return step
 
     @rule("Section 4.2, flow condition, mended")
@@ -175,6 +176,7 @@ class Co(FlushHooks):
         if self.acceptance.is_copy(p):
             step.up.append(Duplicate(p.source))
             return
+        self.losses.came(p.source, p.number, now)
         self.failure_condition(p.source, p.ack, now)
         self.losses.notice(p.source, p.number + 1, self.acceptance.req[p.source], False, now)
         if self.acceptance.admit(p):
@@ -227,17 +229,18 @@ class Co(FlushHooks):
             self.losses.postpone(ret.source, now)
 
     def _probed(self, source: int, probe: CoProbe, ack: Sequence[int], now: Instant) -> None:
-        """Learn from another's vector what each of the two lacks, and plan an answer if it asks for one."""
+        """Learn from another's vector what this member lacks; if it asks, plan to answer with one's own.
+
+        Nothing is sent again: what its vector does not cover may be held early, and one that learns what it lacks asks.
+        """
         self._heard_vector(source, ack, probe.buf, now)
-        if probe.asking and not self.probes.silence_matters():
-            self.probes.asked(source, ack[self.rank], now)
-        else:  # one that waits for something itself will say what it has with its own probe
-            self.log.send_again_from(ack[self.rank], source, now)
+        if probe.asking:
+            self.probes.asked(source, now)
 
     def _heard_vector(self, source: int, ack: Sequence[int], buf: int, now: Instant) -> None:
         """Learn what a member has and which places are left there, without a PDU of its sequence."""
         self.failure_condition(source, ack, now)
-        if self.flow.credit(source, ack, buf):
+        if self.flow.credit(source, ack, buf) and self.flow.starved:
             self.probes.progress(now)
 
     # When the view ends: what is accepted is closed under precedence, and nobody lacks what is pre-acknowledged

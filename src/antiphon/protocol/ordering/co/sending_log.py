@@ -36,13 +36,15 @@ class SendingLog:
         self.acceptance, self.options, self.trips, self.random = acceptance, options, trips, random
         self.sl: dict[int, Sent] = {}  # SL, by number
         self.outstanding = 0  # data among them
-        self.planned: dict[int, Instant] = {}  # numbers that will be sent again, and when
+        self.planned: set[int] = set()  # numbers that will be sent again
+        self._at: Instant = 0  # and when
         self._first_kept = 1  # the first number among them
 
     def enter(self, pdu: Sequenced, seq: int | None, now: Instant) -> None:
         """Keep a PDU that is sent for the first time."""
         self.sl[pdu.number] = Sent(pdu, seq, now)
-        self.trips.sent(pdu.number, now)
+        if seq is not None:  # nobody owes an answer to a confirmation
+            self.trips.sent(pdu.number, now)
         self.outstanding += seq is not None
 
     def release(self) -> None:
@@ -50,7 +52,7 @@ class SendingLog:
         first, self._first_kept = self._first_kept, self.releasable()
         for number in range(first, self._first_kept):
             self.outstanding -= self.sl.pop(number).seq is not None
-            self.planned.pop(number, None)
+            self.planned.discard(number)
 
     @rule("Section 4.2, SL")
     def releasable(self) -> int:
@@ -72,8 +74,8 @@ class SendingLog:
         """
         if not sent.copies:
             return False
-        under_way_ns = self.trips.timeout_ns(asker, sent.resent_at)
-        return now - sent.resent_at < under_way_ns << min(max(0, sent.copies - COPIES_AT_ONCE), DOUBLINGS_MAX)
+        under_way_ns = self.copy_ns(asker, sent.resent_at)
+        return now - sent.resent_at < under_way_ns << min(max(0, sent.copies - 2 * COPIES_AT_ONCE), DOUBLINGS_MAX)
 
     @rule("Section 4.3, retransmission action")
     def rebroadcast(self, numbers: Iterable[int], asker: int, now: Instant) -> None:
@@ -87,12 +89,19 @@ class SendingLog:
                 break
             sent = self.sl[number]
             if number not in self.planned and not self.just_resent(sent, asker, now):
-                self.planned[number] = now + self.random.randrange(self.spread_ns(sent, asker, now) + 1)
+                if not self.planned:  # what is asked for until then goes with it
+                    self._at = now + self.random.randrange(self.spread_ns(sent, asker, now) + 1)
+                self.planned.add(number)
 
     @rule("docs/protocols/co.md, Slow links and overrun receivers")
     def spread_ns(self, sent: Sent, asker: int, now: Instant) -> Duration:
         """Say within which time a PDU is sent again: a part of the round trip, doubled with each copy."""
-        return (self.trips.timeout_ns(asker, now) // 4) << min(sent.copies, DOUBLINGS_MAX)
+        return (self.copy_ns(asker, now) // 4) << min(max(0, sent.copies - COPIES_AT_ONCE), DOUBLINGS_MAX)
+
+    def copy_ns(self, asker: int, now: Instant) -> Duration:
+        """Give the time in which a copy should have come: twice the best round trip; losses held up the others."""
+        shortest_ns = self.trips.shortest_of_ns(asker) or self.trips.shortest_ns
+        return max(min(2 * shortest_ns, self.trips.timeout_ns(asker, now)), self.options.ret_retry_ns)
 
     @rule("Section 4.3, retransmission action; docs/protocols/co.md, Slow links and overrun receivers")
     def lacking(self, number: int) -> tuple[int, ...] | None:
@@ -104,20 +113,19 @@ class SendingLog:
     @property
     def deadline(self) -> Instant | None:
         """When the next PDU is to be sent again."""
-        return min(self.planned.values()) if self.planned else None
+        return self._at if self.planned else None
 
     def wake(self, now: Instant, step: Step) -> None:
-        """Send again what is due."""
-        for number in [number for number, due in self.planned.items() if due <= now]:
-            del self.planned[number]
+        """Send again what is due: confirmations to the same members, so that all fit into one datagram."""
+        if not self.planned or self._at > now:
+            return
+        confirmations = [number for number in self.planned if self.sl[number].seq is None]
+        lacking_one = self.lacking(max(confirmations)) if confirmations else None
+        for number in sorted(self.planned):
             sent = self.sl[number]
             sent.resent_at = now
             sent.copies += 1
             self.trips.repeated(number)
-            step.down.append(Out(sent.pdu, self.lacking(number), self.acceptance.rank, sent.seq, repair=True))
-
-    def send_again_from(self, first: int, asker: int, now: Instant) -> None:
-        """Send one's own PDUs from a number on again, except what may still be under way for the first time."""
-        numbers = range(max(first, self.releasable()), self.acceptance.req[self.acceptance.rank])
-        under_way = now - self.trips.timeout_ns(asker, now)
-        self.rebroadcast((number for number in numbers if self.sl[number].sent_at < under_way), asker, now)
+            lacking = lacking_one if sent.seq is None else self.lacking(number)
+            step.down.append(Out(sent.pdu, lacking, self.acceptance.rank, sent.seq, repair=True))
+        self.planned.clear()
