@@ -69,3 +69,47 @@ def test_a_copy_is_sent_to_those_who_lack_it_by_one_who_has_it() -> None:
     lost = 0.05 * 30 * 4 * 29
     assert done.finished
     assert done.stats["members"].get("duplicates", 0) <= 2 * lost
+
+
+@pytest.mark.parametrize(("ordering", "limit_ms"), [("causal-blocks", 300), ("co", 600)])
+@pytest.mark.parametrize("senders", [None, [0]])
+def test_a_rest_of_the_group_is_not_taken_for_a_round_trip(
+    ordering: str, limit_ms: int, senders: list[int] | None
+) -> None:
+    """What is lost after seconds without any traffic is repaired as soon as what is lost in the middle of it."""
+    latest = 0
+    for seed in range(6):
+        scenario = Scenario(
+            members=4,
+            messages=8,
+            ordering=ordering,
+            network=NetworkOptions(latency="uniform 1ms 5ms", loss=0.1),
+            workload=Workload(interval="fixed 3s", senders=senders),
+        )
+        events = simulate(scenario, seed).events
+        sent = {(row.sender, row.seq): row.time_ns or 0 for row in events if row.event == "send"}
+        waits = [(row.time_ns or 0) - sent[row.sender, row.seq] for row in events if row.event == "deliver"]
+        latest = max(latest, *waits)
+    assert latest < limit_ms * 1_000_000
+
+
+@pytest.mark.parametrize("members", [10, 20])
+def test_co_ends_where_receivers_overrun(members: int) -> None:
+    """One message each, to receivers with four places that take 2 ms for a datagram."""
+    tight = {"window": 1, "headroom": 2}
+    runs = []
+    for ordering, options in (("fifo", {}), ("co", tight)):
+        scenario = Scenario(
+            members=members,
+            messages=1,
+            ordering=ordering,
+            ordering_options=options,
+            network=NetworkOptions(receive_buffer=4, service="2ms"),
+            workload=Workload(interval="0", payload=8),
+            limit="60s",
+        )
+        runs.append(simulate(scenario, 1))
+    fifo, done = runs
+    assert done.finished
+    assert ended_ns(done) <= 5 * ended_ns(fifo)
+    assert done.stats["members"]["retransmissions"] <= 10 * done.stats["network"]["overrun"]

@@ -247,8 +247,8 @@ def test_the_source_sends_again_what_is_missing_and_only_once() -> None:
 def repaired(part: Co, source: int, ret: CoRet, now: int) -> list[tuple[int | None, bool, tuple[int, ...] | None]]:
     """Give what a member sends again for a RET, and to whom, in the random time that this takes."""
     assert part.receive(source, ret, now).down == []
-    last = max(part.log.planned.values(), default=now)
-    outs = [out for out in part.wake(last).down if isinstance(out, Out)]
+    at = part.log.deadline or now
+    outs = [out for out in part.wake(at).down if isinstance(out, Out)]
     return [(out.seq, out.repair, out.to) for out in outs if out.repair]
 
 
@@ -340,7 +340,7 @@ def test_random_pauses_keep_the_same_answer_from_overrunning_for_ever(kind: type
         messages=4,
         ordering=kind,
         ordering_options={"window": 2, "headroom": 2, "buffer": 8},
-        network=NetworkOptions(latency="fixed 1ms", fifo=True, receive_buffer=2, service="300us"),
+        network=NetworkOptions(latency="fixed 1ms", fifo=True, receive_buffer=2, service="1ms"),
         workload=Workload(interval="fixed 1ms"),
         limit="20s",
     )

@@ -21,6 +21,7 @@ from antiphon.protocol.timers import GrowingPause, RoundTripEstimate
 DOUBLINGS_MIN: Final = 2
 TRIES_IN_HASTE: Final = 3
 UNANSWERED_MAX: Final = 3
+MANY: Final = 4  # one in so many members
 DOUBLINGS_MAX: Final = 16
 
 
@@ -149,6 +150,11 @@ class Losses:
                     request.asked_at, request.first = now, gaps[0][0]
         self._asked, self._answered = len(asked), 0
         return asked
+
+    @rule("Section 4.3, RET, mended; docs/protocols/co.md, Slow links and overrun receivers")
+    def ret_targets(self, asked: Sequence[int]) -> tuple[int, ...] | None:
+        """Say who hears RETs: all, so that others need not ask for the same; where much is lost, those asked alone."""
+        return tuple(sorted(asked)) if len(asked) * MANY > len(self._known) else None
 
     @rule("docs/protocols/co.md, Slow links and overrun receivers")
     def quiet_ns(self) -> Duration:

@@ -59,7 +59,7 @@ class Probes:
         return True
 
     @rule("docs/protocols/co.md, Losses")
-    def targets(self) -> tuple[int, ...] | None:
+    def probe_targets(self) -> tuple[int, ...] | None:
         """Say who is probed: those of whom something is waited for, and those to whom an answer is due; None: all."""
         if self.flow.starved:
             self._waiting.clear()

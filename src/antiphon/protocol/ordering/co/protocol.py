@@ -133,11 +133,13 @@ class Co(FlushHooks):
             return step
         if self.confirmations.due_at is not None and self.confirmations.due_at <= now:
             self._broadcast(None, now, step)
-        for source, gaps in self.losses.due(now, acceptance.req, acceptance.early, acceptance.places):
-            step.down.append(Out(CoRet(pack_vector(acceptance.req), acceptance.free, source, gaps)))
+        due = self.losses.due(now, acceptance.req, acceptance.early, acceptance.places)
+        asked = self.losses.ret_targets([source for source, _ in due])
+        for source, gaps in due:
+            step.down.append(Out(CoRet(pack_vector(acceptance.req), acceptance.free, source, gaps), asked))
         if self.probes.over(now):
             probe = CoProbe(pack_vector(acceptance.req), acceptance.free, asking=True)
-            step.down.append(Out(probe, self.probes.targets()))
+            step.down.append(Out(probe, self.probes.probe_targets()))
         for source in self.probes.answers(now):
             step.down.append(Out(CoProbe(pack_vector(acceptance.req), acceptance.free, asking=False), (source,)))
         self.log.wake(now, step)
