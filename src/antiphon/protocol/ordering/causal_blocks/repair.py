@@ -14,6 +14,7 @@ from antiphon.protocol.ordering.causal_blocks.messages import CausalBlocksOption
 from antiphon.protocol.parts import Out, PartContext, Step
 from antiphon.protocol.rules import rule
 
+UNCROWDED: Final = 25  # in larger groups the many who could help give the sender more time
 COPIES_AT_ONCE: Final = 3  # a message is sent again so often at the pace of round trips
 DOUBLINGS_MAX: Final = 4
 
@@ -87,8 +88,9 @@ class Repair:
         if entry.message.sender == self.known.rank:
             return soon_ns
         round_ns = self.pause_ns(entry, now) // 2
+        first_ns = 2 * round_ns if self.known.size > UNCROWDED else round_ns
         holders = self.known.size - entry.missing
-        return soon_ns + round_ns + self.random.randint(0, max(1, holders * round_ns // 2))
+        return soon_ns + first_ns + self.random.randint(0, max(1, holders * round_ns // 2))
 
     @rule("Figure 4, line 3, mended; docs/protocols/causal-blocks.md, Slow links")
     def suppress(self, entry: Entry, now: Instant) -> None:
