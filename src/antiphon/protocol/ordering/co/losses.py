@@ -174,7 +174,10 @@ class Losses:
         The option limits this only as far as it leaves room for some doublings: without them a storm would never end.
         """
         answers = self._answers[source]
-        first_ns = self._trips.timeout_ns(source, now) if answers.mean_ns is None else answers.timeout_ns
+        if answers.mean_ns is None:
+            first_ns = self._trips.timeout_ns(source, now)
+        else:  # twice the mean at most: a repair that was lost itself makes the spread wide, and all wait for the next
+            first_ns = max(self._options.ret_retry_ns, min(answers.timeout_ns, 2 * answers.mean_ns))
         longest_ns = max(first_ns << DOUBLINGS_MIN, self._options.ret_retry_ns_max)
         return min(first_ns << min(max(0, tries - TRIES_IN_HASTE), DOUBLINGS_MAX), longest_ns)
 

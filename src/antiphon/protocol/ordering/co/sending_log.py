@@ -99,9 +99,9 @@ class SendingLog:
         return (self.copy_ns(asker, now) // 4) << min(max(0, sent.copies - COPIES_AT_ONCE), DOUBLINGS_MAX)
 
     def copy_ns(self, asker: int, now: Instant) -> Duration:
-        """Give the time in which a copy should have come: twice the best round trip; losses held up the others."""
+        """Give the time in which a copy should have come: the best round trip, since losses held up the others."""
         shortest_ns = self.trips.shortest_of_ns(asker) or self.trips.shortest_ns
-        return max(min(2 * shortest_ns, self.trips.timeout_ns(asker, now)), self.options.ret_retry_ns)
+        return max(min(shortest_ns, self.trips.timeout_ns(asker, now)), self.options.ret_retry_ns)
 
     @rule("Section 4.3, retransmission action; docs/protocols/co.md, Slow links and overrun receivers")
     def lacking(self, number: int) -> tuple[int, ...] | None:
