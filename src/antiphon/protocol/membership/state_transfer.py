@@ -34,7 +34,7 @@ from antiphon.protocol.membership.messages import SnapshotChunk, SnapshotRequest
 from antiphon.protocol.membership.options import MembershipOptions
 from antiphon.protocol.membership.outbox import Outbox
 from antiphon.protocol.membership.views import GroupView, ViewId
-from antiphon.protocol.timers import Backoff, Jitter
+from antiphon.protocol.timers import Backoff, Jitter, RoundTripEstimate
 
 WINDOW_MIN: Final = 2  # chunks that are asked for at once
 WINDOW_MAX: Final = 32
@@ -57,6 +57,8 @@ class _Awaited(msgspec.Struct):
     view: ViewId
     elders: tuple[int, ...]
     again: Backoff
+    trips: RoundTripEstimate  # from the first request for a chunk until it comes
+    timed: tuple[int, Instant] | None = None  # the chunk whose way is measured, and when it was first asked for
     turn: int = 0  # which of the elders is asked
     digest: bytes = b""  # of the state that is being received
     size: int | None = None
@@ -97,9 +99,11 @@ class StateTransfer:
         if not self._options.transfer:
             return []
         if not elder and view.elders:
-            again = Backoff(self._jitter, self._options.retry_ns, 8 * self._options.retry_ns, first_ns=0)
+            retry_ns = self._options.retry_ns
+            trips = RoundTripEstimate(retry_ns, timeout_ns_min=retry_ns, timeout_ns_max=8 * retry_ns)
+            again = Backoff(self._jitter, retry_ns, 8 * retry_ns, first_ns=0)
             again.start(now)
-            self._awaited = _Awaited(view.id, view.members[: view.elders], again)
+            self._awaited = _Awaited(view.id, view.members[: view.elders], again, trips)
         for offer in list(self._offers.values()):
             offer.wanted_by.intersection_update(view.members)
             self._let_go_if_unwanted(offer)
@@ -180,15 +184,17 @@ class StateTransfer:
                 awaited.again.start(now)
                 awaited.again.over(now)
             awaited.asked_upto = awaited.offset
-            self._ask(awaited, elders, awaited.offset)
+            self._ask(awaited, elders, awaited.offset, now)
 
-    def _ask(self, awaited: _Awaited, elders: list[int], offset: int) -> None:
+    def _ask(self, awaited: _Awaited, elders: list[int], offset: int, now: Instant) -> None:
         """Ask for a window of chunks or, if some behind a gap have come already, for those in the gap."""
         count = awaited.window
         behind = [early for early in awaited.early if early > offset]
         if behind:
             count = min(count, (min(behind) - offset) // self._chunk_bytes)
         awaited.asked_upto = max(awaited.asked_upto, offset + count * self._chunk_bytes)
+        if awaited.timed is None and offset:  # the first one comes when the elder's application has given its state
+            awaited.timed = offset, now
         request = SnapshotRequest(awaited.view, awaited.digest, offset, count)
         self._outbox.say(elders[awaited.turn % len(elders)], request)
 
@@ -204,6 +210,9 @@ class StateTransfer:
             awaited.begin_anew()
             awaited.digest, awaited.size = chunk.digest, chunk.size
             awaited.asked_upto = awaited.window * self._chunk_bytes
+        if awaited.timed is not None and chunk.offset >= awaited.timed[0]:
+            awaited.trips.measured(now - awaited.timed[1])
+            awaited.timed = None
         if awaited.offset <= chunk.offset < awaited.offset + 2 * WINDOW_MAX * self._chunk_bytes:
             awaited.early[chunk.offset] = chunk.data
         if awaited.offset not in awaited.early:
@@ -220,11 +229,13 @@ class StateTransfer:
             self._outbox.effects.append(Restore(awaited.view[0]))
             self._release()
             return
-        awaited.again.start(now)  # something has come: the rest is on its way
+        pause_ns = awaited.trips.timeout_ns  # something has come: the rest is on its way
+        awaited.again = Backoff(self._jitter, pause_ns, max(pause_ns, 8 * self._options.retry_ns), first_ns=0)
+        awaited.again.start(now)
         awaited.again.over(now)
         if awaited.asked_upto < min(awaited.size, awaited.offset + awaited.window // 2 * self._chunk_bytes):
             awaited.window = min(WINDOW_MAX, 2 * awaited.window)
-            self._ask(awaited, elders, max(awaited.offset, awaited.asked_upto))
+            self._ask(awaited, elders, max(awaited.offset, awaited.asked_upto), now)
 
     def _release(self) -> None:
         self._outbox.effects.append(EndHoldBack(hand_over=True))

@@ -116,7 +116,7 @@ def integrity(case: Case) -> Iterator[str]:
 
 def views_agree(case: Case) -> Iterator[str]:
     """A number is one view's (unless each side goes on), numbers grow, and whoever has a view is in it."""
-    known: dict[int, ViewKey] = {}
+    known: dict[tuple[bool, int], ViewKey] = {}  # who is set up differently has views of its own
     for start in case.starts:
         last = 0
         for entry in start.stream:
@@ -128,8 +128,9 @@ def views_agree(case: Case) -> Iterator[str]:
             if case.one_side and entry.view <= last:
                 yield f"{start.address} has view {entry.view} after view {last}"
             last = entry.view
-            if case.one_side and known.setdefault(entry.view, entry.key) != entry.key:
-                _, members, elders = known[entry.view]
+            which = liveness.is_odd(case.outcome, start.member), entry.view
+            if case.one_side and known.setdefault(which, entry.key) != entry.key:
+                _, members, elders = known[which]
                 yield (
                     f"view {entry.view} is {members} to some and {entry.members} to {start.address}, "
                     f"with the elders {elders} and {entry.elders}"

@@ -75,7 +75,7 @@ def everyone_who_can_goes_on(case: Case) -> Iterator[str]:
         standing = start.samples[-1].standing if start.samples else "joining"
         if member in whole and not delivers:
             yield f"{start.address} does not deliver a new message by the end; it says {standing}"
-        elif not delivers and standing not in _SAYS_SO and not _is_odd(outcome, member):
+        elif not delivers and standing not in _SAYS_SO and not is_odd(outcome, member):
             yield f"{start.address} delivers nothing and says {standing}"
     if whole:
         yield from _one_view(case, whole)
@@ -105,14 +105,15 @@ def culprits_are_named(case: Case) -> Iterator[str]:
                 yield f"{start.address} says {last.standing}, and blames {min(wrong)}: that link is whole"
 
 
-def _is_odd(outcome: Outcome, member: int) -> bool:
+def is_odd(outcome: Outcome, member: int) -> bool:
+    """Say whether a member is the one that is set up differently."""
     return outcome.schedule.odd is not None and member == outcome.schedule.members - 1
 
 
 def _whole_group(case: Case, near: dict[int, set[int]]) -> set[int]:
     """Give those who must go on together: all that run, if they hear each other and can decide the next view."""
     outcome = case.outcome
-    there = {member for member in near if not _is_odd(outcome, member)}
+    there = {member for member in near if not is_odd(outcome, member)}
     decide = 2 * len(there) > outcome.schedule.members
     if case.one_side and case.segments:
         view = max((segment.view for segment in case.segments), key=lambda view: view.view)
