@@ -77,7 +77,7 @@ class Driver:
         """Take what one wake-up of the transport completed; it may listen before there is anything to drive."""
         if not self.running:
             return
-        if not self.inbox.is_filling:
+        if self.inbox.bytes <= self.inbox.calm_bytes:
             self.drive(ReceiveMany(datagrams))
             return
         for datagram in datagrams:

@@ -32,12 +32,15 @@ class Inbox:
         self._closed = False
         self._failure: Callable[[], BaseException] | None = None
         self.bytes = 0
-        self.is_full = False  # more waits here than may
-        self.is_filling = False  # what one wake-up of the transport brings could fill it
+        self.calm_bytes = bytes_max - WAKE_BYTES_MAX  # up to here, one wake-up of the transport cannot fill it
         self.emptied: Callable[[], None] | None = None  # called when it is no longer full
         self.taken: Callable[[], None] | None = None  # called when messages were taken, while more wait elsewhere
         self._is_held_up = False
-        self._count(0)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether more waits here than may."""
+        return self.bytes > self._bytes_max or self._is_held_up
 
     @property
     def is_low(self) -> bool:
@@ -52,7 +55,7 @@ class Inbox:
     @is_held_up.setter
     def is_held_up(self, held_up: bool) -> None:
         was_full, self._is_held_up = self.is_full, held_up
-        self._count(0)
+        self.calm_bytes = -1 if held_up else self._bytes_max - WAKE_BYTES_MAX
         if was_full:
             self._tell_if_emptied()
 
@@ -60,7 +63,7 @@ class Inbox:
         """Append messages of one sender to the stream."""
         if self._listen:
             size = sum(map(len, payloads)) + _EACH_BYTES * len(payloads)
-            self._count(size)
+            self.bytes += size
             self._items.append((Batch(sender, payloads, view), size))
             if self._waiting:
                 self._wake()
@@ -70,11 +73,6 @@ class Inbox:
         if self._listen or isinstance(item, Capture | Restore):
             self._items.append((item, 0))
             self._wake()
-
-    def _count(self, size: int) -> None:
-        self.bytes += size
-        self.is_full = self.bytes > self._bytes_max or self._is_held_up
-        self.is_filling = self.bytes > self._bytes_max - WAKE_BYTES_MAX or self._is_held_up
 
     def _tell_if_emptied(self) -> None:
         if not self.is_full and self.emptied is not None:
@@ -98,7 +96,9 @@ class Inbox:
             for message in self._current:  # shared by all iterators, so that one that is given up loses nothing
                 yield message
             while not self._items:
-                if self._is_over():
+                if self._failure is not None:
+                    raise self._failure()
+                if self._closed:
                     return
                 await self._news()
             item = self._take()
@@ -116,7 +116,9 @@ class Inbox:
             if begun:
                 yield Batch(begun[0].sender, [message.payload for message in begun], begun[0].view)
             while not self._items:
-                if self._is_over():
+                if self._failure is not None:
+                    raise self._failure()
+                if self._closed:
                     return
                 await self._news()
             item = self._take()
@@ -131,18 +133,12 @@ class Inbox:
         self._waiting.append(future)
         return future
 
-    def _is_over(self) -> bool:
-        """Return whether nothing more will come; raise if that is because the group failed."""
-        if self._failure is not None:
-            raise self._failure()
-        return self._closed
-
     def _take(self) -> Item:
         """Return what comes next."""
         item, size = self._items.popleft()
         if size:
-            was_full = self.is_full
-            self._count(-size)
+            was_full = self.bytes > self._bytes_max or self._is_held_up
+            self.bytes -= size
             if self.taken is not None:
                 self.taken()
             if was_full:

@@ -118,8 +118,8 @@ class Recovery:
         self.received = [0] * context.size  # per sender, the prefix of its stream that is held here
         self.released = [0] * context.size  # per sender, the prefix that was let go because everyone holds it
         self.log: list[dict[int, Streamed]] = [{} for _ in range(context.size)]
-        self._highest = [0] * context.size  # per sender, the highest number known to exist
-        self._missing: dict[int, _Request] = {}  # by sender, when to ask it for what is missing
+        self.highest = [0] * context.size  # per sender, the highest number known to exist
+        self.missing: dict[int, _Request] = {}  # by sender, when to ask it for what is missing
         self._repaired: dict[int, dict[int, Instant]] = {}  # own number -> member -> when it was last sent again
         self._senders: dict[int, _Sender] = {}  # those of which something was missing
         self.arrived: set[int] = set()  # gated streams of which something may have come and not been taken
@@ -144,14 +144,14 @@ class Recovery:
         rank = self._rank
         unstable = self.received[rank] > self.released[rank]
         speak = self._spoke_at + self._silence.ns if unstable else None
-        return earliest(speak, *(missing.again.at for missing in self._missing.values())) if self._missing else speak
+        return earliest(speak, *(missing.again.at for missing in self.missing.values())) if self.missing else speak
 
     def broadcast(self, pdu: Streamed, now: Instant) -> Step:
         """Number a PDU, keep it, send it to all, and accept it as one's own."""
         rank, number = self._rank, self.sent + 1
         if number > NUMBER_MAX:
             raise Exhausted(number)
-        pdu.number = self._highest[rank] = self.received[rank] = number
+        pdu.number = self.highest[rank] = self.received[rank] = number
         self.log[rank][pdu.number] = pdu
         self.held += 1
         self._silence.renew()
@@ -164,11 +164,11 @@ class Recovery:
     @rule("docs/protocols/fifo.md, Rule")
     def noticed(self, source: int, sent: int, now: Instant) -> None:
         """Hear from a header how far its sender's stream goes."""
-        if sent > self._highest[source]:
-            self._highest[source] = sent
+        if sent > self.highest[source]:
+            self.highest[source] = sent
             self._expect(source, now)
-        elif self._missing and source in self._missing:
-            self._missing[source].heard(now)
+        elif self.missing and source in self.missing:
+            self.missing[source].heard(now)
 
     def receive(self, source: int, pdu: Pdu, now: Instant) -> Step:
         """Take a PDU from the network."""
@@ -186,7 +186,7 @@ class Recovery:
     def wake(self, now: Instant) -> Step:
         """Ask for what is missing and break the silence, where it is time."""
         down: list[Out] = []
-        for source, missing in self._missing.items():
+        for source, missing in self.missing.items():
             if missing.over(now):
                 down += [Out(pdu, (source,)) for pdu in self.ask(source, missing.again.tries)]
         if self.unstable and self._spoke_at + self._silence.ns <= now:
@@ -265,18 +265,18 @@ class Recovery:
         self.held += 1
         if self._gated:
             self.arrived.add(source)
-        if number > self._highest[source]:
-            self._highest[source] = number
+        if number > self.highest[source]:
+            self.highest[source] = number
         accepted: list[Up] = []
         while not self._gated and (following := log.get(self.received[source] + 1)) is not None:
             self.received[source] += 1
             accepted.append(Accepted(source, following))
-        if self._missing and (accepted or self._gated) and (request := self._missing.get(source)) is not None:
+        if self.missing and (accepted or self._gated) and (request := self.missing.get(source)) is not None:
             if number == request.first:
                 request.came(now)
             if accepted:
-                del self._missing[source]
-        if self.received[source] < self._highest[source]:
+                del self.missing[source]
+        if self.received[source] < self.highest[source]:
             self._expect(source, now)
         return Step(accepted)
 
@@ -288,28 +288,28 @@ class Recovery:
         """Pass on the next PDU of a gated stream."""
         following = self.log[source][self.received[source] + 1]
         self.received[source] += 1
-        self._missing.pop(source, None)
+        self.missing.pop(source, None)
         if self.received[source] + 1 not in self.log[source]:
             self.arrived.discard(source)
         self._expect(source, now)
         return Step([Accepted(source, following)])
 
     def _expect(self, source: int, now: Instant) -> None:
-        if self.received[source] < self._highest[source] and source not in self._missing:
+        if self.received[source] < self.highest[source] and source not in self.missing:
             gap = len(self.log[source]) > self.received[source] - self.released[source]
             sender = self._senders.get(source)
             if sender is None:
                 sender = self._senders[source] = _Sender(self._options)
             sender.heard_at = now
-            self._missing[source] = _Request(self._jittered, self._options, sender, now, gap=gap)
+            self.missing[source] = _Request(self._jittered, self._options, sender, now, gap=gap)
 
     def _gaps(self, source: int) -> list[tuple[int, int]]:
         """List what is missing of a stream, as far as it may be kept here."""
         log = self.log[source]
         gaps: list[tuple[int, int]] = []
         number = self.received[source] + 1
-        last = min(self._highest[source], self.released[source] + self._reach)
-        request = self._missing.get(source)
+        last = min(self.highest[source], self.released[source] + self._reach)
+        request = self.missing.get(source)
         if request is not None and request.size_max is not None:
             last = min(last, self.received[source] + request.size_max)
         while number <= last and len(gaps) < NACK_RANGES_MAX:

@@ -233,8 +233,10 @@ class Member:
                     self._carry(step, now)
                 if self._optional.gate is not None:
                     self._admit(now)
-            if self.recovery is not None:  # last, for what the datagram itself brings is not missing
-                self.recovery.noticed(source, header.sent, now)
+            recovery = self.recovery
+            # last, for what the datagram itself brings is not missing; as a rule nothing is
+            if recovery is not None and (header.sent > recovery.highest[source] or recovery.missing):
+                recovery.noticed(source, header.sent, now)
         except Malformed as garbage:
             self.counts["dropped-" + garbage.reason] += 1
             self.output.effects.append(Drop(garbage.reason))
@@ -336,7 +338,10 @@ class Member:
                 frames.put(Out(pdu))
         if recovery is not None and None in frames.outbox:
             recovery.spoke(now)
-        frames.flush(0 if recovery is None else recovery.sent, max(0, self.submissions.flow.places - self.held))
+        frames.flush(
+            0 if recovery is None else recovery.received[self.output.rank],
+            max(0, self.submissions.flow.places - self.held),
+        )
 
     # The end of the view
 

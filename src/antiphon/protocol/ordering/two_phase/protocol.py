@@ -226,7 +226,7 @@ class TwoPhase(FlushHooks):
         proposal = self.propose(data.seq, time)
         message = Waiting(source, data.seq, data.payload, (data.own, source), proposal, (time, self.rank))
         self.undecided[source][data.seq] = message
-        heappush(self.queue, self._entry(message))
+        heappush(self.queue, (self.order_key(message), source, data.seq, False, message))
         self.held += 1
         if source != self.rank:
             return Step([], [Out(proposal, (source,))])
@@ -257,11 +257,8 @@ class TwoPhase(FlushHooks):
         self.clock_rule(final)
         del self.undecided[source][decision.seq]
         message.stamp, message.decided = final, True
-        heappush(self.queue, self._entry(message))
+        heappush(self.queue, (self.order_key(message), source, decision.seq, True, message))
         return Step([Decided(source, decision.seq), *self.deliveries()])
-
-    def _entry(self, message: Waiting) -> _Entry:
-        return self.order_key(message), message.sender, message.seq, message.decided, message
 
     @rule("Section 2.1.2, conditions (1) and (2)")
     def deliveries(self) -> list[Up]:
@@ -269,11 +266,11 @@ class TwoPhase(FlushHooks):
         queue = self.queue
         delivered: list[Up] = []
         while queue and not self._blocked:
-            key, _, _, decided, message = queue[0]
+            key, sender, seq, decided, message = queue[0]
             if message.decided and not decided:
                 heappop(queue)  # its decision has put it in once more
-            elif not decided and key != self.order_key(message):
-                heapreplace(queue, self._entry(message))
+            elif not decided and key != (risen := self.order_key(message)):
+                heapreplace(queue, (risen, sender, seq, False, message))
             elif self.deliverable(message):
                 heappop(queue)
                 self.held -= 1
