@@ -15,6 +15,10 @@ class UsageError(AntiphonError):
     """A wrong flag, scenario or input; the command line prints it as one line and exits with 2."""
 
 
+class NotATrace(UsageError):
+    """Files of which nothing can be read as events, in the way in which they were to be read."""
+
+
 class UsageTypeError(UsageError, TypeError):
     """An argument of a wrong type, named."""
 

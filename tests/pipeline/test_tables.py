@@ -98,10 +98,10 @@ def test_nothing_runs_before_it_is_asked_for_and_then_in_so_many_jobs(spark_sess
 
     frame = rows.mapInArrow(count, rows.schema).withColumn("detail", functions.lit("x"))
 
-    before = set(tracker.getJobIdsForGroup())  # type: ignore[no-untyped-call]
+    before = set(tracker.getJobIdsForGroup("antiphon"))  # type: ignore[no-untyped-call]
 
     def jobs() -> int:
-        return len(set(tracker.getJobIdsForGroup()) - before)  # type: ignore[no-untyped-call]
+        return len(set(tracker.getJobIdsForGroup("antiphon")) - before)  # type: ignore[no-untyped-call]
 
     table = pipeline.ingest(frame)
     checked, measured = pipeline.check(table), pipeline.measure(table)
@@ -130,3 +130,31 @@ def test_a_folder_is_checked_from_a_program(folder: Path, spark_session: Session
     assert isinstance(table, TraceTable)
     found = pipeline.check(table, guarantees=["fifo"]).result.guarantees["fifo"]
     assert (found.violations, found.witnesses) == (expected["fifo"].violations, expected["fifo"].witnesses)
+
+
+def test_names_and_topics_of_a_frame(spark_session: Session) -> None:
+    """Members with names, messages with UUIDs, a topic: numbered, named in the results, and judged as a broker's."""
+    rows = [
+        ("r", "shop", 1, "send", None, "6f1c", "orders", None, None),
+        ("r", "shop", 2, "control", None, "6f1c", "orders", None, "acknowledged"),
+        ("r", "shop", 3, "send", None, "9b2e", "orders", None, None),
+        ("r", "shop", 4, "control", None, "9b2e", "orders", None, "acknowledged"),
+        ("r", "mail", 1, "control", None, None, "orders", "mailers", "subscribed"),
+        ("r", "mail", 2, "deliver", None, "6f1c", "orders", "mailers", None),
+    ]
+    kinds = (
+        "run string, member string, step long, event string, sender string, seq string, topic string, "
+        "`group` string, detail string"
+    )
+    checked = pipeline.check(spark_session.spark.createDataFrame(rows, kinds))
+    assert {(row.member, row["name"]) for row in checked.table.names.collect()} >= {(1, "mail"), (2, "shop")}
+    assert checked.result.guarantees["integrity"].verdict == "holds"
+    [witness] = checked.witnesses.where("guarantee = 'at-least-once'").collect()
+    assert witness.why == "group mailers never takes message 2 of 2, which the broker acknowledged"
+
+
+def test_spark_shows_whose_jobs_they_are(folder: Path, spark_session: Session) -> None:
+    tracker = spark_session.spark.sparkContext.statusTracker()
+    before = set(tracker.getJobIdsForGroup("antiphon"))  # type: ignore[no-untyped-call]
+    assert pipeline.check(folder, spark=spark_session.spark).result.runs == 40
+    assert len(set(tracker.getJobIdsForGroup("antiphon")) - before) >= 4  # type: ignore[no-untyped-call]

@@ -77,10 +77,11 @@ def run(args: argparse.Namespace) -> int:
             implied_own_deliveries=laid.mapping.own_deliveries == "implied",
             unrecorded_sends=laid.mapping.sends == "unrecorded",
             witnesses=args.witnesses,
+            named=bool(args.guarantee),
         )
         result = check_layout(spark, laid.folder, laid.totals, folder / "scratch", options)
         words = {name: found.verdict for name, found in result.guarantees.items()}
-        decisive = deciding(words, laid.totals.promises, named=bool(args.guarantee))
+        decisive = deciding(words, laid.totals.promises, named=result.named)
         write_result(out / CHECK_FILE, result)
         copy_tree(laid.folder / QUARANTINE, out / "quarantine")
     say_stale(result.stale)

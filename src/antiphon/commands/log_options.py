@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping as Names
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import antiphon
 from antiphon.commands.choices import one_of
 
 if TYPE_CHECKING:
     from antiphon.pipeline.reading.mapping import Mapping
 
-PRESETS = ("otlp", "jepsen", "nats", "amqp", "mqtt", "redis-streams", "kafka")
+PRESETS = tuple(
+    sorted(file.stem for file in Path(antiphon.__file__).parent.glob("pipeline/ingesting/foreign/presets/*.toml"))
+)
 
 
 def add_log_options(parser: argparse.ArgumentParser) -> None:

@@ -60,12 +60,15 @@ class CheckResult(TraceResult, kw_only=True):
     """What `antiphon check` found."""
 
     guarantees: dict[str, GuaranteeResult]
+    named: bool = False  # the guarantees were asked for by name, so all of them decide
 
     def deciding(self) -> list[str]:
         """Name the guarantees that decide: those that were named, else those promised, else all that are known."""
         words = {name: found.verdict for name, found in self.guarantees.items()}
         promised = [name for name, found in self.guarantees.items() if found.promised]
-        return deciding(words, promised, named=len(self.guarantees) < len(GUARANTEES))
+        return deciding(
+            words, promised, named=self.named or len(self.guarantees) < len(GUARANTEES)
+        )  # older results do not say
 
 
 # --- measure ----------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from antiphon.errors import AntiphonError, UsageError
+from antiphon.errors import AntiphonError, NotATrace, UsageError
 from antiphon.pipeline.interrupts import Interrupts
 from antiphon.pipeline.java import find_java_home
 from antiphon.pipeline.store.location import use_settings
@@ -52,9 +52,10 @@ _ALWAYS: dict[str, bool | float | int | str | None] = {
 class Session:
     """A SparkSession, and the one way in which the pipeline uses it: numbered tasks, each returning a few bytes."""
 
-    def __init__(self, spark: SparkSession, *, owned: bool = False) -> None:
+    def __init__(self, spark: SparkSession, *, owned: bool = False, name: str = "antiphon") -> None:
         self.spark = spark
         self.owned = owned
+        self.name = name  # of the job group: what Spark's UI shows beside each job
         self.interrupts = Interrupts()
         self.storage = _storage_settings(spark)
         use_settings(self.storage)
@@ -133,7 +134,8 @@ class Session:
             self.spark.addTag(tag)
         else:
             self.spark.sparkContext.addJobTag(tag)
-            self.spark.sparkContext.setLocalProperty("spark.job.description", f"antiphon: {label}")
+            self.spark.sparkContext.setLocalProperty("spark.jobGroup.id", self.name)
+            self.spark.sparkContext.setLocalProperty("spark.job.description", f"{self.name}: {label}")
 
     def _cancel(self, tag: str) -> None:
         if _is_connect(self.spark):
@@ -154,6 +156,7 @@ def running_session(
     """Open a session for a while; stopped at the end if it was started here."""
     with Interrupts() as interrupts, _without_logs_of_py4j() if quiet else nullcontext():
         opened = open_session(master, conf, name=name, quiet=quiet)
+        opened.name = name
         opened.interrupts = interrupts
         try:
             yield opened
@@ -393,22 +396,26 @@ def one_line_errors() -> Iterator[None]:
     except Exception as error:
         if not type(error).__module__.startswith(("pyspark", "py4j", "grpc")):
             raise
-        raise UsageError(_culprit(str(error))) from error
+        raise _culprit(str(error)) from error
 
 
-def _culprit(text: str) -> str:
-    raised = re.findall(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt)): (.+)$", text, flags=re.MULTILINE)
-    ours: list[str] = [message for kind, message in raised if kind == "UsageError"]
-    if ours:
-        return ours[0].strip()
+_OURS: dict[str, type[UsageError]] = {kind.__name__: kind for kind in (UsageError, NotATrace)}
+
+
+def _culprit(text: str) -> UsageError:
+    """Return the error that a task raised, as far as Spark's text has it."""
+    raised = re.findall(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt|NotATrace)): (.+)$", text, flags=re.MULTILINE)
+    for kind, message in raised:
+        if kind in _OURS:
+            return _OURS[kind](message.strip())
     if raised:
         kind, message = raised[0]
         if "No space left" in message:
-            return f"the disk is full: {message.strip()}"
-        return f"a Spark task failed: {kind}: {message.strip()}"
+            return UsageError(f"the disk is full: {message.strip()}")
+        return UsageError(f"a Spark task failed: {kind}: {message.strip()}")
     causes = re.findall(r"^Caused by: [\w.$]+: (.+)$", text, flags=re.MULTILINE)
     reason = (causes[-1:] or text.strip().splitlines() or ["no reason given"])[0].strip()
-    return f"the disk is full: {reason}" if "No space left" in reason else f"Spark failed: {reason}"
+    return UsageError(f"the disk is full: {reason}" if "No space left" in reason else f"Spark failed: {reason}")
 
 
 @contextmanager

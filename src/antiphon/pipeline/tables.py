@@ -41,7 +41,7 @@ from antiphon.pipeline.store.location import Location, copy_tree, location, remo
 from antiphon.pipeline.store.output import output_folder
 from antiphon.pipeline.store.table import TABLE_FILE
 from antiphon.pipeline.verdicts import HappenedBefore
-from antiphon.trace.schema import GUARANTEES
+from antiphon.trace.schema import ALL_GUARANTEES
 from antiphon.trace.verdict import Witness, WitnessEvent
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ JOBS: Final[dict[str, tuple[str, ...]]] = {
 
 _VERDICTS: Final = "guarantee string, verdict string, promised boolean, examined long, violations long"
 _WITNESSES: Final = (
-    "guarantee string, run string, member int, why string, "
+    "guarantee string, run string, member int, name string, why string, "
     "events array<struct<member: int, step: long, event: string, sender: int, seq: long>>"
 )
 
@@ -110,6 +110,11 @@ class TraceTable:
                 keep_layout(self.session, folder, self._laid_out, TableSource(), in_place=False)
         return where
 
+    @property
+    def names(self) -> DataFrame:
+        """A row for each member, or sender, that has a name: its number in results, and the name."""
+        return self.session.spark.createDataFrame(sorted(self.totals.names.items()), "member int, name string")
+
     def frame(self, folder: Location, schema: pa.Schema) -> DataFrame:
         """Return a table of Parquet files as a DataFrame, also where there is none of them."""
         from pyspark.sql.pandas.types import from_arrow_schema
@@ -150,9 +155,10 @@ class TraceCheck:
 
     @functools.cached_property
     def witnesses(self) -> DataFrame:
-        """A row for each witness of a violation, with the events that show it."""
+        """A row for each witness of a violation, with the events that show it; the member's name if it has one."""
+        names = self.result.names
         rows = [
-            (name, one.run, one.member, one.why, [_event(one, event) for event in one.events])
+            (name, one.run, one.member, names.get(one.member), one.why, [_event(one, event) for event in one.events])
             for name, found in self.result.guarantees.items()
             for one in found.witnesses
         ]
@@ -220,7 +226,7 @@ def ingest(
 def check(
     source: Source,
     *,
-    guarantees: Collection[str] = GUARANTEES,
+    guarantees: Collection[str] | None = None,
     uniform: bool = False,
     happened_before: HappenedBefore = "deliver",
     witnesses: int = 10,
@@ -236,7 +242,11 @@ def check(
     """
     table = ingest(source, mapping=mapping, promises=promises, global_clock=global_clock, scratch=scratch, spark=spark)
     options = CheckOptions(
-        guarantees=_known(guarantees), uniform=uniform, happened_before=happened_before, witnesses=witnesses
+        guarantees=_known(ALL_GUARANTEES if guarantees is None else guarantees),
+        named=guarantees is not None,
+        uniform=uniform,
+        happened_before=happened_before,
+        witnesses=witnesses,
     )
     return TraceCheck(table, options)
 
@@ -264,9 +274,9 @@ def mapping_of(given: MappingLike | None) -> Mapping | None:
 
 def _known(guarantees: Collection[str]) -> tuple[str, ...]:
     for name in guarantees:
-        if name not in GUARANTEES:
-            raise UsageError(f"no guarantee is called {name!r}; the guarantees are {', '.join(GUARANTEES)}")
-    return tuple(name for name in GUARANTEES if name in guarantees)
+        if name not in ALL_GUARANTEES:
+            raise UsageError(f"no guarantee is called {name!r}; the guarantees are {', '.join(ALL_GUARANTEES)}")
+    return tuple(name for name in ALL_GUARANTEES if name in guarantees)
 
 
 def _folder(session: Session, scratch: str | os.PathLike[str] | None) -> Location:

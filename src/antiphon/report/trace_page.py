@@ -97,7 +97,7 @@ def _undecided(checked: CheckResult, names: Sequence[str]) -> str:
 
 
 def _kind_of(checked: CheckResult, names: Sequence[str]) -> str:
-    if len(checked.guarantees) < len(schema.GUARANTEES):
+    if checked.named or len(checked.guarantees) < len(schema.GUARANTEES):
         return "requested"
     return "promised" if any(checked.guarantees[name].promised for name in names) else "examined"
 

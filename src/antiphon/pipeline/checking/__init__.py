@@ -37,6 +37,7 @@ class CheckOptions(msgspec.Struct, frozen=True):
     implied_own_deliveries: bool = False
     unrecorded_sends: bool = False  # nobody logs what was sent
     witnesses: int = 10
+    named: bool = False  # the guarantees were asked for by name
 
 
 def check_layout(
@@ -45,13 +46,14 @@ def check_layout(
     """Check a whole ingested trace."""
     job, found = _find(session, folder, scratch, options, per_run=False)
     verdicts = _verdicts(session, job, found.total(), left_open(totals.quarantined, options.happened_before))
-    return _result(totals, verdicts)
+    return _result(totals, verdicts, named=options.named)
 
 
-def _result(totals: Totals, verdicts: dict[str, Verdict]) -> CheckResult:
+def _result(totals: Totals, verdicts: dict[str, Verdict], *, named: bool) -> CheckResult:
     promises = totals.promises or ()
     return CheckResult(
         **totals.as_result(),
+        named=named,
         guarantees={
             name: GuaranteeResult(found.verdict, name in promises, found.examined, found.violations, found.witnesses)
             for name, found in verdicts.items()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -17,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from antiphon.errors import UsageError
+from antiphon.errors import NotATrace, UsageError
 from antiphon.pipeline.ingesting.foreign import bring, find_logs, first_records, has_text
 from antiphon.pipeline.ingesting.foreign.form import form_of
 from antiphon.pipeline.ingesting.foreign.guess import suggest
-from antiphon.pipeline.ingesting.frame import FrameFacts, fit_frame, spill_frame
+from antiphon.pipeline.ingesting.frame import FrameFacts, fit_frame, may_have_names, spill_frame, write_frame
 from antiphon.pipeline.ingesting.job import FilePart, IngestJob, IngestPart
 from antiphon.pipeline.ingesting.relayout import SPILL, lay_out, share_buckets, spill
 from antiphon.pipeline.ingesting.survey import segments_do_not_overlap, survey
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 TASK_ROWS = 4_000_000  # what one task reads
+FRAME = "_frame"  # the folder of a DataFrame's rows as they are
 FOREIGN = "_foreign"  # the folder in which another system's log becomes a trace
 FILE_PART_BYTES = 64 << 20  # a larger Parquet file is shared out by row groups
 
@@ -50,12 +52,10 @@ def ingest(session: Session, trace: str, folder: Location, mapping: Mapping | No
             totals = _ingest_foreign(session, trace, files, folder, mapping)
         else:
             totals = _ingest_files(session, trace, files, folder, mapping)
-    except UsageError as problem:
-        if "a trace needs" not in str(problem) and "can be read" not in str(problem):
-            raise
+        if not totals.events and totals.quarantined:
+            raise NotATrace(_unreadable(trace, totals.reasons))
+    except NotATrace as problem:
         raise UsageError(f"{problem}{_hint(files)}") from None
-    if not totals.events and totals.quarantined:
-        raise UsageError(f"{_unreadable(trace, totals.reasons)}{_hint(files)}")
     totals.promises = totals.promises or mapping.promises or None
     return totals
 
@@ -90,7 +90,7 @@ def _ingest_foreign(session: Session, trace: str, files: list[str], folder: Loca
         reasons: Counter[str] = Counter()
         for part in brought.parts:
             reasons.update(part.reasons)
-        raise UsageError(_unreadable(trace, dict(reasons.most_common())))
+        raise NotATrace(_unreadable(trace, dict(reasons.most_common())))
     about = location(trace) / "run.json"
     if about.is_file():
         (location(brought.folder) / "run.json").write_text(about.read_text())
@@ -119,12 +119,32 @@ def _hint(files: list[str]) -> str:
 
 def ingest_frame(session: Session, frame: DataFrame, folder: Location, mapping: Mapping, about: FrameFacts) -> Totals:
     """Ingest the rows of a DataFrame, which Spark computes once; they never come to the driver."""
+    if may_have_names(frame, mapping):
+        return _ingest_named_frame(session, frame, folder, mapping, about)
     wanted, mapping = fit_frame(frame, mapping)
     job = IngestJob("", mapping, str(folder))
     _make_folders(folder)
     spilled = _decoded(session.over(wanted, functools.partial(spill_frame, job, about), "read"))
     totals = _sort(session, about.name, folder, spilled)
     totals.promises = sorted(about.promises) if about.promises else None
+    return totals
+
+
+def _ingest_named_frame(
+    session: Session, frame: DataFrame, folder: Location, mapping: Mapping, about: FrameFacts
+) -> Totals:
+    """Ingest a DataFrame as files of a log, which tasks write: to number its names takes several looks."""
+    raw = folder / FRAME
+    raw.mkdir(parents=True, exist_ok=True)
+    written = [name.decode() for name in session.over(frame, functools.partial(write_frame, str(raw)), "read")]
+    facts = {"clock": "global"} if about.global_clock else {}
+    (raw / "run.json").write_text(json.dumps({**facts, "promises": sorted(about.promises)}))
+    kept = {"run.json", *(location(name).name for name in written)}
+    for repeated in [one for one in raw.iterdir() if one.name not in kept]:  # of a task that Spark had to repeat
+        repeated.unlink()
+    totals = ingest(session, str(raw), folder, mapping)
+    totals.trace = about.name
+    remove_tree(raw)
     return totals
 
 

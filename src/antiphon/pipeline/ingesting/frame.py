@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from antiphon.pipeline.ingesting.job import IngestJob, IngestPart
 from antiphon.pipeline.ingesting.quarantine import Quarantine
@@ -15,7 +16,8 @@ from antiphon.pipeline.ingesting.relayout import write_buckets
 from antiphon.pipeline.reading import BATCH_ROWS, require_columns
 from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.pipeline.reading.rows import sort_out
-from antiphon.trace.schema import COLUMNS
+from antiphon.pipeline.store.location import location, replacement
+from antiphon.trace.schema import BROKER_COLUMNS, COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -35,10 +37,34 @@ def fit_frame(frame: DataFrame, mapping: Mapping) -> tuple[DataFrame, Mapping]:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     mapping = mapping.fitted("", frame.columns)
-    wanted = [foreign for name in COLUMNS if (foreign := mapping.foreign(name)) in frame.columns]
+    names = (*COLUMNS, *BROKER_COLUMNS)
+    wanted = [foreign for name in names if (foreign := mapping.foreign(name)) in frame.columns]
     chosen = frame.select(*(functions.col("`" + name.replace("`", "``") + "`") for name in wanted))
     require_columns(to_arrow_schema(chosen.schema), "the DataFrame", mapping, texts=True)
     return chosen, mapping
+
+
+def may_have_names(frame: DataFrame, mapping: Mapping) -> bool:
+    """Say whether a DataFrame may have names of members or ids of messages that are no numbers."""
+    from pyspark.sql.types import StringType
+
+    lower = {field.name.lower(): field.dataType for field in frame.schema.fields}
+    found = (lower.get(mapping.foreign(name).lower()) for name in ("member", "seq"))
+    return bool(mapping.preset) or any(isinstance(kind, StringType) for kind in found)
+
+
+def write_frame(folder: str, batches: Iterable[pa.RecordBatch]) -> bytes:
+    """Write one partition's rows as they are, for tasks that read logs; return the file's name."""
+    path = location(folder) / f"{uuid.uuid4().hex}.parquet"
+    writer: pq.ParquetWriter | None = None
+    with replacement(path) as fresh:
+        for table in _gathered(batches):
+            writer = writer or pq.ParquetWriter(fresh, table.schema, compression="lz4")
+            writer.write_table(table)
+        if writer is None:
+            return b""
+        writer.close()
+    return str(path).encode()
 
 
 def spill_frame(job: IngestJob, about: FrameFacts, batches: Iterable[pa.RecordBatch]) -> bytes:

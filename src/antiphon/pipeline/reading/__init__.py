@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from antiphon.errors import UsageError
+from antiphon.errors import NotATrace, UsageError
 from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.pipeline.reading.rows import TYPES, RowBatch, sort_out
 from antiphon.pipeline.reading.text import TextSpan, read_csv, read_json_lines
@@ -69,7 +69,7 @@ def require_columns(schema: pa.Schema, where: str, mapping: Mapping, *, texts: b
             continue
         if foreign not in schema.names:
             if name in REQUIRED:
-                raise UsageError(f"{where}: the column {foreign!r} is missing; a trace needs {', '.join(REQUIRED)}")
+                raise NotATrace(f"{where}: the column {foreign!r} is missing; a trace needs {', '.join(REQUIRED)}")
         elif not _fits(schema.field(foreign).type, kind):
             found = schema.field(foreign).type
             if texts and _fits(found, pa.string()):

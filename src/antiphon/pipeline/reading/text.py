@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.json
 
-from antiphon.errors import UsageError
+from antiphon.errors import NotATrace, UsageError
 from antiphon.pipeline.columns import CONTROL
 from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.pipeline.reading.rows import INTEGERS, TYPES, RowBatch, UnreadableRow, sort_out, sort_out_objects
@@ -128,7 +128,7 @@ def _csv_header(file: str) -> list[str]:
 def _require(header: Collection[str], file: str, mapping: Mapping) -> None:
     for name in REQUIRED:
         if mapping.foreign(name) not in header and name not in mapping.constants:
-            raise UsageError(
+            raise NotATrace(
                 f"{file}: the column {mapping.foreign(name)!r} is missing; a trace needs {', '.join(REQUIRED)}"
             )
 

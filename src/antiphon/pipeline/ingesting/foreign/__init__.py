@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from antiphon.pipeline.ingesting.foreign.form import ForeignRow, LogForm, NoRow, form_of
+from antiphon.pipeline.ingesting.foreign.form import LogForm, NoRow, form_of
 from antiphon.pipeline.ingesting.foreign.numbering import (
     FOREIGN_SCHEMA,
     UNKNOWN_AUTHOR,
@@ -155,20 +155,26 @@ def _read_files(job: BringJob, task: int) -> bytes:
             while chunk := list(itertools.islice(records, _BATCH_ROWS)):
                 rows, unreadable = _sort_out(chunk, job, number)
                 quarantine.add(unreadable)
-                out.write_table(pa.Table.from_pylist(rows, FOREIGN_SCHEMA))
-                for row in rows:
-                    said.runs.add(row["run"])
-                    said.names |= {row["member"], *(row["members"] or ())}
-                    if row["sender"] is not None:
-                        said.names.add(row["sender"])
-                    if job.form.sends == "unrecorded" and row["id"] is not None:
-                        said.names.add(log_name(row["topic"], row["partition"]))
+                out.write_table(rows)
+                said.runs.update(pc.unique(rows["run"]).to_pylist())
+                said.names |= _names(rows, job.form)
     quarantine.close(said.part)
     return msgspec.msgpack.encode(said)
 
 
-def _sort_out(records: list[LogRecord], job: BringJob, number: int) -> tuple[list[dict[str, Any]], list[UnreadableRow]]:
-    good, bad = [], []
+def _names(rows: pa.Table, form: LogForm) -> set[str]:
+    """Name all who are members or senders in some rows."""
+    names = {*pc.unique(rows["member"]).to_pylist(), *pc.unique(rows["sender"]).to_pylist()}
+    names.update(pc.unique(pc.list_flatten(rows["members"])).to_pylist())
+    if form.sends == "unrecorded":
+        logs = rows.filter(pc.is_valid(rows["id"])).group_by(["topic", "partition"]).aggregate([]).to_pylist()
+        names.update(log_name(log["topic"], log["partition"]) for log in logs)
+    return names - {None}
+
+
+def _sort_out(records: list[LogRecord], job: BringJob, number: int) -> tuple[pa.Table, list[UnreadableRow]]:
+    good: list[tuple[Any, ...]] = []
+    bad = []
     file = job.files[number]
     for record in records:
         try:
@@ -179,12 +185,10 @@ def _sort_out(records: list[LogRecord], job: BringJob, number: int) -> tuple[lis
             bad.append(UnreadableRow(file, record.row, str(problem), problem.event, record.text))
             continue
         for at, row in enumerate(found):
-            good.append(_plain(row) | {"place": (number << _ROW_BITS) + record.row * 4 + at})
-    return good, bad
-
-
-def _plain(row: ForeignRow) -> dict[str, Any]:
-    return msgspec.structs.asdict(row)
+            good.append((*msgspec.structs.astuple(row), (number << _ROW_BITS) + record.row * 4 + at))
+    columns = zip(*good, strict=True) if good else [()] * len(FOREIGN_SCHEMA)
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, FOREIGN_SCHEMA, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=FOREIGN_SCHEMA), bad
 
 
 def _number_run(job: BringJob, runs: list[str], task: int) -> bytes:

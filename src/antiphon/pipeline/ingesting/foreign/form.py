@@ -16,10 +16,15 @@ import msgspec
 
 from antiphon.errors import UsageError
 from antiphon.pipeline.reading import mapping as user
-from antiphon.trace.schema import BROKER_COLUMNS, BROKER_KINDS, COLUMNS, EVENTS
+from antiphon.trace.schema import BROKER_COLUMNS, BROKER_KINDS, COLUMNS, EVENTS, SUBSCRIBED, SUBSCRIBED_LATE
 
 ABOUT_A_MESSAGE: Final = frozenset({"send", "receive", "deliver", "stable", "discard", "acknowledged"})
-PRESETS: Final = ("otlp", "jepsen", "nats", "amqp", "mqtt", "redis-streams", "kafka")
+_FOLDER: Final = resources.files("antiphon.pipeline.ingesting.foreign").joinpath("presets")
+PRESETS: Final = tuple(
+    sorted(file.name.removesuffix(".toml") for file in _FOLDER.iterdir() if file.name.endswith(".toml"))
+)
+FROM_NOW: Final = "subscribed-from-now"  # to what is sent from now on; becomes one of the trace's kinds
+_KINDS: Final = (*BROKER_KINDS, FROM_NOW)
 _NO_MEMBER: Final = "no member: it has none of the keys {}"
 _NO_EVENT: Final = "no event: it has none of the keys {}"
 _NO_MESSAGE: Final = "a {} without the message's id: it has none of the keys {}"
@@ -43,6 +48,8 @@ class ForeignRow(msgspec.Struct):
     partition: str | None = None
     group: str | None = None
     redelivered: bool | None = None
+    span: str | None = None  # the operation's own id, by which others may refer to it
+    about: str | None = None  # the operation of the message that this one is about
 
 
 class NoRow(ValueError):
@@ -63,10 +70,14 @@ class LogForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     members: dict[str, int] = {}  # numbers that some names have
     ids: Literal["message", "log"] = "message"  # log: an id is one within its topic and partition, as an offset is
     numbers_from: int = 1
+    receipts: Literal["run", "member"] = "run"  # where there is no delivery, a receipt is one: in a run, or at a member
     order: Literal["file", "time"] = "file"  # what puts a member's rows in order where they have no step
     sends: Literal["recorded", "unrecorded"] = "recorded"
     own_deliveries: Literal["recorded", "implied"] = "recorded"
     promises: list[str] = []
+    late: dict[
+        str, list[str]
+    ] = {}  # key -> values by which a subscription says that it has only what comes from now on
     suffixes: tuple[str, ...] = (".jsonl", ".ndjson", ".json", ".csv", ".parquet")
 
     def rows(self, record: Mapping[str, Any]) -> Iterator[ForeignRow]:
@@ -75,13 +86,18 @@ class LogForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if word is None:
             raise NoRow(_NO_EVENT.format(", ".join(self._keys("event"))))
         kinds = self.events.get(str(word).lower(), [str(word)])
+        if kinds == ["control"] and (detail := self.text(record, "detail")) in BROKER_KINDS:
+            kinds = [str(detail)]
         for kind in kinds:
-            if kind not in EVENTS and kind not in BROKER_KINDS:
+            if kind not in EVENTS and kind not in _KINDS:
                 raise NoRow(f"event is {str(word)!r}, which is none of {', '.join((*self.events, *EVENTS))}")
-            yield self._row(record, kind)
+            yield self._row(record, SUBSCRIBED_LATE if kind == SUBSCRIBED and self._begins_late(record) else kind)
+
+    def _begins_late(self, record: Mapping[str, Any]) -> bool:
+        return any(str(record.get(key)).lower() in values for key, values in self.late.items())
 
     def _row(self, record: Mapping[str, Any], kind: str) -> ForeignRow:
-        event = "control" if kind in BROKER_KINDS else kind
+        event = "control" if kind in _KINDS else kind
         member = self.text(record, "member")
         if member is None:
             raise NoRow(_NO_MEMBER.format(", ".join(self._keys("member"))), event)
@@ -102,12 +118,17 @@ class LogForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             view=self._integer(record, "view") or 0,
             bytes=self._integer(record, "bytes"),
             members=None if members is None else [str(one) for one in listed],
-            detail=kind if kind in BROKER_KINDS else self.text(record, "detail"),
+            detail=kind if kind in _KINDS else self.text(record, "detail"),
             topic=self.text(record, "topic"),
             partition=self.text(record, "partition"),
             group=self.text(record, "group"),
             redelivered=None if flag is None else _is_yes(flag),
+            span=self._reference(record, "span"),
+            about=self._reference(record, "about"),
         )
+
+    def _reference(self, record: Mapping[str, Any], name: str) -> str | None:
+        return self.text(record, name) if name in self.columns else None
 
     def _keys(self, name: str) -> list[str]:
         return self.columns.get(name, [name])
@@ -187,7 +208,7 @@ def load_preset(name: str) -> LogForm:
     """Read one of the package's presets."""
     if name not in PRESETS:
         raise UsageError(f"no preset is called {name!r}; they are {', '.join(PRESETS)}")
-    text = resources.files("antiphon.pipeline.ingesting.foreign").joinpath("presets", f"{name}.toml").read_text()
+    text = _FOLDER.joinpath(f"{name}.toml").read_text()
     form = msgspec.convert(tomllib.loads(text), LogForm)
-    assert set(form.columns) <= {*COLUMNS, *BROKER_COLUMNS}
+    assert set(form.columns) <= {*COLUMNS, *BROKER_COLUMNS, "span", "about"}
     return form

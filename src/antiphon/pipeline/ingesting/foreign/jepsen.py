@@ -102,11 +102,22 @@ def read_edn(text: str, file: str = "text") -> Iterator[Any]:
 
 def read_history(text: str, file: str) -> Iterator[dict[str, Any]]:
     """Return a record for each message that an operation of a history sends, or that one has been given."""
+    takers: set[int] = set()
     for form in read_edn(text, file):
         operations = form if isinstance(form, list | tuple) else [form]
         for operation in operations:
             if isinstance(operation, dict):
+                yield from _beginning(operation, takers)
                 yield from _records(operation)
+
+
+def _beginning(operation: dict[str, Any], takers: set[int]) -> Iterator[dict[str, Any]]:
+    """Return a subscription where a process first asks a queue: who takes from it is owed all that is in it."""
+    what, process = operation.get("f"), operation.get("process")
+    if what in _COMPETING & _DELIVERS and isinstance(process, int) and process not in takers:
+        takers.add(process)
+        topic, group = operation.get("topic") or "queue", operation.get("group") or "queue"
+        yield {"process": process, "event": "subscribed", "time": operation.get("time"), "topic": topic, "group": group}
 
 
 def _records(operation: dict[str, Any]) -> Iterator[dict[str, Any]]:

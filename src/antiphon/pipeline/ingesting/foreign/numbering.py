@@ -9,8 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from antiphon.pipeline.columns import Array
-from antiphon.pipeline.ingesting.foreign.form import LogForm
+from antiphon.pipeline.checking.brokers import covers
+from antiphon.pipeline.columns import DELIVER, RECEIVE, SEND, Array
+from antiphon.pipeline.ingesting.foreign.form import FROM_NOW, LogForm
+from antiphon.trace.schema import EVENTS, SUBSCRIBED, SUBSCRIBED_LATE
 
 UNKNOWN_AUTHOR = "(unknown author)"
 FOREIGN_SCHEMA = pa.schema(
@@ -30,6 +32,8 @@ FOREIGN_SCHEMA = pa.schema(
         ("partition", pa.string()),
         ("group", pa.string()),
         ("redelivered", pa.bool_()),
+        ("span", pa.string()),  # the operation's own id
+        ("about", pa.string()),  # the operation that a message is known by
         ("place", pa.int64()),  # file and row
     ]
 )
@@ -64,89 +68,153 @@ def _is_number(name: str) -> bool:
 def number_run(rows: pa.Table, form: LogForm, names: dict[str, int]) -> pa.Table:
     """Return one run's rows with the trace's columns."""
     rows = _in_order(rows, form)
-    events = _with_deliveries(rows["event"].to_pylist())
-    member = _numbers(rows["member"], names)
+    rows = _with_ids(rows)
+    rows = _with_beginnings(rows)
+    event, member = _deliveries(rows, form), _numbers(rows["member"], names)
     about = pc.is_valid(rows["id"]).to_numpy(zero_copy_only=False)
-    sender, seq = np.zeros(len(events), np.int64), np.zeros(len(events), np.int64)
+    sender, seq = np.zeros(len(about), np.int64), np.zeros(len(about), np.int64)
     if about.any():
-        where = np.flatnonzero(about)
-        part = rows.take(pa.array(where))
-        kinds = np.array(events, object)[where]
-        sender[where], seq[where] = _messages(part, kinds, member[where], form, names)
-    members = [None if one is None else [names[name] for name in one] for one in rows["members"].to_pylist()]
+        part, sends = rows.filter(pa.array(about)).combine_chunks(), event[about] == SEND
+        sender[about], seq[about] = _messages(part, sends, member[about], form, names)
     columns: dict[str, Any] = {
         "run": rows["run"],
         "member": pa.array(member, pa.int32()),
         "step": rows["step"],
         "time_ns": rows["time_ns"],
-        "event": pa.array(events, pa.string()),
+        "event": pa.DictionaryArray.from_arrays(pa.array(event), pa.array(EVENTS, pa.string())),
         "sender": pa.array(sender, pa.int32(), mask=~about),
         "seq": pa.array(seq, pa.int64(), mask=~about),
         "view": rows["view"],
         "bytes": rows["bytes"],
-        "members": pa.array(members, pa.list_(pa.int32())),
+        "members": _member_lists(rows["members"], names),
         "detail": rows["detail"],
         "message_id": rows["id"],
     }
     return pa.table(columns | {name: rows[name] for name in ("topic", "partition", "group", "redelivered")})
 
 
-def _with_deliveries(events: list[str]) -> list[str]:
-    """Where nobody logs deliveries apart from receipts, a receipt is a delivery."""
-    if "receive" in events and "deliver" not in events:
-        return ["deliver" if event == "receive" else event for event in events]
-    return events
+def _deliveries(rows: pa.Table, form: LogForm) -> Array:
+    """Return the events as codes; where nobody logs deliveries apart from receipts, a receipt is a delivery."""
+    event: Array = pc.index_in(rows["event"], pa.array(EVENTS, pa.string())).to_numpy().astype(np.int8)
+    received = event == RECEIVE
+    if not received.any():
+        return event
+    who = _codes(rows["member"])[0] if form.receipts == "member" else np.zeros(len(event), np.int32)
+    delivers = np.zeros(int(who.max()) + 1, bool)
+    delivers[who[event == DELIVER]] = True
+    event[received & ~delivers[who]] = DELIVER
+    return event
 
 
 def _in_order(rows: pa.Table, form: LogForm) -> pa.Table:
     """Put each member's rows in order; their steps are as logged if each has one, else their positions."""
     if rows["step"].null_count == 0:
         return rows
-    keys = ["member", "time_ns", "place"] if form.order == "time" else ["member", "place"]
-    rows = rows.sort_by([(key, "ascending") for key in keys]).combine_chunks()
+    member, place = _codes(rows["member"])[0], rows["place"].to_numpy()
+    keys: tuple[Array, ...] = (place, member)
+    if form.order == "time":
+        keys = (place, pc.fill_null(rows["time_ns"], np.iinfo(np.int64).max).to_numpy(), member)
+    rows = rows.take(pa.array(np.lexsort(keys))).combine_chunks()
     return rows.set_column(rows.schema.get_field_index("step"), "step", pa.array(np.arange(1, len(rows) + 1)))
 
 
-def _numbers(column: pa.ChunkedArray, names: dict[str, int]) -> Array:
+def _with_ids(rows: pa.Table) -> pa.Table:
+    """Let an operation that refers to another be about its message: one that sends, or one that refers to such."""
+    if rows["about"].null_count == len(rows):
+        return rows
+    ids, about, sends = rows["id"], rows["about"], pc.equal(rows["event"], "send")
+    for chosen in (sends, pc.invert(sends)):  # an operation on what was received refers to the receipt
+        known = rows.filter(pc.and_(chosen, pc.is_valid(rows["span"])))
+        at = pc.index_in(about, known["span"].combine_chunks())
+        ids = pc.coalesce(known["id"].combine_chunks().take(at.combine_chunks()), ids) if len(known) else ids
+        rows = rows.set_column(
+            rows.schema.get_field_index("id"), "id", pc.if_else(pc.is_valid(rows["id"]), ids, rows["id"])
+        )
+    return rows
+
+
+def _with_beginnings(rows: pa.Table) -> pa.Table:
+    """Say of subscriptions to what comes from now on whether anything came before: only then do they begin late."""
+    words = rows["detail"]
+    now = pc.fill_null(pc.equal(words, FROM_NOW), False).to_numpy()
+    if not now.any():
+        return rows
+    sends = rows.filter(pc.and_(pc.equal(rows["event"], "send"), pc.is_valid(rows["topic"])))
+    first = sends.group_by("topic").aggregate([("time_ns", "min")]).to_pylist()
+    said = words.to_pylist()
+    for at in np.flatnonzero(now).tolist():
+        topic, time = rows["topic"][at].as_py(), rows["time_ns"][at].as_py()
+        before = (one["time_ns_min"] for one in first if topic is not None and covers(topic, one["topic"]))
+        late = any(time is not None and sent is not None and sent < time for sent in before)
+        said[at] = SUBSCRIBED_LATE if late else SUBSCRIBED
+    return rows.set_column(rows.schema.get_field_index("detail"), "detail", pa.array(said, pa.string()))
+
+
+def _member_lists(lists: pa.ChunkedArray, names: dict[str, int]) -> pa.Array:
+    if lists.null_count == len(lists):
+        return pa.nulls(len(lists), pa.list_(pa.int32()))
+    found = [None if one is None else [names[name] for name in one] for one in lists.to_pylist()]
+    return pa.array(found, pa.list_(pa.int32()))
+
+
+def _codes(column: pa.ChunkedArray) -> tuple[Array, pa.Array]:
+    """Texts as codes, -1 where there is none, and the texts in order of their first appearance."""
     encoded = column.combine_chunks().dictionary_encode()
     encoded = encoded.chunk(0) if isinstance(encoded, pa.ChunkedArray) else encoded
-    table = np.array([*(names[name] for name in encoded.dictionary.to_pylist()), 0], np.int64)
-    found: Array = table[encoded.indices.fill_null(len(table) - 1).to_numpy(zero_copy_only=False)]
+    codes: Array = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    return codes, encoded.dictionary
+
+
+def _numbers(column: pa.ChunkedArray, names: dict[str, int]) -> Array:
+    codes, texts = _codes(column)
+    table = np.array([*(names[name] for name in texts.to_pylist()), 0], np.int64)
+    found: Array = table[codes]
     return found
 
 
-def _messages(rows: pa.Table, kinds: Array, member: Array, form: LogForm, names: dict[str, int]) -> tuple[Array, Array]:
-    """Return the sender and the number of each row's message."""
-    ids = rows["id"].to_pylist()
+def _messages(rows: pa.Table, sends: Array, member: Array, form: LogForm, names: dict[str, int]) -> tuple[Array, Array]:
+    """Return the sender and the number of each row's message.
+
+    Numbers go by each author's first sendings, in order; then come those that nobody sent, as far as the log says.
+    """
     if form.sends == "unrecorded":
-        return _of_logs(rows, ids, form, names)
-    said = _numbers(rows["sender"], names)
-    if rows["sender"].null_count == 0 and form.ids == "message" and all(_is_count(one) for one in ids):
-        return said, np.array([int(one) + 1 - form.numbers_from for one in ids], np.int64)
-    if form.ids == "log":
-        logs = zip(rows["topic"].to_pylist(), rows["partition"].to_pylist(), ids, strict=True)
-        ids = [f"{log_name(topic, partition)}/{one}" for topic, partition, one in logs]
-    step = rows["step"].to_numpy()
-    known = pc.is_valid(rows["sender"]).to_numpy(zero_copy_only=False)
-    sends = np.flatnonzero(kinds == "send")
-    sends = sends[np.lexsort((step[sends], member[sends]))]
-    by_author: dict[tuple[int, str], int] = {}
-    author_of: dict[str, int] = {}
-    count: dict[int, int] = {}
-    for at in sends.tolist():
-        author = int(member[at])
-        if (author, ids[at]) not in by_author:
-            count[author] = by_author[author, ids[at]] = count.get(author, 0) + 1
-            author_of.setdefault(ids[at], author)
-    stranger = names[UNKNOWN_AUTHOR]
-    sender, seq = np.zeros(len(ids), np.int64), np.zeros(len(ids), np.int64)
-    for at in np.lexsort((step, member)).tolist():
-        one = ids[at]
-        author = int(said[at]) if known[at] else author_of.get(one, stranger)
-        if (author, one) not in by_author:  # never sent, as far as the log says
-            count[author] = by_author[author, one] = count.get(author, 0) + 1
-        sender[at], seq[at] = author, by_author[author, one]
-    return sender, seq
+        return _of_logs(rows, rows["id"].to_pylist(), form, names)
+    said, known = _numbers(rows["sender"], names), pc.is_valid(rows["sender"]).to_numpy(zero_copy_only=False)
+    if known.all() and form.ids == "message" and (counts := _counts(rows["id"])) is not None:
+        return said, counts + 1 - form.numbers_from
+    code, texts = _codes(_within_logs(rows) if form.ids == "log" else rows["id"])
+    order = np.lexsort((rows["step"].to_numpy(), member))
+    sent = order[sends[order]]
+    author_of = np.full(len(texts), names[UNKNOWN_AUTHOR], np.int64)
+    author_of[code[sent][::-1]] = member[sent][::-1]  # of several who send one id the first
+    author = np.where(known, said, author_of[code])
+    authors, who = np.unique(np.concatenate((member[sent], author[order])), return_inverse=True)
+    key = who.astype(np.int64) * len(texts) + np.concatenate((code[sent], code[order]))
+    encoded = pa.array(key).dictionary_encode()  # by first appearance
+    owner = encoded.dictionary.to_numpy() // max(1, len(texts))
+    by_owner = np.argsort(owner, kind="stable")
+    number = np.empty(len(owner), np.int64)
+    first = np.searchsorted(owner[by_owner], np.arange(len(authors)))
+    number[by_owner] = np.arange(len(owner)) - first[owner[by_owner]] + 1
+    seq = np.empty(len(order), np.int64)
+    seq[order] = number[encoded.indices.to_numpy()[len(sent) :]]
+    return author, seq
+
+
+def _within_logs(rows: pa.Table) -> pa.ChunkedArray:
+    """Return ids that are told apart by their topic and partition."""
+    partition = pc.if_else(
+        pc.is_valid(rows["partition"]), pc.binary_join_element_wise("/", pc.fill_null(rows["partition"], ""), ""), ""
+    )
+    return pc.binary_join_element_wise(pc.fill_null(rows["topic"], "log"), partition, rows["id"], "/")
+
+
+def _counts(ids: pa.ChunkedArray) -> Array | None:
+    """Return ids as numbers, if all are."""
+    if not pc.all(pc.match_substring_regex(ids, r"^[0-9]{1,18}$")).as_py():
+        return None
+    found: Array = ids.cast(pa.int64()).to_numpy()
+    return found
 
 
 def _is_count(text: str) -> bool:

@@ -17,6 +17,7 @@ _KINDS: Final = {4: "producer", 5: "consumer", "SPAN_KIND_PRODUCER": "producer",
 _ERROR: Final = (2, "STATUS_CODE_ERROR")
 _OPERATIONS: Final = ("messaging.operation.type", "messaging.operation", "messaging.operation.name")
 _IDS: Final = ("messaging.message.id", "messaging.message_id")
+_SENDING: Final = ("send", "publish", "producer")
 _OFFSETS: Final = ("messaging.kafka.offset", "messaging.kafka.message.offset")
 _TOPICS: Final = ("messaging.destination.name", "messaging.destination")
 _PARTITIONS: Final = ("messaging.destination.partition.id", "messaging.kafka.destination.partition")
@@ -32,24 +33,30 @@ def read_spans(content: bytes, file: str) -> Iterator[dict[str, Any]]:
         for resource in export:
             of_resource, spans = resource
             for span in spans:
-                record = of_resource | span
                 if any(key.startswith("messaging.") for key in span):
-                    yield _completed(record)
+                    yield from _completed(of_resource | span)
 
 
-def _completed(record: dict[str, Any]) -> dict[str, Any]:
-    """Let a span have an operation and a message's id, from what else it says."""
+def _completed(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Let a span have an operation and a message's id, from what else it says; one of a batch is one for each link."""
     if not any(record.get(key) for key in _OPERATIONS) and "span.kind" not in record:
         record["span.kind"] = "none"
     operation = next((str(record[key]) for key in _OPERATIONS if record.get(key)), record.get("span.kind"))
-    if record.pop("span.failed", False) and operation in ("send", "publish", "producer"):
+    if record.pop("span.failed", False) and operation in _SENDING:
         record[_OPERATIONS[0]] = "failed"
     if not any(record.get(key) for key in _IDS):
         offset = next((record[key] for key in _OFFSETS if record.get(key) is not None), None)
         if offset is not None:
             where = [next((record[key] for key in keys if key in record), "") for keys in (_TOPICS, _PARTITIONS)]
             record[_IDS[0]] = "/".join(str(part) for part in (*where, offset))
-    return record
+    links, parent = record.pop("span.links", ()), record.pop("span.parent", "")
+    sends = operation in _SENDING
+    alone = sends and len(links) <= 1  # a link of one message's sending is to whatever caused it
+    for about in [""] if alone or not links else links:
+        one = {**record, "span.about": about or ("" if sends else parent)}
+        if not any(one.get(key) for key in _IDS) and (known := one["span.about"] or (sends and one.get("span.id"))):
+            one[_IDS[0]] = f"span {known}"
+        yield one
 
 
 Export = list[tuple[dict[str, Any], list[dict[str, Any]]]]  # (attributes of a resource, its spans)
@@ -81,6 +88,8 @@ def _json_resource(resource: dict[str, Any]) -> tuple[dict[str, Any], list[dict[
                 record["span.kind"] = _KINDS[span["kind"]]
             if span.get("status", {}).get("code") in _ERROR:
                 record["span.failed"] = True
+            record["span.id"], record["span.parent"] = span.get("spanId") or "", span.get("parentSpanId") or ""
+            record["span.links"] = [link["spanId"] for link in span.get("links") or () if link.get("spanId")]
             spans.append(record)
     return of_resource, spans
 
@@ -130,6 +139,8 @@ def _span(fields: Fields) -> dict[str, Any]:
         record["span.kind"] = _KINDS[kind]
     if any(_fields(status).get(3, [0])[0] == 2 for status in fields.get(15, [])):
         record["span.failed"] = True
+    record["span.id"], record["span.parent"] = (fields.get(number, [b""])[0].hex() for number in (2, 4))
+    record["span.links"] = [own[0].hex() for link in fields.get(13, []) if (own := _fields(link).get(2))]
     return record
 
 

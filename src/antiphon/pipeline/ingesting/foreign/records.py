@@ -23,8 +23,13 @@ class LogRecord(NamedTuple):
 
     row: int
     content: dict[str, Any] | None
-    text: str
+    line: str = ""  # as it was written, where it was a line
     reason: str = ""
+
+    @property
+    def text(self) -> str:
+        """The record, to be shown."""
+        return self.line or json.dumps(self.content, default=str, ensure_ascii=False)
 
 
 def read_records(file: str, preset: str) -> Iterator[LogRecord]:
@@ -49,7 +54,7 @@ def _content(file: str) -> bytes:
 
 def _plain(records: Iterator[dict[str, Any]]) -> Iterator[LogRecord]:
     for row, record in enumerate(records, 1):
-        yield LogRecord(row, record, json.dumps(record, default=str, ensure_ascii=False))
+        yield LogRecord(row, record)
 
 
 def _json(file: str) -> Iterator[LogRecord]:
@@ -72,7 +77,7 @@ def _csv(file: str) -> Iterator[LogRecord]:
     lines = csv.DictReader(io.StringIO(_content(file).decode("utf-8-sig", errors="replace"), newline=""))
     for row, record in enumerate(lines, 1):
         record.pop(None, None)
-        yield LogRecord(row, record, json.dumps(record, ensure_ascii=False))
+        yield LogRecord(row, record)
 
 
 def _parquet(file: str) -> Iterator[LogRecord]:
@@ -84,4 +89,4 @@ def _parquet(file: str) -> Iterator[LogRecord]:
     for batch in batches:
         for record in batch.to_pylist():
             row += 1
-            yield LogRecord(row, record, json.dumps(record, default=str, ensure_ascii=False))
+            yield LogRecord(row, record)
