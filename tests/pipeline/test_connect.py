@@ -79,7 +79,7 @@ def test_all_but_what_spark_forbids(inline: Checker, tmp_path: Path) -> None:
             name: (one.verdict, one.examined, one.violations) for name, one in expected.items()
         }
         assert [one["why"] for one in found["fifo"]["witnesses"]] == [one.why for one in expected["fifo"].witnesses]
-    assert said["quarantined"] == sum(totals.quarantined.values()) == 4
+    assert said["quarantined"] == sum(totals.quarantined.values()) == 8
     assert said["witnesses"] == sum(len(one.witnesses) for one in expected.values())
     assert said["measured"] == said["measure"][1]["events"] == said["ingest"][1]["events"] == totals.events
     assert (said["check"][0], said["measure"][0], said["ingest"][0], said["again"][0]) == (1, 0, 0, 1)
