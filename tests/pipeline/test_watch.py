@@ -671,3 +671,35 @@ def test_who_has_gone_quiet_is_named(tmp_path: Path) -> None:
         one.batch([str(write(rows, tmp_path / "live" / f"{number}.parquet"))])
         quiet = one.sum.quiet
         assert quiet == (None if number < 5 else QuietMember("r", 3, (number - 2) * 2 * second))
+
+
+def test_how_far_reading_is_behind_in_events_and_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is deleted, read or not, counts no more; how old a file looks does not matter."""
+    moment = [100.0]
+    monkeypatch.setattr(seen_files.time, "monotonic", lambda: moment[0])
+    one = watcher(tmp_path, files_max=2)
+
+    def add(number: int) -> Path:
+        rows = [Event("r", 1, 10 * number + i, "send", 1, 10 * number + i + 1, i) for i in range(10)]
+        file = write(rows, tmp_path / "live" / f"{number}.parquet")
+        os.utime(file, (1_000_000_000 + number, 1_000_000_000 + number))
+        return file
+
+    files = [add(number) for number in range(6)]
+    waiting = one.files.unread()
+    moment[0] += 7
+    one.batch(waiting[:2])
+    assert one.sum.behind is not None
+    assert (one.sum.behind.files, one.sum.behind.seconds) == (4, 7.0)
+    assert 35 <= one.sum.behind.events <= 45
+    for file in (files[0], files[1], files[4], files[5]):
+        file.unlink()
+    moment[0] += 3
+    waiting = one.files.unread()
+    add(9)
+    waiting = one.files.unread()
+    one.batch(waiting[:2])
+    assert one.sum.behind is not None
+    assert (one.sum.behind.files, one.sum.behind.seconds) == (1, 0.0)
+    one.run(once=True)
+    assert one.sum.behind is None

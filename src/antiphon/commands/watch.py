@@ -113,6 +113,13 @@ class _BatchReporter:
             print(
                 f"not read: {path}: {now.missing[path]}; no guarantee can be said to hold without it", file=sys.stderr
             )
+        if now.behind is not None and not self.args.once:
+            print(
+                f"behind: {now.behind.files:,} files with about {now.behind.events:,} events wait, the first for "
+                f"{duration(int(now.behind.seconds * 1e9))}",
+                file=sys.stderr,
+                flush=True,
+            )
         self.waiting = [*self.waiting, waiting][-self.BATCHES - 1 :]
         growing = len(self.waiting) > self.BATCHES and all(
             later > earlier for earlier, later in zip(self.waiting, self.waiting[1:], strict=False)
@@ -145,6 +152,7 @@ def _result(directory: str, checkpoint: str, final: WatchCommit) -> WatchResult:
         alarms=final.alarms,
         lag=final.lag,
         quiet=final.quiet,
+        behind=final.behind,
         events_per_s=round(final.events_per_s),
         guarantees={
             name: WatchGuarantee(

@@ -118,6 +118,7 @@ class DirectoryWatch:
         fresh.files += len(versions)
         shown = self._judge(job, runs, fresh)
         self.files.note(number, versions)
+        fresh.behind = self.files.backlog(set(files), fresh.events + fresh.waiting - self.sum.events - self.sum.waiting)
         took = time.monotonic() - begun
         fresh.events_per_s = (fresh.events - before) / max(took, 1e-9)
         write_whole(self._kept / "commits" / f"{number:010}.json", msgspec.json.encode(fresh))

@@ -8,13 +8,15 @@ files that are no longer there the last hundred thousand are remembered.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import time
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from antiphon.errors import UsageError
+from antiphon.pipeline.results import Backlog
 from antiphon.pipeline.store.files import visible_in_store
 from antiphon.pipeline.store.location import (
     Location,
@@ -49,6 +51,7 @@ class SeenFiles:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._seen: dict[str, FileVersion] = {}
         self._parts = 0
+        self._noticed: dict[str, tuple[int, float]] = {}  # of each file that is to be read: its size, and since when
         self.problems: dict[str, str] = {}  # path -> why it could not be looked at last time
         for part in files_in(self._folder, "*.json"):
             if _number(part) <= committed:
@@ -68,11 +71,14 @@ class SeenFiles:
         self.problems = {}
         found: list[tuple[int, str]] = []
         present: set[str] = set()
+        noticed, now = self._noticed, time.monotonic()
+        self._noticed = {}
         for path, size, changed in self._files():
             present.add(path)
             try:
                 if self._is_new(path, size, changed):
                     found.append((changed, path))
+                    self._noticed[path] = size, noticed.get(path, (0, now))[1]
             except (FileNotFoundError, UsageError):
                 continue  # removed while we looked
         if not self.problems:
@@ -80,6 +86,16 @@ class SeenFiles:
             for path in vanished[: max(0, len(vanished) - VANISHED_MAX)]:
                 del self._seen[path]
         return [path for _, path in sorted(found)]
+
+    def backlog(self, read: Collection[str], events: int) -> Backlog | None:
+        """What waited when we last looked, besides what was read since and had so many events; None if nothing."""
+        waiting = [facts for path, facts in self._noticed.items() if path not in read]
+        if not waiting:
+            return None
+        size = sum(self._noticed[path][0] for path in read if path in self._noticed)
+        total = sum(facts[0] for facts in waiting)
+        seconds = time.monotonic() - min(since for _, since in waiting)
+        return Backlog(len(waiting), round(total * events / size) if size else 0, round(seconds, 3))
 
     def _files(self) -> Iterator[tuple[str, int, int]]:
         """Yield the files that are there now, each with its size and time."""
