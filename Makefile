@@ -12,7 +12,7 @@ SAMPLE ?= 400
 SEED ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick lint types unit faults torture torture-stack bench mutants docs wheel pythons pins clean
+.PHONY: help setup demo test quick lint types unit faults torture torture-stack bench soak mutants docs wheel pythons pins clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -59,6 +59,9 @@ torture: setup ## random schedules of every protocol: SEEDS=n FROM=first MINUTES
 
 mutants: setup ## change protocol/ in small ways and see which changes no test notices: MODULE=file SAMPLE=n SEED=n MINUTES=m
 	@$(BIN)/python -m bench.mutants --sample $(SAMPLE) --seed $(SEED) --minutes $(MINUTES) $(if $(MODULE),--module $(MODULE))
+
+soak: setup ## a watch through 10,000 restarts, held against a check of the whole trace
+	@$(BIN)/python -m bench.pipeline.soak out/soak
 
 bench: setup ## the figures that we publish, measured here
 	@$(BIN)/python -m bench
