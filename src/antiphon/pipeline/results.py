@@ -448,7 +448,7 @@ class QuietMember(msgspec.Struct, frozen=True):
     silent_ns: int  # by the newest time in the trace
 
 
-class Backlog(msgspec.Struct, frozen=True):
+class UnreadFiles(msgspec.Struct, frozen=True):
     """What is there to be read and has not been."""
 
     files: int
@@ -477,7 +477,7 @@ class WatchCommit(msgspec.Struct):
     lag: StabilityLag | None = None  # of the run that is furthest behind
     waits_for: int | None = None  # the member whose send most members wait for
     quiet: QuietMember | None = None  # the member that nothing has come from for longest
-    behind: Backlog | None = None
+    behind: UnreadFiles | None = None
     stream_batch: int = -1  # the last micro-batch of the stream that is watched
     events_per_s: float = 0.0
 
@@ -541,7 +541,7 @@ class WatchResult(msgspec.Struct, kw_only=True):
     alarms: int
     lag: StabilityLag | None
     quiet: QuietMember | None
-    behind: Backlog | None
+    behind: UnreadFiles | None
     events_per_s: int
     guarantees: dict[str, WatchGuarantee]
 

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from antiphon.errors import UsageError
-from antiphon.pipeline.results import Backlog
+from antiphon.pipeline.results import UnreadFiles
 from antiphon.pipeline.store.files import visible_in_store
 from antiphon.pipeline.store.location import (
     Location,
@@ -87,7 +87,7 @@ class SeenFiles:
                 del self._seen[path]
         return [path for _, path in sorted(found)]
 
-    def backlog(self, read: Collection[str], events: int) -> Backlog | None:
+    def backlog(self, read: Collection[str], events: int) -> UnreadFiles | None:
         """What waited when we last looked, besides what was read since and had so many events; None if nothing."""
         waiting = [facts for path, facts in self._noticed.items() if path not in read]
         if not waiting:
@@ -95,7 +95,7 @@ class SeenFiles:
         size = sum(self._noticed[path][0] for path in read if path in self._noticed)
         total = sum(facts[0] for facts in waiting)
         seconds = time.monotonic() - min(since for _, since in waiting)
-        return Backlog(len(waiting), round(total * events / size) if size else 0, round(seconds, 3))
+        return UnreadFiles(len(waiting), round(total * events / size) if size else 0, round(seconds, 3))
 
     def _files(self) -> Iterator[tuple[str, int, int]]:
         """Yield the files that are there now, each with its size and time."""
