@@ -59,7 +59,7 @@ class Told:
     def hear(self, number: int, **changes: object) -> None:
         follower = self.followers[number]
         follower.heard_at, follower.connected = self.now, True
-        status = msgspec.structs.replace(STATUS, me=(A, B, C)[number])
+        status = msgspec.structs.replace(STATUS, me=(A, B, C)[number % 3])
         self.board.heard(follower, msgspec.structs.replace(status, **changes))
 
     def lose(self, number: int) -> None:
@@ -432,3 +432,20 @@ def test_bad_input_is_one_line(arguments: list[str], culprit: str, capsys: pytes
     said = capsys.readouterr().err
     assert culprit in said
     assert said.count("\n") == 1
+
+
+def test_of_a_large_group_those_in_trouble_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    told, names = Told(monkeypatch, 50), tuple(f"m{number:02}" for number in range(50))
+    for second in range(3):
+        told.now += 1
+        for number, name in enumerate(names):
+            if number != 37 or not second:
+                told.hear(number, me=name, members=names, lag={}, delivered=second)
+        if second == 1:
+            told.lose(37)
+        told.board.tick()
+    shown = told.board.show()
+    assert (shown.members[0].member, shown.members[0].level) == ("m37", "bad")
+    assert len(shown.members) == 50
+    assert len(shown.timeline) == 40
+    assert "m37" in [lane.name for lane in shown.timeline]

@@ -13,6 +13,8 @@ from antiphon.protocol.membership.views import name_of
 from antiphon.report.facts import Facts
 from antiphon.report.timeline import ended_at, since_start
 from antiphon.report.trace_page import trace_page
+from antiphon.trace.event import Event
+from pipeline.traces import write
 from support.reports import facts_of, simulated_trace
 
 
@@ -76,3 +78,18 @@ def test_large_groups_have_the_worst_first_and_the_rest_summed_up(tmp_path: Path
     page = trace_page(facts)
     assert ("mean of all others, on a scale of its own" in page) is (members == 60)
     assert len(page) < 500_000
+
+
+def test_nobody_is_blamed_where_all_hold_everything_at_once(tmp_path: Path) -> None:
+    rows = []
+    for member in range(3):
+        for number in range(1, 6):
+            kind = "send" if member == 0 else "receive"
+            rows.append(Event("r", member, 2 * number, kind, 0, number, time_ns=number * 1000))
+            rows.append(Event("r", member, 2 * number + 1, "deliver", 0, number, time_ns=number * 1000))
+    (tmp_path / "trace").mkdir()
+    write(rows, tmp_path / "trace" / "events.parquet")
+    (tmp_path / "trace" / "run.json").write_text('{"clock": "global"}')
+    page = trace_page(facts_of(tmp_path / "work", tmp_path / "trace"))
+    assert "Nobody was waited for alone." in page
+    assert "was waited for most" not in page

@@ -42,6 +42,9 @@ _REMEMBERED: Final = 100  # news, views, alarms
 _LINE_BYTES_MAX: Final = 1 << 20
 _TIMELINE_S: Final = 600.0
 _LANES: Final = 200  # members that the timeline remembers
+_LANES_SHOWN: Final = 40  # and that it shows
+_WORST_FIRST_FROM: Final = 12  # members; fewer are listed in their order
+_RANKS: Final = {"bad": 0, "warn": 1, "good": 2, "plain": 3, "muted": 4}  # which come first
 
 
 class Follower:
@@ -285,11 +288,19 @@ class Board:
             group=next((follower.status.group for follower in self.followers if follower.status), None),
             headline=headline(rows, self._live(now), 0 if watch is None else watch.violations),
             members=rows,
-            timeline=[LiveLane(name, list(stretches)) for name, stretches in sorted(self._stretches.items())],
+            timeline=self._timeline(),
             views=list(self._views)[::-1],
             news=list(self._news)[::-1],
             watch=watch,
         )
+
+    def _timeline(self) -> list[LiveLane]:
+        """Return the lanes to draw: of a large group those that did not always stand well."""
+        lanes = [LiveLane(name, list(stretches)) for name, stretches in sorted(self._stretches.items())]
+        if len(lanes) <= _LANES_SHOWN:
+            return lanes
+        worst = sorted(lanes, key=lambda lane: min(_RANKS[stretch.level] for stretch in lane.stretches))
+        return worst[:_LANES_SHOWN]
 
     def _rows(self, now: float) -> list[MemberRow]:
         statuses = self._live(now)
@@ -320,7 +331,8 @@ class Board:
                 )
             )
         never = [one.address for one in self.followers if one.status is None]
-        return [*rows, *(MemberRow(address, "never", says="not there yet", level="muted") for address in never)]
+        rows += [MemberRow(address, "never", says="not there yet", level="muted") for address in never]
+        return rows if len(rows) <= _WORST_FIRST_FROM else sorted(rows, key=lambda row: _RANKS[row.level])
 
 
 def _standing(state: State, own: Published | None, *, in_view: bool) -> tuple[str, Level | Literal["plain", "muted"]]:

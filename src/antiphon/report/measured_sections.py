@@ -12,7 +12,7 @@ from antiphon.pipeline.results import HeldBack, MeasureResult, WaitingRow, WireT
 from antiphon.report import charts
 from antiphon.report.facts import Facts
 from antiphon.report.history_section import moments
-from antiphon.report.member_names import begin, member_name
+from antiphon.report.member_names import after_lives, begin, member_name
 from antiphon.report.run_settings import BufferBound, buffer_bound
 from antiphon.report.timeline import start_ns
 from antiphon.web.elements import bar, element, figure, paragraph, section, table
@@ -94,6 +94,7 @@ def _buffers(facts: Facts, measured: MeasureResult) -> Markup | None:
         most = max(row.peak for row in facts.occupancy)
         who = f"In the run {facts.run.run} one held at most {most:,} at once."
     said = f"A member keeps a copy of each message until all are known to hold it. {who} {_bound_words(bound, most)}"
+    said = after_lives(said)
     if not facts.occupancy:
         return section("buffers", title, paragraph(said))
     if any(row.clock_off_ns for row in facts.processes):
@@ -132,6 +133,9 @@ def _held_back(facts: Facts, measured: MeasureResult) -> Markup | None:
     if not worst:
         return section("held-back", title, _unknown(measured, "held_back"))
     first = worst[0]
+    if not first.waited_ns and not first.lacked:
+        said = "A message can become stable when its last member holds it. Nobody was waited for alone."
+        return section("held-back", title, paragraph(said))
     where = f" of run {first.run}" if facts.runs > 1 else ""
     who = begin(facts, member_name(facts, first.member))
     said = f"A message can become stable when its last member holds it. {who}{where} was waited for "
@@ -155,7 +159,7 @@ def _held_back(facts: Facts, measured: MeasureResult) -> Markup | None:
         caption="those that were waited for most",
     )
     if not facts.waiting:
-        return section("held-back", title, paragraph(said, _spread_words(worst)), behind)
+        return section("held-back", title, paragraph(after_lives(said), _spread_words(worst)), behind)
     by_member: dict[int | None, list[WaitingRow]] = {}
     for row in facts.waiting:
         by_member.setdefault(row.member, []).append(row)
@@ -176,7 +180,9 @@ def _held_back(facts: Facts, measured: MeasureResult) -> Markup | None:
     if rest is not None:
         most = max(values[rest], default=0)
         caption += f" The last row is the mean of all others, on a scale of its own: up to {most:,.3g} for each."
-    return section("held-back", title, paragraph(said, _spread_words(worst)), figure(drawing, caption, behind))
+    return section(
+        "held-back", title, paragraph(after_lives(said), _spread_words(worst)), figure(drawing, caption, behind)
+    )
 
 
 def _spread_words(worst: Sequence[HeldBack]) -> str:
@@ -258,6 +264,7 @@ def _repairs(facts: Facts, measured: MeasureResult) -> Markup | None:
     for sums, what in ((by_target, "needed it"), (by_repairer, "repaired")):
         most = max(filter(_is_number, sums), key=lambda who: sums[who], default=None)
         said += f" {begin(facts, _name(facts, most))} {what} most, {sums[most]:,} times." if most is not None else ""
+    said = after_lives(said)
     top = max((number for pair, number in cells.items() if "others" not in pair), default=1)
     rows = [
         (
