@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 PROGRAM = """
-import asyncio, json, os, sys, time
+import asyncio, json, sys
 import antiphon
 
 async def main():
@@ -23,19 +23,20 @@ async def main():
         "paths", bind=about["bind"], peers=about["peers"], state=about["state"], offload=about["offload"],
         key=bytes(16), ordering="total",
     ) as group:
-        until = time.monotonic() + about["seconds"]
+        sizes = lambda: [path.size for path in group.transport._prober._paths.values()]
         async def send():
             number = 0
-            asking = lambda: any(path.deadline is not None for path in group.transport._prober._paths.values())
-            while number < 6 or time.monotonic() < until or (asking() and number < 1_000):
+            expected = list(about["sizes"])
+            while number < 6 or (expected and number < 1_500):
                 size = (20_000, 200_000, 900)[number % 3]
                 await group.send(b"%s %d " % (about["bind"].encode(), number) + bytes(size))
                 number += 1
+                if expected and sizes() == [expected[0]]:
+                    print(expected.pop(0), flush=True)
                 if number >= 6:
                     await asyncio.sleep(0.02)
             await group.send(b"end")
         sending = asyncio.create_task(send())
-        last, gap = time.monotonic(), 0.0
         async for event in group:
             if isinstance(event, antiphon.Message):
                 if event.payload == b"end":
@@ -44,10 +45,8 @@ async def main():
                         break
                 else:
                     seen.append((event.payload[:30].split(b" \\0")[0].decode(), len(event.payload)))
-                    gap, last = max(gap, time.monotonic() - last), time.monotonic()
         await sending
-        sizes = [path.size for path in group.transport._prober._paths.values()]
-        print(json.dumps({"seen": seen, "sizes": sizes, "gap": gap, "counts": group.status().counts}))
+        print(json.dumps({"seen": seen, "sizes": sizes(), "counts": group.status().counts}))
         sys.stdout.flush()
         await asyncio.to_thread(sys.stdin.readline)
         await group.stop()
@@ -108,7 +107,7 @@ class Switch:
         hosts = ["[fd77::1]:7001", "[fd77::2]:7001"] if six else ["10.77.0.1:7001", "10.77.0.2:7001"]
         members = []
         for name, own, other in zip(self._names[1:], hosts, reversed(hosts), strict=True):
-            told = {"seconds": 0, "bind": own, "peers": [other], "state": str(folder / name), **about}
+            told = {"bind": own, "peers": [other], "state": str(folder / name), **about}
             command = ["ip", "netns", "exec", name, sys.executable, "-c", PROGRAM, json.dumps(told)]
             members.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
         return members
@@ -120,7 +119,8 @@ def listen(members: list[subprocess.Popen[str]]) -> list[dict[str, Any]]:
     try:
         for member in members:
             assert member.stdout is not None
-            said.append(json.loads(member.stdout.readline()))
+            line = next(line for line in member.stdout if line.startswith("{"))
+            said.append(json.loads(line))
     finally:
         for member in members:
             assert member.stdin is not None
@@ -158,8 +158,9 @@ def test_packets_are_as_large_as_the_path_allows(
     mtu: int, six: bool, offload: bool | None, switch: Switch, tmp_path: Path
 ) -> None:
     switch.let_hosts_send(mtu)
-    for one in listen(switch.start(tmp_path, six=six, offload=offload)):
-        assert one["sizes"] == [min(65_507, mtu - (48 if six else 28))]
+    size = min(65_507, mtu - (48 if six else 28))
+    for one in listen(switch.start(tmp_path, six=six, offload=offload, sizes=[size])):
+        assert one["sizes"] == [size]
         assert not one["counts"].get("packets-too-large", 0)
         assert not one["counts"].get("packets-vanished", 0)
 
@@ -170,20 +171,19 @@ def test_what_a_switch_drops_without_a_word_is_never_relied_upon(
 ) -> None:
     switch.let_hosts_send(9_000)
     switch.let_pass(1_400)
-    for one in listen(switch.start(tmp_path, six=False, offload=offload, seconds=3)):
+    for one in listen(switch.start(tmp_path, six=False, offload=offload, sizes=[1_372])):
         assert one["sizes"] == [1_372]
         assert not one["counts"].get("packets-vanished", 0), "the packets that vanished were empty"
 
 
 def test_a_path_that_becomes_a_black_hole_is_noticed(switch: Switch, tmp_path: Path) -> None:
+    """How soon is asserted on simulated machines, which are never busy: `test_transport.py`."""
     switch.let_hosts_send(9_000)
-    members = switch.start(tmp_path, six=False, offload=None, seconds=6)
-    try:
-        members[0].wait(3)
-    except subprocess.TimeoutExpired:
-        switch.let_pass(1_300)
+    members = switch.start(tmp_path, six=False, offload=None, sizes=[8_972, 1_252])
+    for member in members:
+        assert member.stdout is not None
+        assert member.stdout.readline() == "8972\n"
+    switch.let_pass(1_280)
     for one in listen(members):
-        assert one["counts"]["packets-vanished"] == 1
-        assert one["sizes"][0] <= 1_272
-        assert one["counts"]["views"] == 1
-        assert one["gap"] < 3.0
+        assert one["sizes"] == [1_252]
+        assert one["counts"]["packets-vanished"] >= 1
