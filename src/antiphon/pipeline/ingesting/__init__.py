@@ -120,7 +120,14 @@ def _hint(files: list[str]) -> str:
 def ingest_frame(session: Session, frame: DataFrame, folder: Location, mapping: Mapping, about: FrameFacts) -> Totals:
     """Ingest the rows of a DataFrame, which Spark computes once; they never come to the driver."""
     if may_have_names(frame, mapping):
-        return _ingest_named_frame(session, frame, folder, mapping, about)
+        files = _write_frame(session, frame, folder, about)
+        if mapping.preset or has_text(files, mapping):
+            totals = ingest(session, str(folder / FRAME), folder, mapping)
+            totals.trace = about.name
+            remove_tree(folder / FRAME)
+            return totals
+        if files:  # texts that are numbers
+            frame = session.spark.read.parquet(*files)
     wanted, mapping = fit_frame(frame, mapping)
     job = IngestJob("", mapping, str(folder))
     _make_folders(folder)
@@ -130,22 +137,17 @@ def ingest_frame(session: Session, frame: DataFrame, folder: Location, mapping: 
     return totals
 
 
-def _ingest_named_frame(
-    session: Session, frame: DataFrame, folder: Location, mapping: Mapping, about: FrameFacts
-) -> Totals:
-    """Ingest a DataFrame as files of a log, which tasks write: to number its names takes several looks."""
+def _write_frame(session: Session, frame: DataFrame, folder: Location, about: FrameFacts) -> list[str]:
+    """Write a DataFrame's rows as they are, by tasks, as files of a log: to number its names takes several looks."""
     raw = folder / FRAME
     raw.mkdir(parents=True, exist_ok=True)
-    written = [name.decode() for name in session.over(frame, functools.partial(write_frame, str(raw)), "read")]
+    written = [name.decode() for name in session.over(frame, functools.partial(write_frame, str(raw)), "read") if name]
     facts = {"clock": "global"} if about.global_clock else {}
     (raw / "run.json").write_text(json.dumps({**facts, "promises": sorted(about.promises)}))
     kept = {"run.json", *(location(name).name for name in written)}
     for repeated in [one for one in raw.iterdir() if one.name not in kept]:  # of a task that Spark had to repeat
         repeated.unlink()
-    totals = ingest(session, str(raw), folder, mapping)
-    totals.trace = about.name
-    remove_tree(raw)
-    return totals
+    return written
 
 
 def _make_folders(folder: Location) -> None:
