@@ -340,7 +340,7 @@ def test_random_pauses_keep_the_same_answer_from_overrunning_for_ever(kind: type
         messages=4,
         ordering=kind,
         ordering_options={"window": 2, "headroom": 2, "buffer": 8},
-        network=NetworkOptions(latency="fixed 1ms", fifo=True, receive_buffer=2, service="1ms"),
+        network=NetworkOptions(latency="fixed 1ms", fifo=True, receive_buffer=1, service="1ms"),
         workload=Workload(interval="fixed 1ms"),
         limit="20s",
     )

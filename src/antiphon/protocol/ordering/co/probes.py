@@ -27,7 +27,6 @@ class Probes:
         self._random, self._jittered = context.random, context.jittered
         self._silence_ns = options.probe_ns
         self._answers: dict[int, Instant] = {}  # members that probed: when to answer
-        self._waiting: set[int] = set()  # members that probed while this one waited for something itself
         self._asked: dict[int, int] = {}  # and how often they have asked since something moved
 
     @rule("docs/protocols/co.md, Losses: the last message, which the paper forgets")
@@ -61,20 +60,20 @@ class Probes:
     @rule("docs/protocols/co.md, Losses")
     def probe_targets(self) -> tuple[int, ...] | None:
         """Say who is probed: those of whom something is waited for, and those to whom an answer is due; None: all."""
+        others = (self.flow.acceptance.receipt.awaited() | self._answers.keys()) - {self.flow.acceptance.rank}
+        self._answers.clear()
         if self.flow.starved:
-            self._waiting.clear()
             return None
-        others = (self.flow.acceptance.receipt.awaited() | self._waiting) - {self.flow.acceptance.rank}
-        self._waiting.clear()
         return tuple(sorted(others)) if others else None
 
     def asked(self, source: int, now: Instant) -> None:
-        """Plan an answer to a prober; soon, but not all at one instant. One that waits itself probes the prober too.
+        """Plan an answer to a prober; soon, but not all at one instant. One that waits itself probes the prober too,
+        and answers only if its own wait is over before that.
 
         Everyone answers: the more members there are, and the more often it has asked, the wider the answers spread.
         """
         if self.silence_matters():
-            self._waiting.add(source)
+            self._answers.setdefault(source, self.quiet_since + self._silence_ns)
         elif source not in self._answers:
             tries = self._asked[source] = self._asked.get(source, 0) + 1
             spread_ns = self.options.defer_ns * self.flow.acceptance.size << min(tries - 1, DOUBLINGS_MAX)
