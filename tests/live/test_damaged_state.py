@@ -38,12 +38,12 @@ def read(content: bytes) -> bytes | None:
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(st.binary(max_size=60))
 def test_any_bytes_in_the_state_folder(content: bytes) -> None:
-    with pytest.raises(UsageError, match="^state: .* is damaged"):
+    with pytest.raises(UsageError, match=r"^state: .* is damaged"):
         read(content)
 
 
 def test_a_file_of_the_state_folder_that_ends_early() -> None:
     assert read(KEPT) is not None
     for length in range(len(KEPT)):
-        with pytest.raises(UsageError, match="^state: .* is damaged"):
+        with pytest.raises(UsageError, match=r"^state: .* is damaged"):
             read(KEPT[:length])
