@@ -37,11 +37,27 @@ _WHOLE_BYTES = 1_000  # a message of so many bytes is never sent in parts
 _EACH_BYTES = 64  # what a message counts in the inbox beside its payload
 
 
+def _name_all(starts: list[ApplicationStart]) -> None:
+    """Name the members that a view shows by their numbers, as it may where nobody told their names in time."""
+    shown = {(entry.view, entry.members) for start in starts for entry in start.stream if isinstance(entry, Viewed)}
+    for start in starts:
+        for place, entry in enumerate(start.stream):
+            if not isinstance(entry, Viewed) or not any(name.startswith("member ") for name in entry.members):
+                continue
+            for view, members in shown:
+                named = dict(zip(entry.members, members, strict=False))
+                same = all(ours == theirs or ours.startswith("member ") for ours, theirs in named.items())
+                if view == entry.view and len(members) == len(entry.members) and same and members != entry.members:
+                    elders = tuple(named[elder] for elder in entry.elders)
+                    start.stream[place] = msgspec.structs.replace(entry, members=members, elders=elders)
+
+
 class Case:
     """All that the rules look at."""
 
     def __init__(self, outcome: Outcome) -> None:
         self.outcome, self.schedule, self.starts = outcome, outcome.schedule, outcome.starts
+        _name_all(self.starts)
         self.segments = [segment for start in self.starts for segment in segments_of(start)]
         self.views = by_view(self.segments)
         self.one_side = self.schedule.setup.partition == "majority"
