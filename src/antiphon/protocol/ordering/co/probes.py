@@ -73,7 +73,7 @@ class Probes:
         Everyone answers: the more members there are, and the more often it has asked, the wider the answers spread.
         """
         if self.silence_matters():
-            self._answers.setdefault(source, self.quiet_since + self._silence_ns)
+            self._answers.setdefault(source, now + self._jittered(self._silence_ns))
         elif source not in self._answers:
             tries = self._asked[source] = self._asked.get(source, 0) + 1
             spread_ns = self.options.defer_ns * self.flow.acceptance.size << min(tries - 1, DOUBLINGS_MAX)
