@@ -349,10 +349,7 @@ def the_wrong_link_is_named(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_inbox_is_never_full(patch: pytest.MonkeyPatch) -> None:
-    def count(self: Inbox, size: int) -> None:
-        self.bytes += size
-
-    patch.setattr(Inbox, "_count", count)
+    patch.setattr(Inbox, "is_full", property(lambda self: False))
 
 
 def after_a_pause_nobody_is_asked(patch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from antiphon.testing.torture import liveness
 from antiphon.testing.torture.history import Segment, ViewKey, by_view, segments_of
 from antiphon.testing.torture.log import ApplicationStart, MessageName, Noticed, Restored, SeenMessage, Viewed
 from antiphon.testing.torture.run import Outcome
-from antiphon.testing.torture.schedule import CAUSAL, TOTAL, Schedule
+from antiphon.testing.torture.schedule import BURST_BYTES, CAUSAL, TOTAL, Schedule
 
 
 class Flaw(msgspec.Struct, frozen=True):
@@ -32,7 +32,6 @@ class Flaw(msgspec.Struct, frozen=True):
         return f"{self.rule}: {self.text}"
 
 
-_BURST_BYTES = 55_000
 _WHOLE_BYTES = 1_000  # a message of so many bytes is never sent in parts
 _EACH_BYTES = 64  # what a message counts in the inbox beside its payload
 
@@ -515,7 +514,7 @@ def bounds(case: Case) -> Iterator[str]:
     """The inbox and the buffers stay within what was set, and what was under way when the inbox was full."""
     setup, works = case.schedule.setup, case.schedule.work
     largest = max((work.large_bytes if work.large else work.size for work in works), default=0)
-    window = (setup.window_bytes + _BURST_BYTES) * (1 + _EACH_BYTES / min(work.size for work in works))
+    window = (setup.window_bytes + BURST_BYTES) * (1 + _EACH_BYTES / min(work.size for work in works))
     inbox_max = setup.inbox_bytes_max + len(works) * window + largest
     held_max = 4 * setup.window * case.schedule.members
     for start in case.starts:

@@ -57,6 +57,9 @@ class Net(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True,
     mtu: int = 1_500  # of every machine's way out
 
 
+BURST_BYTES: Final = 55_000  # the most that one burst holds
+
+
 class Work(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """What one application does: when it starts, what it sends, how it reads."""
 
@@ -138,9 +141,16 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         """When everyone who can go on must be able to deliver again: a stated time after the calm."""
         slow_link = max((fault.delay_ms for fault in self.faults if fault.kind == "link"), default=0)
         large = self.setup.snapshot_bytes or 0
-        backlog = max(work.messages for work in self.work) / self.setup.window  # what was sent before goes first
+        backlog = max(map(self._rounds, self.work))  # what was sent before goes first
         wait = 12 * self.setup.suspect_ms + 40 * (self.latency_ms + slow_link) + 10 * self.latency_ms * backlog
         return self.calm_ms + int(wait) + large // 500
+
+    def _rounds(self, work: Work) -> float:
+        """How often all that an application sends fills its window: by the number of bursts, and by their bytes."""
+        large = work.messages // work.large if work.large else 0
+        size = work.messages * work.size + large * work.large_bytes
+        bursts = work.messages + size // BURST_BYTES
+        return bursts / self.setup.window + size / (self.setup.window_bytes + BURST_BYTES)
 
     @property
     def end_ms(self) -> int:
