@@ -15,6 +15,9 @@ from pathlib import Path
 import pytest
 
 from antiphon import __main__ as program
+from antiphon.pipeline.ingesting.foreign.form import PRESETS
+from antiphon.pipeline.ingesting.relayout import SPILL
+from antiphon.pipeline.session import _package_archive
 from antiphon.trace import naive
 from pipeline.cluster import Cluster, cluster
 from pipeline.conftest import Checker
@@ -59,7 +62,7 @@ def test_cluster(inline: Checker, tmp_path: Path) -> None:
         answers = [result(submitted)]
         out = ours / "out"
         disturbed = start(on, store, ours / "tmp", "check", trace, "--json", "--out", str(out))
-        while disturbed.poll() is None and not any("/spill/" in key for key in store.keys("cluster")):
+        while disturbed.poll() is None and not any(f"/{SPILL}/" in key for key in store.keys("cluster")):
             time.sleep(0.05)
         assert disturbed.poll() is None, "a worker is killed in the middle, not at the end"
         on.kill(2)
@@ -74,8 +77,17 @@ def test_cluster(inline: Checker, tmp_path: Path) -> None:
     assert answers[0] == answers[1]
 
 
+def test_the_package_that_workers_are_sent_has_the_files_that_it_reads() -> None:
+    asked = "from antiphon.pipeline.ingesting.foreign import form; print(form.__file__, *form.PRESETS)"
+    archive = _package_archive()
+    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(archive)!r}); {asked}"]
+    where, *presets = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    assert where.startswith(str(archive))
+    assert presets == [*PRESETS]
+
+
 def result(process: subprocess.Popen[str]) -> dict[str, dict[str, object]]:
     printed, err = process.communicate(timeout=400)
-    assert process.returncode == 1, err
+    assert process.returncode == 1, printed + err
     found: dict[str, dict[str, object]] = json.loads(printed.splitlines()[-1])["guarantees"]
     return found

@@ -279,14 +279,15 @@ def _is_connect(spark: SparkSession) -> bool:
 
 
 def _package_archive() -> Path:
-    """This package as a zip, for workers that do not have it installed."""
+    """This package as a zip, for workers that do not have it installed: its modules, and the files that they read."""
     import antiphon
 
     root = Path(antiphon.__file__).parent
     archive = Path(tempfile.mkdtemp(prefix="antiphon-")) / "antiphon.zip"
     with zipfile.ZipFile(archive, "w") as out:
-        for source in sorted(root.rglob("*.py")):
-            out.write(source, source.relative_to(root.parent))
+        for source in sorted(root.rglob("*")):
+            if source.is_file() and "__pycache__" not in source.parts:
+                out.write(source, source.relative_to(root.parent))
     return archive
 
 
