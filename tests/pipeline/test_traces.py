@@ -110,18 +110,25 @@ def test_a_trace_in_order_is_not_copied(inline: Checker, tmp_path: Path) -> None
     ],
 )
 def test_number_of_spark_jobs(
-    on_spark: Checker, tmp_path: Path, shuffled: bool, guarantees: tuple[str, ...], jobs: int
+    on_spark: Checker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    shuffled: bool,
+    guarantees: tuple[str, ...],
+    jobs: int,
 ) -> None:
     events = sorted(sample(5, "total").events, key=lambda event: (event.member, event.step))
     if shuffled:
         random.Random(1).shuffle(events)
     path = write(events, tmp_path / "trace.parquet")
     context = on_spark.session.spark.sparkContext
-    context.setJobGroup(str(tmp_path), "one check")
+    group = str(tmp_path)
+    monkeypatch.setattr(on_spark.session, "name", group)  # the group of the jobs that the session starts
+    context.setJobGroup(group, "one check")  # and of any that are started past it
     _, verdicts = on_spark.check(path, guarantees=guarantees)
     context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
     assert {found.violations for found in verdicts.values()} == {0}
-    assert len(context.statusTracker().getJobIdsForGroup(str(tmp_path))) == jobs
+    assert len(context.statusTracker().getJobIdsForGroup(group)) == jobs
 
 
 def test_own_deliveries_implied(inline: Checker, tmp_path: Path) -> None:
