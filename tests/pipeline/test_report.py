@@ -206,7 +206,7 @@ def test_what_happened_to_the_group_is_on_the_page(tmp_path: Path) -> None:
         "without members 0 and 3",
         "the network is cut into member 3 | members 1, 2 and 4 until 1.7 s",
         "member 3 is excluded by the others",
-        "member 3, 2nd life is back",
+        "member 3, 2nd life, is back",
         "member 4 stands still until 2.45 s",
         "done by the test",
     ):
