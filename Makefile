@@ -10,6 +10,7 @@ VIEWS ?=
 MODULE ?=
 SAMPLE ?= 400
 SEED ?= 1
+WORKERS ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test quick lint types unit faults torture torture-stack bench soak mutants docs wheel pythons pins clean
@@ -29,7 +30,7 @@ demo: setup ## run a group under 10% loss, check its trace on Spark, say where t
 test: setup lint types unit wheel ## everything that must pass before a change lands
 
 quick: setup ## the unit tests that need neither Spark nor patience
-	@$(BIN)/pytest -n 2 --dist worksteal -m "not faults and not slow and not spark" tests/unit
+	@$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not faults and not slow and not spark" tests/unit
 
 pythons: setup ## all tests with every other Python from 3.11 on that this machine has
 	@WITH=dev scripts/pythons.sh demo unit
@@ -46,7 +47,7 @@ types: setup ## strict types
 
 unit: setup ## all tests but those that want the machine to themselves
 	@scripts/browser.sh
-	@$(BIN)/pytest -n 2 --dist worksteal -m "not faults"
+	@$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not faults"
 
 faults: setup ## kill, stop and cut off live processes
 	@$(BIN)/pytest -m faults tests/live

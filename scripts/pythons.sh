@@ -26,13 +26,15 @@ copy_to() { # the checkout as it stands, without what the Makefile made
     --exclude=__pycache__ --exclude='./.*_cache' --exclude=./.hypothesis . | tar -x -C "$1"
 }
 
-failed=0
-while read -r version python; do
-  folder=out/pythons/$version
+try_with() { # version, interpreter: a line that says how it ended, and the end of its log if it failed
+  local version=$1 python=$2 folder=out/pythons/$1 begun=$SECONDS ended=passed
   copy_to "$folder"
-  begun=$SECONDS ended=passed
-  make -C "$folder" PYTHON="$python" EXTRAS="${WITH:-test}" "$@" </dev/null >"$folder.log" 2>&1 || { ended=FAILED; failed=1; }
-  echo "Python $version ($python): make $*: $ended in $((SECONDS - begun)) s; $(grep -E '^([0-9]+ (passed|failed)|FAILED|ERROR)' "$folder.log" | tail -1)"
-  [ $ended = passed ] || tail -40 "$folder.log"
-done < <(others)
-exit $failed
+  make -C "$folder" PYTHON="$python" EXTRAS="${WITH:-test}" WORKERS=1 $TARGETS </dev/null >"$folder.log" 2>&1 || ended=FAILED
+  echo "Python $version ($python): make $TARGETS: $ended in $((SECONDS - begun)) s; $(grep -E '^([0-9]+ (passed|failed)|FAILED|ERROR)' "$folder.log" | tail -1)"
+  [ $ended = passed ] || { tail -40 "$folder.log"; return 1; }
+}
+
+# two at a time, each with one worker: one computes while the other installs, or waits for a process
+export -f try_with copy_to
+export TARGETS="$*"
+others | xargs -r -P 2 -L 1 bash -uo pipefail -c 'try_with "$@"' _

@@ -21,6 +21,7 @@ def assert_equal_engines(tree: Tree, stabilities: tuple[str, ...] = tuple(ROUND_
 TREE_PROTOCOLS = tuple(name for name in ROUND_PROTOCOLS if name != "full-distribution")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("b", "z"), [(2, 1), (2, 2), (3, 1), (3, 2), (3, 3)])
 def test_table_3(b: int, z: int) -> None:
     assert_equal_engines(near_complete(b, 5, z))

@@ -72,6 +72,7 @@ def test_buffers_drain_after_a_view_closed(tmp_path: Path) -> None:
     assert facts.occupancy[-1].mean <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("members", [3, 20, 60])
 def test_large_groups_have_the_worst_first_and_the_rest_summed_up(tmp_path: Path, members: int) -> None:
     facts = run(tmp_path, members=members, messages=4 if members > 20 else 10, views=False, ordering="fifo")

@@ -117,6 +117,7 @@ def test_a_violated_guarantee_fails_the_test_with_its_witness(pytester: pytest.P
     result.stdout.fnmatch_lines(["*Violated: group g: total is violated: member 0*", "*[*]deliver*"])
 
 
+@pytest.mark.slow
 def test_under_xdist(pytester: pytest.Pytester) -> None:
     pytest.importorskip("xdist")
     pytester.makepyfile(TESTS)
@@ -204,6 +205,7 @@ def test_a_reduction_that_cannot_be_read_is_one_line(pytester: pytest.Pytester) 
     assert "UsageError: a reduced world: " in said
 
 
+@pytest.mark.slow
 def test_what_the_faults_reached_is_told(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
