@@ -71,15 +71,24 @@ class Mutation:
         self.total = len(changes)
         changes = [one for one in changes if _asked_for(one, options)]
         changes = changes if options.all else draw(changes, options.sample, options.seed)
-        touched = touches(session.items, PACKAGE, OUT / "touched")
+        touched = touches(session.items, PACKAGE, OUT / "touched", fresh=options.fresh)
         judge = Judge(session.items, touched, PACKAGE, options.seconds, PINNED)
         until = time.monotonic() + 60 * options.minutes
         print(f"{len(changes)} changes of {self.total}, {len(touched)} tests", flush=True)
         for number, one in enumerate(judge.judge(changes, trees, options.workers, until), 1):
             self.verdicts.append(one)
+            keep(one)
             if one.outcome != "killed":
                 print(f"{number:5} {one.outcome:10} {one.change.line:4} {one.change.key}", flush=True)
         return True
+
+
+def keep(verdict: Verdict) -> None:
+    """Add a verdict to those of earlier runs, so that a run that is stopped has not been in vain."""
+    change = verdict.change
+    row = {"key": change.key, "line": change.line, "outcome": verdict.outcome, "killer": verdict.killer}
+    with (OUT / "verdicts.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(row) + "\n")
 
 
 def _asked_for(change: Change, options: argparse.Namespace) -> bool:
@@ -143,6 +152,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=60, help="begin no change after this (60)")
     parser.add_argument("--seconds", type=float, default=15, help="of tests for one change (15)")
     parser.add_argument("--tests", nargs="+", default=TESTS, help="where the tests are (unit, property and paper)")
+    parser.add_argument("--fresh", action="store_true", help="see anew which test calls what, as after larger changes")
     parser.add_argument("--workers", type=int, default=1, help="changes at a time (1)")
     options = parser.parse_args()
     plugin = Mutation(options)
@@ -152,11 +162,6 @@ def main() -> int:
     code = pytest.main([*options.tests, "-m", QUICK, *ignored, *plugins], plugins=[plugin])
     if plugin.verdicts:
         report(plugin.verdicts, explanations())
-        rows = [
-            {"key": v.change.key, "line": v.change.line, "outcome": v.outcome, "killer": v.killer}
-            for v in plugin.verdicts
-        ]
-        (OUT / "verdicts.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     return int(code) if code not in (0, 5) else 0
 
 

@@ -1,6 +1,7 @@
 """Which test calls which function of the package: every test is run once, watched, and what it cost is noted.
 
-The answer is kept, test file by test file, until that file, the package or `tests/support/` changes.
+The answer is kept, test file by test file, until that file or `tests/support/` changes; a change of the package alone
+seldom changes which function a test calls, so what was seen before it stands until `fresh` is asked for.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ class Touched(NamedTuple):
     seconds: float
 
 
-def touches(items: list[pytest.Item], package: Path, store: Path) -> dict[str, Touched]:
+def touches(items: list[pytest.Item], package: Path, store: Path, *, fresh: bool = False) -> dict[str, Touched]:
     """Say for each test, by its node id, what it touches of a package; run those of which that is not known."""
     store.mkdir(parents=True, exist_ok=True)
-    around = _digest([*package.rglob("*.py"), *(ROOT / "tests" / "support").rglob("*.py")])
+    around = _digest((ROOT / "tests" / "support").rglob("*.py"))
     by_file: dict[Path, list[pytest.Item]] = {}
     for item in items:
         by_file.setdefault(item.path, []).append(item)
@@ -43,7 +44,7 @@ def touches(items: list[pytest.Item], package: Path, store: Path) -> dict[str, T
     for file, tests in by_file.items():
         name = f"{file.relative_to(ROOT).as_posix().replace('/', '.')}.json"
         stamp = around + _digest([file])
-        known = _known(store / name, stamp)
+        known = None if fresh else _known(store / name, stamp)
         if known is None or not {one.nodeid for one in tests} <= known.keys():
             print(f"what {file.relative_to(ROOT)} calls", end=" ", flush=True)
             began = time.monotonic()

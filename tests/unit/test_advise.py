@@ -20,7 +20,6 @@ from antiphon.sim.advise import (
     advise,
     estimate,
     measure,
-    measure_datagram_us,
     protocols,
 )
 from antiphon.sim.trees import near_complete
@@ -88,8 +87,15 @@ def test_every_ordering_is_tried_and_the_best_with_every_stability_protocol() ->
     assert {one.stability for one in tried if one.ordering == advice.best.candidate.ordering} == set(STABILITIES)
 
 
-def test_the_cost_of_a_datagram_is_measured_here() -> None:
-    assert 0.5 < measure_datagram_us(0.02) < 10_000
+def test_what_this_machine_adds_is_measured_and_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    small = ["--members", "2", "--rate", "20", "--intervals", "20ms", "--latency", "0ms"]
+    assert main(["advise", *small, "--here", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    machine = answer["machine_us"]
+    assert machine["hop"] > 20
+    assert 5 < machine["work"] < 20_000
+    assert answer["recommendation"]["deliver_ms"] == pytest.approx(machine["hop"] / 1000, rel=0.3)
+    assert f"{machine['work']:.3g} us a datagram on this machine" in answer["recommendation"]["why"]
 
 
 def test_a_buffer_that_is_too_small_for_a_protocol_rules_it_out() -> None:

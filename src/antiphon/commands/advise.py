@@ -5,16 +5,22 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from antiphon.console import show_table
 from antiphon.errors import UsageError, require
 
 if TYPE_CHECKING:
-    from antiphon.sim.advise import Advice, Estimate, Goal, Question
+    from antiphon.sim.advise import Advice, Estimate, Framing, Goal, Question
+    from antiphon.sim.hosted import HostTimes
 
+_REFERENCE_SIZE_MAX = 4  # of the group that measures this machine
+_REFERENCE_RATE_MAX = 400.0  # and the most that it sends, in messages a second
 _EXAMPLES = """examples:
   antiphon advise --members 8 --ordering total --rate 50 --loss 0.01 --latency "uniform 1ms 10ms"
   antiphon advise --members 200 --rate 5 --goal bytes --latency-max 500ms --out out/advice
@@ -46,6 +52,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         choices=["deliver", "stable", "bytes", "cpu"],
         default="deliver",
         help="what to make least: time to deliver, time to stable, bytes or processor time (default deliver)",
+    )
+    parser.add_argument(
+        "--here",
+        action="store_true",
+        help="the members' machines are like this one: measure what it adds to the network's time, and count it "
+        "(always with --goal cpu)",
     )
     parser.add_argument("--latency-max", help="median time to stable that may not be exceeded, such as 100ms")
     parser.add_argument(
@@ -80,10 +92,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _question(args: argparse.Namespace) -> Question:
-    from antiphon.live.session import PlainSession, SealedSession
     from antiphon.protocol.machine import MILLISECOND
-    from antiphon.sim.advise import DEFAULT_INTERVALS_MS, Question, measure_datagram_us
+    from antiphon.sim.advise import DEFAULT_INTERVALS_MS, Question
     from antiphon.sim.distributions import duration
+    from antiphon.sim.hosted import HostTimes
     from antiphon.sim.trees import parse_tree
 
     def ms(text: str, key: str) -> float:
@@ -111,14 +123,45 @@ def _question(args: argparse.Namespace) -> Question:
         skew=args.skew,
         buffer=args.buffer,
         goal=args.goal,
-        envelope_bytes=(SealedSession if args.encrypted else PlainSession).overhead + 1,  # and the packet's kind
+        framing=live_framing(args.payload, encrypted=args.encrypted),
+        host=measured_host(members, args.rate, encrypted=args.encrypted)
+        if args.here or args.goal == "cpu"
+        else HostTimes(),
         latency_max_ms=None if args.latency_max is None else ms(args.latency_max, "latency-max"),
         bandwidth_max_kb_per_s=args.bandwidth_max,
-        datagram_us=measure_datagram_us() if args.goal == "cpu" else None,
         intervals_ms=intervals if args.intervals is not None else DEFAULT_INTERVALS_MS,
         size_max=args.size_max,
         seed=args.seed,
     )
+
+
+def live_framing(payload: int, *, encrypted: bool) -> Framing:
+    """Say what a live member adds to a message of so many bytes, and to its packets."""
+    from antiphon.live.burst import whole
+    from antiphon.live.packets import PacketCodec
+    from antiphon.live.session import PlainSession, SealedSession
+    from antiphon.sim.advise import Framing
+
+    session, codec = SealedSession if encrypted else PlainSession, PacketCodec(1_000, random.Random(0))
+    alone, two, three = (len(b"".join(codec.encode([b"."] * number))) - number for number in (1, 2, 3))
+    return Framing(
+        message=len(whole([bytes(payload)])) - payload,
+        packet=session.overhead + alone,
+        several=two - alone - 2 * (three - two),
+        each=three - two,
+    )
+
+
+def measured_host(members: int, rate_per_s: float, *, encrypted: bool) -> HostTimes:
+    """Measure with a few live members what this machine adds to the network's time."""
+    from antiphon.live.reference_group import measure_machine
+    from antiphon.progress import Progress
+    from antiphon.sim.hosted import HostTimes
+
+    size, rate_per_s = min(members, _REFERENCE_SIZE_MAX), min(max(rate_per_s, 10.0), _REFERENCE_RATE_MAX / members)
+    with Progress(f"measuring this machine with {size} live members"):
+        found = measure_machine(size, rate_per_s, encrypted=encrypted)
+    return HostTimes(*(round(1000 * us) for us in (found.hop_us, found.work_us, found.timer_us)))
 
 
 def _ranks(text: str) -> tuple[int, ...]:
@@ -182,6 +225,9 @@ def _summary(advice: Advice) -> dict[str, Any]:
         "need": question.need,
         "goal": question.goal,
         "rate_per_s": question.rate_per_s,
+        "machine_us": {
+            name.removesuffix("_ns"): ns / 1000 for name, ns in msgspec.structs.asdict(question.host).items()
+        },
         "sentence": _sentence(advice),
         "recommendation": {**_row(advice.best), "window": advice.window(), "why": advice.why()},
         "runners_up": [_row(one) for one in advice.ranked[1:]],
@@ -200,12 +246,23 @@ def _tell(advice: Advice, summary: dict[str, Any]) -> None:
     best, question = advice.best, advice.question
     print(_sentence(advice))
     print(f"Basis: {best.basis}; a datagram leaves a member once for each receiver; times are medians.")
+    print(_about_machine(question))
     print("\nevery protocol with the best settings that were tried:")
     _show(advice.best_of_each())
     for name, why in advice.refused:
         print(f"not tried: {name}: {why}")
     if question.members > question.size_max:
         print(f"\n{question.members} members were not simulated as a whole: the basis column says what was")
+
+
+def _about_machine(question: Question) -> str:
+    host = question.host
+    if not host.hop_ns:
+        return "The machines' own time is not counted; --here measures what this one adds."
+    return (
+        f"This machine adds {host.hop_ns / 1000:.0f} us to a message's way, {host.work_ns / 1000:.0f} us of them "
+        f"the receiver's work, and its timers are {host.timer_ns / 1000:.0f} us late (measured with live members)."
+    )
 
 
 def _show(estimates: Sequence[Estimate]) -> None:

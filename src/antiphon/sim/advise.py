@@ -1,17 +1,16 @@
 """Advice: which ordering and stability protocol to use, and how, found by simulating the candidates.
 
 Every candidate is a composition that a member can have. Groups of up to `size_max` run as they are, with whole members
-on the asked-for network. Larger ones run at three smaller sizes and what was measured there is extended by a power of
-n; on a tree, one round is run at full size with the compiled kernels of the LAN model instead. Each estimate says which
-of these it is. All orderings that give what is needed are tried with a live group's own stability protocol, the best of
-them with every stability protocol, and the best of those with other intervals and with their options.
+on the asked-for network and on machines that take as long as was measured. Larger ones run at three smaller sizes and
+what was measured there is extended by a power of n; on a tree, one round is run at full size with the compiled kernels
+of the LAN model instead. Each estimate says which of these it is. All orderings that give what is needed are tried with
+a live group's own stability protocol, the best of them with every stability protocol, and the best of those with other
+intervals and with their options.
 """
 
 from __future__ import annotations
 
 import math
-import socket
-import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias
@@ -27,6 +26,7 @@ from antiphon.protocol.stability import STABILITIES
 from antiphon.protocol.wire import DATAGRAM_BYTES_MAX, FRAME_OVERHEAD_BYTES
 from antiphon.sim.cluster import Cluster
 from antiphon.sim.distributions import duration, sampler
+from antiphon.sim.hosted import HostedCluster, HostTimes
 from antiphon.sim.lan import (
     HEADER_BYTES,
     ROUND_PROTOCOLS,
@@ -41,7 +41,6 @@ from antiphon.sim.lan import wire_ns as lan_wire_ns
 from antiphon.sim.network import NetworkOptions
 from antiphon.sim.scenario import Clocks, Scenario, Workload
 from antiphon.sim.trees import Tree
-from antiphon.sim.view_cluster import ViewCluster
 
 NEEDS: Final = ("fifo", "causal", "total")
 _SPAN_S: Final = 2.0  # how long the simulated members send, as far as the number of messages allows
@@ -60,6 +59,15 @@ GOALS: Final[dict[Goal, str]] = {
 _TIMESTAMP_LAN_BYTES: Final = HEADER_BYTES + 8
 
 
+class Framing(msgspec.Struct, frozen=True):
+    """The bytes that a live member adds to what the protocol sends."""
+
+    message: int = 0  # to an application's message, which travels in a burst
+    packet: int = 0  # to a packet: who sends it, its kind, and its proof
+    several: int = 0  # to a packet of several datagrams, and
+    each: int = 0  # to every one of them
+
+
 class Question(msgspec.Struct, frozen=True, kw_only=True):
     """What the user has, needs and wants."""
 
@@ -75,9 +83,9 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     loss: float = 0.0
     skew: str = "0"
     buffer: int = 0  # messages that a member can keep; 0: no limit
-    envelope_bytes: int = 0  # of a packet around a datagram: who sends it, and its proof
+    framing: Framing = Framing()
+    host: HostTimes = HostTimes()  # what the machines add to the network's time, where it was measured
     goal: Goal = "deliver"
-    datagram_us: float | None = None  # processor time of sending or receiving a datagram, where it was measured
     latency_max_ms: float | None = None
     bandwidth_max_kb_per_s: float | None = None
     intervals_ms: tuple[float, ...] = DEFAULT_INTERVALS_MS
@@ -206,7 +214,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     stable_ms: float  # median time from sending to the sender's knowing that all have it
     deliver_ms: float | None  # median time from sending to delivery at another; None: the model has no deliveries
     kb_per_s: float  # that leave each member, data and control, once for each receiver
-    datagrams_per_s: float  # that a member sends, once for each receiver, and receives
+    datagrams_per_s: float  # packets that a member sends, once for each receiver, and receives
     held: float  # the most messages that a member keeps
     keeps_up: bool  # the wanted rate is reached
     basis: str  # what was simulated, and what was not
@@ -252,9 +260,11 @@ class Advice(msgspec.Struct, frozen=True):
         if following is not None:
             more = 100 * (_merit(question, following) / _merit(question, best) - 1)
             sentence += f"; {following.candidate.name} comes next, {more:.0f}% above it"
-        if question.datagram_us is not None:
-            percent = best.datagrams_per_s * question.datagram_us / 10_000
-            sentence += f"; at {question.datagram_us:.3g} us a datagram on this machine, {percent:.2g}% of a processor"
+        if question.host.work_ns:
+            percent = processor_percent(question, best)
+            sentence += (
+                f"; at {question.host.work_ns / 1000:.3g} us a datagram on this machine, {percent:.2g}% of a processor"
+            )
         if self.rejected:
             sentence += f"; {len(self.rejected)} more were tried and miss a limit"
         return sentence
@@ -272,6 +282,11 @@ def amount(goal: Goal, one: Estimate) -> str:
     if goal == "bytes":
         return f"{value:.4g} kB/s from each member"
     return f"{value:.4g} datagrams/s at each member" if goal == "cpu" else f"a median of {value:.4g} ms"
+
+
+def processor_percent(question: Question, one: Estimate) -> float:
+    """Say how much of a processor a member takes where a datagram takes as long as was measured."""
+    return one.datagrams_per_s * question.host.work_ns * 100 / SECOND
 
 
 Tell = Callable[[int, int], None]
@@ -461,23 +476,15 @@ def measure(question: Question, candidate: Candidate, size: int) -> Estimate:
         network=question.network(size),
         workload=Workload(
             interval=f"uniform {round(0.5 * period_s * SECOND)}ns {round(1.5 * period_s * SECOND)}ns",
-            payload=question.payload,
+            payload=question.payload + question.framing.message,
             senders=senders,
         ),
         clocks=Clocks(skew=question.skew),
         limit="5min",
         views=True,
     )
-    bytes_sent = datagrams = 0
-
-    def weigh(source: int, target: int, datagram: bytes, now: Instant) -> bool:
-        nonlocal bytes_sent, datagrams
-        if now <= planned_s * SECOND:
-            bytes_sent += len(datagram) + question.envelope_bytes
-            datagrams += 1
-        return False
-
-    cluster = ViewCluster(scenario, question.seed, drop=weigh)
+    packets = Packets(question.framing, until=round(planned_s * SECOND))
+    cluster = HostedCluster(scenario, question.seed, question.host, drop=packets.weigh)
     run = cluster.run()
     sent_at, stable, delivered, last_sent = _times(cluster)
     held = max(_held_most(log.events, log.senders, log.seqs) for log in run.logs)
@@ -486,8 +493,8 @@ def measure(question: Question, candidate: Candidate, size: int) -> Estimate:
         candidate=candidate,
         stable_ms=float(np.median(stable)) / MILLISECOND if stable else math.inf,
         deliver_ms=float(np.median(delivered)) / MILLISECOND if delivered else None,
-        kb_per_s=bytes_sent / 1000 * per_second,
-        datagrams_per_s=2 * datagrams * per_second,
+        kb_per_s=packets.bytes / 1000 * per_second,
+        datagrams_per_s=2 * packets.number * per_second,
         held=held,
         keeps_up=run.finished and len(sent_at) == run.sent and last_sent / SECOND <= 1.1 * planned_s + 0.1,
         basis=f"members simulated at n = {size}",
@@ -521,28 +528,28 @@ def _times(cluster: Cluster) -> tuple[dict[tuple[int, int], Instant], list[Insta
     return sent, stable, delivered, max(sent.values(), default=0)
 
 
-def measure_datagram_us(seconds: float = 0.3) -> float:
-    """Measure the processor time of one datagram here: a member's work on it, and sending or receiving it by UDP."""
-    carried = 0
+class Packets:
+    """Counts what leaves the members as packets: what a member sends to another at one instant goes in one."""
 
-    def count(source: int, target: int, datagram: bytes, now: Instant) -> bool:
-        nonlocal carried
-        carried += 2  # it is sent and received
+    def __init__(self, framing: Framing, until: Instant) -> None:
+        self._framing, self._until = framing, until
+        self._together: dict[tuple[int, int], tuple[Instant, int]] = {}  # by link: when, and how many datagrams so far
+        self.bytes = self.number = 0
+
+    def weigh(self, source: int, target: int, datagram: bytes, now: Instant) -> bool:
+        """Count a datagram; it is not lost by that."""
+        if now <= self._until:
+            framing, link = self._framing, (source, target)
+            at, before = self._together.get(link, (-1, 0))
+            before = before if at == now else 0
+            self._together[link] = now, before + 1
+            self.bytes += len(datagram)
+            if before == 0:
+                self.bytes += framing.packet
+                self.number += 1
+            else:
+                self.bytes += framing.each + (framing.several + framing.each if before == 1 else 0)
         return False
-
-    began, seed = time.process_time(), 0
-    while time.process_time() - began < seconds:
-        seed += 1
-        Cluster(Scenario(members=4, messages=50), seed, drop=count).run()
-    handled_us = (time.process_time() - began) * 1e6 / carried
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
-        one.bind(("127.0.0.1", 0))
-        to, packet, times = one.getsockname(), bytes(100), 2_000
-        began = time.process_time()
-        for _ in range(times):
-            one.sendto(packet, to)
-            one.recv(200)
-        return handled_us + (time.process_time() - began) * 1e6 / (2 * times)
 
 
 def _held_most(events: Sequence[str], senders: Sequence[int | None], seqs: Sequence[int | None]) -> int:

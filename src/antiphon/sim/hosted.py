@@ -1,0 +1,75 @@
+"""A simulated group on hosts that take time: to wake a process, to work on a datagram, to notice that a timer is due.
+
+While a process works, what arrives waits; then it takes all of it at once, and answers it together, as a live member
+does. `antiphon.live.reference_group` measures these times.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import msgspec
+
+from antiphon.protocol.machine import Duration, Instant, ReceiveMany
+from antiphon.sim.cluster import Node
+from antiphon.sim.scenario import Scenario
+from antiphon.sim.view_cluster import ViewCluster
+
+
+class HostTimes(msgspec.Struct, frozen=True):
+    """What the hosts of a group add to the network's time, each in nanoseconds."""
+
+    hop_ns: Duration = 0  # from one application to another, over a network that takes no time
+    work_ns: Duration = 0  # of that, the receiver's processor time, during which it takes in nothing else
+    timer_ns: Duration = 0  # by which a timer goes off late
+
+
+class HostedCluster(ViewCluster):
+    """The driver of a group whose hosts take time."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        seed: int,
+        host: HostTimes,
+        drop: Callable[[int, int, bytes, Instant], bool] | None = None,
+    ) -> None:
+        self._host = host
+        super().__init__(scenario, seed, drop)
+
+    def _make_nodes(self, rng: random.Random) -> list[Node]:
+        self._waiting: list[list[bytes]] = [[] for _ in range(self.scenario.members)]
+        self._works = [False] * self.scenario.members
+        return super()._make_nodes(rng)
+
+    def _arrive(self, arrival: tuple[int, bytes]) -> None:
+        self.kernel.after(max(0, self._host.hop_ns - self._host.work_ns), self._reach, arrival)
+
+    def _reach(self, arrival: tuple[int, bytes]) -> None:
+        me, datagram = arrival
+        self._waiting[me].append(datagram)
+        if not self._works[me]:
+            self._begin(me)
+
+    def _begin(self, me: int) -> None:
+        together, self._waiting[me] = self._waiting[me], []
+        self._works[me] = True
+        self.kernel.after(len(together) * self._host.work_ns, self._end, (me, together))
+
+    def _end(self, work: tuple[int, list[bytes]]) -> None:
+        me, together = work
+        node = self.nodes[me]
+        self._works[me] = False
+        if node.paused:
+            node.missed += together
+        elif not node.crashed:
+            self.drive(me, node, ReceiveMany(together))
+        if self._waiting[me] and not self._works[me]:
+            self._begin(me)
+
+    def _wake(self, me: int) -> None:
+        node, due = self.nodes[me], self.kernel.now + self._host.timer_ns
+        if node.wake_at == self.kernel.now:
+            node.wake_at = due
+        self.kernel.at(due, super()._wake, me)
