@@ -405,6 +405,23 @@ def test_a_quiet_members_trace_is_on_the_disk_within_a_second(tmp_path: Path, or
     run(test())
 
 
+@pytest.mark.parametrize("told", [False, True])
+def test_a_trace_has_what_is_sent_only_where_it_was_asked_for(tmp_path: Path, told: bool) -> None:
+    pq = pytest.importorskip("pyarrow.parquet")
+
+    async def test() -> None:
+        settings = {"trace": tmp_path / "trace", "trace_payloads": told}
+        async with members(2, tmp_path, views=False, **settings) as groups:
+            await groups[0].send(b"a secret")
+            await collect(groups[1], 1)
+
+    run(test())
+    rows = [row for file in tmp_path.glob("trace/member-*.parquet") for row in pq.read_table(file).to_pylist()]
+    assert [row["detail"] for row in rows if row["event"] == "send"] == ["a secret" if told else None]
+    with pytest.raises(UsageError, match="trace_payloads: there is no trace"):
+        antiphon.join("g", bind="127.0.0.1:7001", trace_payloads=True)
+
+
 def test_a_payload_over_the_limit_is_refused_and_nothing_is_sent(tmp_path: Path) -> None:
     async def test() -> None:
         async with members(2, tmp_path, views=False, message_bytes_max=1_000) as groups:

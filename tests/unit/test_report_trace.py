@@ -241,6 +241,14 @@ def test_witnesses_speak_of_members_by_name() -> None:
     assert "member 1 " not in page[page.index("<h1") :]
 
 
+def test_witnesses_say_what_their_messages_say() -> None:
+    broken = checked(fifo=guarantee("violated", witnesses=1))
+    sent = Event(EVIL, 2, 1, "send", 2, 1, detail="<b>pay</b> 17")
+    around = WitnessRows([*AROUND.events, sent], AROUND.marked, AROUND.drawn, AROUND.members)
+    page = trace_page(facts(checked=broken, drawn=[DrawnWitness(one, around) for one in to_draw(broken)]))
+    assert "message 1 of 2: “&lt;b&gt;pay&lt;/b&gt; 17”</td>" in page
+
+
 def test_why_rows_were_put_aside_and_one_of_them() -> None:
     """Also of a result that was written before there were examples."""
     about = ABOUT | {"quarantined": 3, "quarantine_reasons": {"no member": 2, "no event": 1}}

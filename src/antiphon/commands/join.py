@@ -60,6 +60,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--multicast", metavar="GROUP:PORT", help="IPv4 multicast for what goes to all")
     parser.add_argument("--state", type=Path, help="folder for what must survive a crash")
     parser.add_argument("--trace", type=Path, help="folder for the member's trace")
+    parser.add_argument(
+        "--trace-payloads", action="store_true", help="what lines say is in the trace too, as plain text"
+    )
     parser.add_argument("--stay", action="store_true", help="go on listening when the input has ended")
     parser.add_argument("--count", type=int, help="leave after so many lines have come out")
     parser.add_argument("--status-at", metavar="HOST:PORT", help="where antiphon dashboard may read the status")
@@ -100,6 +103,7 @@ def _settings(args: argparse.Namespace, screen: _Screen | None) -> dict[str, Any
         "multicast": args.multicast,
         "state": args.state,
         "trace": args.trace,
+        "trace_payloads": args.trace_payloads,
         "status_at": args.status_at,
         "metrics": None if screen is None else screen.show,
     }

@@ -9,6 +9,7 @@ import msgspec
 
 from antiphon.diagram.links import Message, message_of
 from antiphon.trace.event import Event
+from antiphon.trace.payload import printable
 from antiphon.wording import duration
 
 MARK_GAP: Final = 16.0  # between marks on a line
@@ -103,7 +104,7 @@ def tell_members(members: Iterable[int]) -> str:
 
 def tell_payload(event: Event) -> str:
     """Say what a message was, as far as its sending tells: the text in `detail`, shortened."""
-    said = " ".join((event.detail or "").split()) if event.event == "send" else ""
+    said = printable(event.detail or "") if event.event == "send" else ""
     return f"“{said if len(said) <= PAYLOAD_MAX else said[: PAYLOAD_MAX - 1] + '…'}”" if said else ""
 
 

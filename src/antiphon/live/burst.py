@@ -15,6 +15,7 @@ import msgspec
 from antiphon.protocol.fragment import FRAGMENTS_MAX, Fragment, Fragmenter
 from antiphon.protocol.membership.views import incarnation_of
 from antiphon.protocol.wire import PAYLOAD_BYTES_MAX
+from antiphon.trace.payload import payload_texts
 
 BURST_BYTES_MAX: Final = 55_000
 BURST_BYTES_MIN: Final = 1_100  # one packet: the best that a lossy network gets
@@ -44,6 +45,13 @@ def encode(burst: Burst) -> bytes:
 def whole(messages: list[bytes]) -> bytes:
     """Encode a burst of whole messages."""
     return _encode(Burst(0, 0, 1, messages))
+
+
+def burst_text(payload: bytes) -> str:
+    """Return what the messages of a burst say, for the trace."""
+    burst = _decode(payload)
+    told = payload_texts(burst.messages)
+    return told if burst.count == 1 else f"part {burst.index + 1} of {burst.count}: {told}"
 
 
 class MessageCutter:

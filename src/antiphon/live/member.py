@@ -13,6 +13,7 @@ from antiphon.errors import UsageError
 from antiphon.live.addresses import Address, resolve, show
 from antiphon.live.admission import Admission
 from antiphon.live.anomalies import Anomalies, MemberLogger
+from antiphon.live.burst import burst_text
 from antiphon.live.driver import Driver
 from antiphon.live.events import GroupClosed, Status
 from antiphon.live.handshake import Difference
@@ -211,6 +212,7 @@ class LiveMember:
             },
             origin.name,
             self._names,
+            burst_text if settings.trace_payloads else None,
         )
         self._flush_trace()
         return self._trace.incarnation

@@ -76,6 +76,7 @@ class Settings(_Named, frozen=True, kw_only=True):
     offload: bool | None = None  # segmentation by the kernel; None: where it has it
     leave_s: float = 5.0  # how long the delivery of what was sent before may take, when the group is left
     trace: str | PathLike[str] | None = None  # folder for this member's events, which `antiphon check` reads
+    trace_payloads: bool = False  # what messages say is in the trace too: their first 200 characters, not encrypted
     recording: bool = False  # keep all inputs in memory, to replay them
     metrics: Callable[[Status], None] | None = None  # called every second
     status_at: str | None = None  # host:port where `antiphon dashboard` may read the status
@@ -161,6 +162,8 @@ class Settings(_Named, frozen=True, kw_only=True):
             raise UsageError(f"name: 1 to {NAME_LENGTH_MAX} characters, not {len(self.name)}")
         if self.members is not None:
             check_range("members", self.members, 1, VECTOR_ENTRIES_MAX)
+        if self.trace_payloads and self.trace is None:
+            raise UsageError("trace_payloads: there is no trace to write them to; give trace as well")
         self.keys()
         self._check_addresses()
         self.options("").check(len(self.peers) + 1, founding=False)

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 
 from antiphon.errors import UsageError
 from antiphon.protocol.machine import Instant, TraceRow
-from antiphon.trace.log import MemberLog
+from antiphon.trace.log import MemberLog, PayloadTeller
 from antiphon.trace.run_file import NAMES_FILE, write_names, write_run_file
 from antiphon.trace.writer import write_part
 
@@ -27,9 +27,17 @@ FLUSH_S: Final = 0.7  # so that events are on the disk within a second, whatever
 class LiveTrace:
     """Writes the logs of one member's incarnations into a folder that all members may share."""
 
-    def __init__(self, folder: Path, run: str, about: dict[str, Any], me: int, names: Mapping[int, str]) -> None:
-        """Begin; `names` are the members' by number, and may grow while the trace does."""
-        self._folder, self._run = folder, run
+    def __init__(
+        self,
+        folder: Path,
+        run: str,
+        about: dict[str, Any],
+        me: int,
+        names: Mapping[int, str],
+        tell: PayloadTeller | None = None,
+    ) -> None:
+        """Begin; `names` are the members' by number, and may grow while the trace does; `tell` says what is sent."""
+        self._folder, self._run, self._tell = folder, run, tell
         self._names, self._names_file, self._told = names, folder / f"{NAMES_FILE}-{me}.json", dict[int, str]()
         self._logs: list[LiveLog] = []
         self._jobs: queue.Queue[tuple[MemberLog, int, int] | None] = queue.Queue(FILES_WAITING_MAX)
@@ -44,7 +52,7 @@ class LiveTrace:
 
     def incarnation(self, member: int) -> LiveLog:
         """Begin the log of a member's next incarnation."""
-        log = LiveLog(self, member)
+        log = LiveLog(self, MemberLog(member, 0, self._tell))
         self._logs.append(log)
         return log
 
@@ -65,7 +73,7 @@ class LiveTrace:
     def close(self, now: Instant, last: Literal["end", "crash"] | None) -> None:
         """Hand over the rest and wait for the thread; `last`: how the last log ends, if that is known."""
         if last is not None and self._logs:
-            self._logs[-1].record(now, last, None, None, None, None)
+            self._logs[-1].write(now, TraceRow(self._logs[-1].member, last))
         self.flush()
         self._jobs.put(None)
         self._thread.join()
@@ -93,32 +101,19 @@ class LiveTrace:
 class LiveLog:
     """The log of one incarnation of a member, as machines write it."""
 
-    def __init__(self, trace: LiveTrace, member: int) -> None:
-        self._trace, self._log = trace, MemberLog(member, 0)
+    def __init__(self, trace: LiveTrace, log: MemberLog) -> None:
+        self.member = log.member
+        self._trace, self._log = trace, log
         self._first_step, self._part = 1, 0
         self._cut = False
 
-    def record(
-        self, now: Instant, event: str, sender: int | None, seq: int | None, size: int | None, detail: str | None
-    ) -> None:
-        """Note an event."""
-        if self._cut:
-            return
-        self._log.record(now, event, sender, seq, size, detail)
-        if len(self._log) >= EVENTS_PER_FILE:
-            self.hand_over()
-
     def write(self, now: Instant, row: TraceRow) -> None:
         """Note what the machine said."""
-        if row.view is not None:
-            self.install(now, row.view, row.members or ())
-        else:
-            self.record(now, row.event, row.sender, row.seq, row.bytes, row.detail)
-
-    def install(self, now: Instant, number: int, members: tuple[int, ...]) -> None:
-        """Note that a view begins."""
-        if not self._cut:
-            self._log.install(now, number, members)
+        if self._cut:
+            return
+        self._log.write(now, row)
+        if len(self._log) >= EVENTS_PER_FILE:
+            self.hand_over()
 
     def hand_over(self) -> None:
         """Give what was collected to the thread."""
@@ -128,4 +123,4 @@ class LiveLog:
         self._cut = not self._trace.hand_over(log, self._first_step, self._part)
         self._first_step += len(log)
         self._part += 1
-        self._log = MemberLog(log.member, log.view)
+        self._log = MemberLog(log.member, log.view, log.tell)

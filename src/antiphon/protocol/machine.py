@@ -6,6 +6,7 @@ Time is an argument, in integer nanoseconds of the member's own clock; a spuriou
 
 from __future__ import annotations
 
+import builtins
 from collections import Counter
 from typing import Literal, Protocol, TypeAlias, final
 
@@ -197,7 +198,7 @@ class TraceRow(msgspec.Struct, frozen=True, gc=False):
     """Write a row of the trace; said only by a machine that was told to.
 
     The row happens at the instant of the input that it follows from. `view` and `members` say, with the event `view`,
-    that a view begins, in which the rows after it happen.
+    that a view begins, in which the rows after it happen. `payload` is what is sent, for a log that tells it.
     """
 
     member: int
@@ -208,6 +209,7 @@ class TraceRow(msgspec.Struct, frozen=True, gc=False):
     detail: str | None = None
     view: int | None = None
     members: tuple[int, ...] | None = None
+    payload: builtins.bytes | None = None
 
 
 Effect: TypeAlias = (

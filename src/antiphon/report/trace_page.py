@@ -8,6 +8,7 @@ from typing import Final
 
 from markupsafe import Markup
 
+from antiphon.diagram.marks import tell_payload
 from antiphon.diagram.page import DIAGRAM_SCRIPT, DIAGRAM_STYLE, witness_diagram
 from antiphon.pipeline.results import CheckResult, GuaranteeResult
 from antiphon.report.facts import Facts
@@ -310,12 +311,15 @@ def _witness(facts: Facts, named: NamedWitness, around: WitnessRows | None, *, f
     witness = named.witness
     run = f" (run {witness.run})" if facts.runs > 1 else ""
     why = f"{begin(facts, with_names(facts, witness.why))}{run}."
+    said = _what_was_said(around)
     rows = [
         (
             _called(facts, witness.member if event.member is None else event.member),
             f"{event.step:,}",
             event.event,
-            f"message {event.seq} of {_called(facts, event.sender)}" if event.seq is not None else "",
+            f"message {event.seq} of {_called(facts, event.sender)}{said.get((event.sender, event.seq), '')}"
+            if event.seq is not None
+            else "",
         )
         for event in witness.events
     ]
@@ -329,6 +333,12 @@ def _witness(facts: Facts, named: NamedWitness, around: WitnessRows | None, *, f
     else:
         inner = element("h4", why) + inner
     return element("article", inner, {"class": "witness", "data-guarantee": named.guarantee})
+
+
+def _what_was_said(around: WitnessRows | None) -> dict[tuple[int | None, int | None], str]:
+    """Return what the messages of a witness say, where the trace has it."""
+    told = {(event.sender, event.seq): tell_payload(event) for event in (around.events if around is not None else ())}
+    return {message: f": {text}" for message, text in told.items() if text}
 
 
 def _called(facts: Facts, member: int | None) -> str:

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from antiphon.diagram.marks import tell_payload
 from antiphon.protocol.machine import SECOND
 from antiphon.protocol.membership.views import incarnation_of, name_of
 from antiphon.testing.errors import Violated
@@ -48,7 +49,7 @@ class Story(msgspec.Struct, frozen=True):
         if row.event == "view":
             return f"view {row.view} of {len(row.members or ())}"
         if row.sender is None or row.sender == row.member:
-            return row.event if row.seq is None else f"{row.event} own {row.seq}"
+            return row.event if row.seq is None else f"{row.event} own {row.seq} {tell_payload(row)}".rstrip()
         return f"{row.event} {self._name(row.sender).split(':')[0]}/{row.seq}"
 
     def page(self, *, clocks_agree: bool) -> str:

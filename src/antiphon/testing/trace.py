@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from antiphon.live.burst import burst_text
 from antiphon.live.group import Group
 from antiphon.live.recording import Origin
 from antiphon.protocol.machine import Instant
@@ -176,7 +177,7 @@ class Traces:
         views = origin.options.views
 
         def begin(member: int) -> MemberLog:
-            log = MemberLog(member, 0)
+            log = MemberLog(member, 0, burst_text)
             run = self._run_of(member, origin.options, addresses, views=views)
             run.logs.append(log)
             self._present[group] = run, log

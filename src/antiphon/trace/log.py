@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from antiphon.protocol.machine import Instant, TraceRow
 from antiphon.trace.event import Event
+
+PayloadTeller: TypeAlias = Callable[[bytes], str]  # gives what a payload says, for the trace
 
 
 class IncarnationLog(Protocol):
@@ -41,10 +43,11 @@ class IncarnationLogs:
 
 
 class MemberLog:
-    """Collects the events of one member."""
+    """Collects the events of one member; with `tell`, also what it sends."""
 
-    def __init__(self, member: int, view: int) -> None:
+    def __init__(self, member: int, view: int, tell: PayloadTeller | None = None) -> None:
         self.member, self.view = member, view  # the view is the present one
+        self.tell = tell
         self._stays: list[tuple[int, int, tuple[int, ...] | None]] = [(0, view, None)]  # (first row, view, members)
         self.times: list[int] = []
         self.events: list[str] = []
@@ -77,7 +80,8 @@ class MemberLog:
             self.senders.append(row.sender)
             self.seqs.append(row.seq)
             self.bytes.append(row.bytes)
-            self.details.append(row.detail)
+            told = row.detail if self.tell is None or row.payload is None else self.tell(row.payload)
+            self.details.append(told)
 
     def install(self, now: Instant, number: int, members: tuple[int, ...]) -> None:
         """Append the beginning of a view, in which the events that follow happen."""

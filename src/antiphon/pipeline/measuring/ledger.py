@@ -100,9 +100,22 @@ class LogReader:
         if "detail" in present and not pa.types.is_null(table["detail"].type):
             array = table["detail"].combine_chunks()
             array = array if pa.types.is_dictionary(array.type) else array.cast(pa.string()).dictionary_encode()
-            names = [str(name) for name in array.dictionary.to_pylist()]
-            detail = array.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+            detail = array.indices.fill_null(NO_KIND).to_numpy(zero_copy_only=False).astype(np.int64)
+            detail, kept = _without_payloads(columns["event"], detail, array.dictionary)
+            names = [str(name) for name in kept.to_pylist()]
         return (columns["event"], *(columns[name] for name in _INTEGERS), about, detail), names
+
+
+def _without_payloads(event: Array, detail: Array, names: pa.Array) -> tuple[Array, pa.Array]:
+    """Return the details but for what messages say, which is measured nowhere and may be as much as the trace."""
+    said = (event == SEND) & (detail != NO_KIND)
+    if not said.any():
+        return detail, names
+    detail = np.where(said, NO_KIND, detail)
+    used = np.zeros(len(names) + 1, bool)
+    used[detail] = True  # the last place is that of NO_KIND
+    numbers = np.append(np.cumsum(used[:-1]) - 1, NO_KIND)
+    return numbers[detail], names.take(pa.array(np.flatnonzero(used[:-1])))
 
 
 def _open(file: str) -> pq.ParquetFile:

@@ -58,7 +58,8 @@ class Frames:
             target = "all" if out.to is None else ",".join(str(output.ids[rank]) for rank in out.to)
             output.row("control", out.sender, out.seq, size, f"repair to {target}")
         elif out.seq is not None:
-            output.row("send", out.sender, out.seq, size, None)
+            payload = getattr(out.pdu, "payload", None)  # where an ordering's PDUs of messages call it so, as ours do
+            output.row("send", out.sender, out.seq, size, None, payload)
         else:
             output.row("control", None, None, size, out.pdu.kind)
 

@@ -97,8 +97,16 @@ class Output:
             if to:
                 self.effects.append(Send(tuple(map(self.addresses.__getitem__, to)), datagram))
 
-    def row(self, event: str, rank: int | None, seq: int | None, size: int | None, detail: str | None) -> None:
+    def row(
+        self,
+        event: str,
+        rank: int | None,
+        seq: int | None,
+        size: int | None,
+        detail: str | None,
+        payload: bytes | None = None,
+    ) -> None:
         """Say what belongs in the trace; only where it is traced."""
         sender = None if rank is None else self.ids[rank]
         shown = seq if seq is None or rank is None else seq + self.before[rank]
-        self.effects.append(TraceRow(self.me, event, sender, shown, size, detail))
+        self.effects.append(TraceRow(self.me, event, sender, shown, size, detail, payload=payload))
