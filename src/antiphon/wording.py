@@ -45,6 +45,15 @@ def listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
+def link_quality(loss: float | None, latency: str | None, mtu: int | None = None, *, silent: bool = False) -> str:
+    """Say what is unusual about links: what they lose, how long they take, how large a packet they carry."""
+    said = [f"a loss of {loss:.0%}"] if loss else []
+    said += [f"a latency of {latency}"] if latency else []
+    if mtu is not None:
+        said.append(f"an MTU of {mtu:,} bytes{' (larger packets vanish without a word)' if silent else ''}")
+    return listed(said) if said else "nothing unusual"
+
+
 _NUMBERS: Final = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 

@@ -12,6 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
 import antiphon
 from antiphon import testing
 from antiphon.pipeline.reading.mapping import load_mapping
@@ -240,6 +243,72 @@ def single_member(folder: Path) -> Facts:
     return _simulated(folder, members=1, messages=10)
 
 
+def all_restarted(folder: Path) -> Facts:
+    crashes = [{"kind": "crash", "member": member, "at": f"{500 + 3 * member}ms", "until": "1s"} for member in range(5)]
+    return _simulated(folder, members=5, messages=60, workload=STEADY, faults=crashes)
+
+
+def all_lost_state(folder: Path) -> Facts:
+    crashes = [{"kind": "crash", "member": one, "at": "500ms", "until": "1s", "forgets": True} for one in range(4)]
+    return _simulated(folder, members=4, messages=60, workload=STEADY, faults=crashes)
+
+
+def most_lost_state(folder: Path) -> Facts:
+    crashes = [{"kind": "crash", "member": one, "at": "500ms", "until": "1s", "forgets": True} for one in range(3)]
+    return _simulated(folder, members=5, messages=40, workload=STEADY, faults=crashes, limit="3s")
+
+
+def one_way_cut(folder: Path) -> Facts:
+    cut = {"kind": "cut", "from": [3], "to": [1], "at": "500ms", "until": "1500ms"}
+    return _simulated(folder, members=5, messages=100, workload=STEADY, faults=[cut])
+
+
+def coordinator_leaves(folder: Path) -> Facts:
+    leave = {"kind": "leave", "member": 0, "at": "600ms"}
+    return _simulated(folder, members=4, messages=50, workload=STEADY, faults=[leave])
+
+
+def two_partitions(folder: Path) -> Facts:
+    cuts = [
+        {"kind": "partition", "groups": [[0, 1, 2], [3, 4]], "at": "500ms", "until": "1500ms"},
+        {"kind": "partition", "groups": [[0, 3], [1, 2, 4]], "at": "2500ms", "until": "3500ms"},
+    ]
+    return _simulated(folder, members=5, messages=200, workload=STEADY, faults=cuts)
+
+
+def slow_links(folder: Path) -> Facts:
+    links = [{"from": [3], "to": [0, 1, 2, 4], "latency": "fixed 150ms"}]
+    return _simulated(folder, members=5, messages=50, workload=STEADY, network={"latency": "fixed 1ms", "links": links})
+
+
+def full_disk(folder: Path) -> Facts:
+    """Of member 2's log the second half is missing; the member went on."""
+    trace = _trace(folder, members=4, messages=50, workload=STEADY)
+    file = trace / "events.parquet"
+    rows = pq.read_table(file)
+    pq.write_table(rows.filter((pc.field("member") != 2) | (pc.field("step") < 300)), file)
+    return facts_of(folder / "work", trace)
+
+
+def black_hole(folder: Path) -> Facts:
+    async def main(world: World) -> None:
+        _start(world, ["a:1", "b:1", "c:1"], [bytes(4_000)] * 60)
+        world.at("600ms", lambda: world.link(["a", "b"], ["c"], mtu=1_000, silent=True))
+        await asyncio.sleep(3)
+
+    return _tested(folder, main)
+
+
+def late_joiner(folder: Path) -> Facts:
+    async def main(world: World) -> None:
+        everyone = ["a:1", "b:1", "c:1", "d:1"]
+        _start(world, everyone[:3], [b"%d" % number for number in range(200)], everyone, pause_s=0.005)
+        world.at("600ms", lambda: _start(world, ["d:1"], [b"late"], everyone))
+        await asyncio.sleep(3)
+
+    return _tested(folder, main)
+
+
 class Prepared(NamedTuple):
     """How an incident is made, and what the top of its page must say; the times are for the eye alone."""
 
@@ -329,7 +398,9 @@ OTHERS: dict[str, Prepared] = {  # whose headlines are tested without their page
             "what they had delivered alone: 0. All 8 promised guarantees hold.",
         ),
     ),
-    "half leave": Prepared(half_leave, (r"Members 3, 4 and 5 left between 3\d\d ms and \d+ ms. All 8 promised",)),
+    "half leave": Prepared(
+        half_leave, (r"Members 3, 4 and 5 left between 3\d\d ms and \d+ ms; the other three went on. All 8 promised",)
+    ),
     "paused coordinator": Prepared(
         paused_coordinator,
         ("Member 0, the coordinator, stood still from 300 ms to 1.5 s; it was excluded and came back. All 8 promised",),
@@ -369,11 +440,77 @@ OTHERS: dict[str, Prepared] = {  # whose headlines are tested without their page
             "Agreement, Causal order and Total order are broken.",
         ),
     ),
+    "all restarted": Prepared(
+        all_restarted,
+        (
+            "Members 0, 1, 2, 3 and 4 were killed between 500 ms and 512 ms; nobody was left;",
+            "; all were back after [45][0-9]{2} ms[.] ",
+        ),
+    ),
+    "all restarted without state": Prepared(
+        all_lost_state,
+        ("Members 0, 1, 2 and 3 were killed at 500 ms; .*; all were back .*, as newcomers without their state[.] ",),
+    ),
+    "most restarted without state": Prepared(
+        most_lost_state,
+        (
+            "Members 0, 1 and 2 were killed at 500 ms; the other two could not go on: 2 of 5 is no majority;",
+            "; they were started again, but never got back into the group[.]",
+        ),
+    ),
+    "one-way cut": Prepared(
+        one_way_cut,
+        ("Nothing got from member 3 to member 1 from 500 ms to 1.5 s; member . was excluded and came back",),
+    ),
+    "coordinator leaves": Prepared(
+        coordinator_leaves, (r"Member 0, the coordinator, left at 6\d\d ms; the other three went on. All 8 promised",)
+    ),
+    "two partitions": Prepared(
+        two_partitions,
+        (
+            r"into members 0, 1 and 2 \| members 3 and 4 from 500 ms to 1.5 s; members 0, 1 and 2 went on",
+            r"into members 0 and 3 \| members 1, 2 and 4 from 2.5 s to 3.5 s;",
+            "went on after [0-9]+ ms; members 0 and 3 were excluded; all were together again after",
+        ),
+    ),
+    "slow links": Prepared(
+        slow_links,
+        ("The links from member 3 to members 0, 1, 2 and 4 had a latency of fixed 150ms from the beginning on[.] ",),
+    ),
+    "full disk": Prepared(
+        full_disk,
+        (
+            r"Member 2 fell silent at \d+ ms \(its log ends without a word\); the others kept it in the view:",
+            r"perhaps only its log was cut short \(a full disk, a missing file\)[.] ",
+        ),
+    ),
+    "black hole": Prepared(
+        black_hole,
+        (
+            "The links from a and b to c had an MTU of 1,000 bytes",
+            "larger packets vanish without a word.* from 600 ms on",
+        ),
+    ),
+    "late joiner": Prepared(late_joiner, (r"^d joined at \d+ ms[.] ",)),
     "single member": Prepared(
         single_member,
         ("Agreement, Total order and View synchrony had nothing to examine; the other 5 promised guarantees hold.",),
     ),
 }
+
+
+def _start(
+    world: World, some: list[str], payloads: list[bytes], everyone: list[str] | None = None, pause_s: float = 0.02
+) -> None:
+    """Start members, each of which says its payloads."""
+
+    async def member(own: str) -> None:
+        others = [one for one in everyone or some if one != own]
+        async with antiphon.join("orders", bind=own, peers=others) as group:
+            await _talk(group, payloads, pause_s)
+
+    for own in some:
+        world.spawn(own[0], member, own)
 
 
 async def _talk(group: antiphon.Group, payloads: list[bytes], pause_s: float) -> None:

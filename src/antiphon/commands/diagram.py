@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     from antiphon.pipeline.reading.mapping import load_mapping
     from antiphon.pipeline.store.table import stale_table
     from antiphon.report.diagram_window import read_window
-    from antiphon.report.run_settings import names_of
+    from antiphon.report.run_settings import count_lives, names_of
 
     say_stale(stale_table(args.trace))
     window = read_window(args.trace, request, load_mapping(args.mapping) if args.mapping else None)
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
         elsewhere=window.elsewhere,
         context=window.context,
         also_members=window.members,
-        names=names_of(args.trace, window.run, window.members),
+        names=names_of(args.trace, window.run, window.members, count_lives(window.taking_part)),
     )
     title = _title(window, request)
     if args.out is not None:

@@ -75,6 +75,11 @@ class DiagramWindow(msgspec.Struct):
     shortened: bool  # the window ends before the message is stable everywhere
     thinned: bool  # not everything between the first and the last event is shown
 
+    @property
+    def taking_part(self) -> set[int]:
+        """All who are in a view of the run; where none is recorded, those who are drawn."""
+        return {member for event in self.context for member in event.members or ()} or set(self.members)
+
 
 class _Bounds(msgspec.Struct):
     """What is known of a member's log."""

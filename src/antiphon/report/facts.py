@@ -66,6 +66,7 @@ class Facts(msgspec.Struct, kw_only=True):
     lost: str | None = None  # where the trace was when it was checked, if it is not there any more
     run: RunRow | None = None  # the run that is drawn
     settings: RunSettings = RunSettings()  # of that run
+    lives: dict[int, int] | None = None  # which of its name's lives each process is, once that was counted
     views: list[ViewRow] = []
     processes: list[ProcessRow] = []
     histogram: list[HistogramRow] = []

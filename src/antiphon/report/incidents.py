@@ -26,7 +26,7 @@ SERIES_MAX: Final = 4  # members that the sentence on a series of crashes names
 
 _GRAVITY: Final = (
     "crashes", "crash", "partition", "split", "flapping", "outside", "loss", "cut", "exclusion", "slow", "storm",
-    "pause", "silence", "clock",
+    "link", "pause", "silence", "clock",
 )  # fmt: skip
 
 
@@ -83,6 +83,11 @@ class _Crash(msgspec.Struct):
         self.occurred.append(one)
         self.rows.append(row)
 
+    @property
+    def cut_short(self) -> bool:
+        """Whether perhaps only their logs ended: the others never went on without them."""
+        return self.before is not None and self.after is None and all(row.ending is None for row in self.rows)
+
     def does(self) -> str:
         """Say how they ended."""
         if all(one.basis == "injected" for one in self.occurred):
@@ -102,7 +107,7 @@ class _Teller:
     def tell(self) -> Iterator[Incident]:
         """Yield all incidents, causes before what only followed."""
         yield from self._crashes()
-        for kind in ("partition", "cut", "pause"):
+        for kind in ("partition", "cut", "link", "pause"):
             for alike in self._alike(kind):
                 tell = self._partition if kind == "partition" else self._hindrance
                 yield Incident(kind, alike[0].at_ns, tell(alike))
@@ -115,7 +120,7 @@ class _Teller:
         for place, one in enumerate(self.occurred):
             if one.kind == kind and one.basis == "injected" and place not in self.told:
                 self.told.add(place)
-                groups.setdefault((one.sides, one.members, one.one_way), []).append(one)
+                groups.setdefault((one.sides, one.members, one.one_way, one.by), []).append(one)
         yield from groups.values()
 
     # causes
@@ -160,8 +165,9 @@ class _Teller:
         if all(row.ending is None for row in rows):
             said[0] += " (their logs end without a word)" if many else " (its log ends without a word)"
         said += self._went_on(group)
-        said += _left_behind(rows)
+        said += [] if group.cut_short else _left_behind(rows)
         said += self._returned(rows, forgets=any(occurred.forgets for occurred in group.occurred))
+        said += self._kept_out(rows)
         return "; ".join(said)
 
     def _many_crashes(self, groups: Sequence[_Crash]) -> Incident:
@@ -224,6 +230,8 @@ class _Teller:
         if one.kind == "cut":
             way = cut_sides(facts, one, "to" if one.one_way else "and")
             text = f"nothing got {'from' if one.one_way else 'between'} {way}{_spans(alike)}"
+        elif one.kind == "link":
+            text = f"the links from {cut_sides(facts, one, 'to')} had {one.by}{_spans(alike)}"
         else:
             before = self._last_view_of_lane(one.members[0], one.at_ns) if one.members else None
             first = one.members[0] if before is None else before.members[0]
@@ -302,6 +310,8 @@ class _Teller:
                 every = [member for place in places for member in self.occurred[place].members]
                 who = members_named(facts, sorted(set(every)))
                 text = f"{who} {does.replace('was ', 'were ')}{_between(times)}"
+                if kind == "leave":
+                    text = "; ".join([text, *self._after_leaving(every)])
                 if kind == "keys":
                     text += self._left_behind_by_keys(places)
                 yield Incident(kind, self.occurred[places[0]].at_ns, text)
@@ -311,7 +321,11 @@ class _Teller:
                 continue
             self.told.add(place)
             if one.kind in words:
-                text = f"{members_named(facts, one.members)} {words[one.kind]}{_at(one)}"
+                before = self._last_view(one.members[0], one.at_ns)
+                post = self._post(one.members[0], before) if one.kind == "leave" else ""
+                text = f"{members_named(facts, one.members)}{post} {words[one.kind]}{_at(one)}"
+                if one.kind == "leave":
+                    text = "; ".join([text, *self._after_leaving(one.members)])
                 if one.kind == "exclusion":
                     row = self._process_of(one)
                     text = "; ".join([text, *(self._returned([row], forgets=False) if row is not None else [])])
@@ -327,6 +341,15 @@ class _Teller:
             else:
                 text = _past(one.text) + _at(one) + (" (inferred from the views)" if one.basis == "inferred" else "")
             yield Incident(one.kind, one.at_ns, text)
+
+    def _after_leaving(self, left: Sequence[int]) -> list[str]:
+        """Say whether the others went on when members had left."""
+        before = self._last_view(left[-1], None)
+        others = [] if before is None else [member for member in before.members if member not in left]
+        if not others or not self.facts.settings.views:
+            return []
+        followed = self._view_without(left[-1], before) is not None
+        return [f"the other {number(len(others))} {'went on' if followed else 'installed no view without it'}"]
 
     def _clusters(self, kind: str) -> Iterator[list[int]]:
         """Yield the places of occurrences of a kind that follow each other closely, two or more together."""
@@ -442,7 +465,10 @@ class _Teller:
             return ["nobody was left"] if len(before.members) > 1 else []
         if 2 * len(others) <= len(before.members):
             return [f"{who} could not go on: {len(others)} of {len(before.members)} is no majority"]
-        return [f"the others installed no view without {'them' if len(gone_now) > 1 else 'it'}"]
+        it, its = ("them", "their logs were") if len(gone_now) > 1 else ("it", "its log was")
+        if group.cut_short:
+            return [f"the others kept {it} in the view: perhaps only {its} cut short (a full disk, a missing file)"]
+        return [f"the others installed no view without {it}"]
 
     def _next_life(self, row: ProcessRow) -> int | None:
         """Return the place of the occurrence in which a member is back for the first time after a log of it ended."""
@@ -460,12 +486,32 @@ class _Teller:
         self.told.update(place for _, place in places)
         if not places:
             return []
-        as_what = ", as a newcomer without its state" if forgets else ""
         after = [_after(self.occurred[place].at_ns, ended_at(facts, row)) for row, place in places]
         if len(rows) == 1:
-            return [f"it was back{after[0]}{as_what}"]
+            return [f"it was back{after[0]}{', as a newcomer without its state' if forgets else ''}"]
         who = "all" if len(places) == len(rows) else members_named(facts, [row.member for row, _ in places])
-        return [f"{who} {'was' if len(places) == 1 else 'were'} back{after[-1]}"]
+        as_what = ", as newcomers without their state" if forgets else ""
+        return [f"{who} {'was' if len(places) == 1 else 'were'} back{after[-1]}{as_what}"]
+
+    def _kept_out(self, rows: Sequence[ProcessRow]) -> list[str]:
+        """Say that members which were started again did not get back into the group, and mark that as told."""
+        facts, kept = self.facts, list[ProcessRow]()
+        for row in rows:
+            for place, one in enumerate(self.occurred):
+                same = one.kind == "outside" and lane_of(facts, one.members[0]) == lane_of(facts, row.member)
+                if same and _is_next(facts, row.member, one.members[0]):
+                    self.told.add(place)
+                    kept.append(row)
+        if not kept:
+            return []
+        who = (
+            "it"
+            if len(rows) == 1
+            else "they"
+            if len(kept) == len(rows)
+            else members_named(facts, [r.member for r in kept])
+        )
+        return [f"{who} {'was' if len(rows) == 1 else 'were'} started again, but never got back into the group"]
 
     def _view_of_side(self, side: Sequence[int], one: Occurrence) -> ViewRow | None:
         """Return the first view that a side installed by itself while the network was cut."""
@@ -626,4 +672,5 @@ def _spans(alike: Sequence[Occurrence]) -> str:
 def _span(one: Occurrence) -> str:
     if one.at_ns is None:
         return ""
-    return f" from {duration(one.at_ns)} " + ("on" if one.until_ns is None else f"to {duration(one.until_ns)}")
+    begins = duration(one.at_ns) if one.at_ns else "the beginning"
+    return f" from {begins} " + ("on" if one.until_ns is None else f"to {duration(one.until_ns)}")

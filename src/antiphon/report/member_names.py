@@ -6,21 +6,21 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from antiphon.protocol.membership.views import incarnation_of, name_of
+from antiphon.protocol.membership.views import name_of
 from antiphon.report.facts import Facts
-from antiphon.wording import count, listed, ordinal
+from antiphon.report.run_settings import count_lives
+from antiphon.wording import count, listed
 
 LISTED_MAX: Final = 6  # members that a sentence names; more are counted
 
 
 def member_name(facts: Facts, member: int) -> str:
     """Name a member as people do: by its name, and by its life if it has started more than once."""
-    given = facts.settings.name_of(member)
-    if given is not None:
-        return given
-    life = incarnation_of(member) if facts.settings.views else 1
-    said = f"member {lane_of(facts, member)}"
-    return f"{said}, {ordinal(life)} life" if life > 1 else said
+    given = facts.settings.name_of(member) or f"member {lane_of(facts, member)}"
+    if facts.lives is None:
+        listed_somewhere = [other for view in facts.views for other in view.members]
+        facts.lives = count_lives(listed_somewhere or [row.member for row in facts.processes])
+    return given + facts.settings.life_of(member, facts.lives)
 
 
 def lane_of(facts: Facts, member: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,22 @@ from antiphon.trace.run_file import read_names
 from antiphon.wording import ordinal
 
 
+class LinkSettings(msgspec.Struct, frozen=True, rename={"source": "from", "target": "to"}):
+    """What differed on the simulated links from some members to others."""
+
+    source: list[int]
+    target: list[int]
+    latency: str | None = None
+    loss: float | None = None
+
+
 class NetworkSettings(msgspec.Struct, frozen=True):
     """What a simulated network did to datagrams, as shares of them."""
 
     loss: float = 0.0
     duplicate: float = 0.0
     reorder: float = 0.0
+    links: list[LinkSettings] = []
 
 
 class ScenarioFault(msgspec.Struct, frozen=True, rename={"source": "from", "target": "to"}):
@@ -33,7 +44,7 @@ class ScenarioFault(msgspec.Struct, frozen=True, rename={"source": "from", "targ
     source: list[int] | None = None
     target: list[int] | None = None
     forgets: bool = False  # of a crash: the disk is lost too
-    by: str | None = None  # of a clock: how far it is set
+    by: str | None = None  # of a clock: how far it is set; of links: what they have
 
 
 class RunParameters(msgspec.Struct, frozen=True):
@@ -68,10 +79,15 @@ class RunSettings(msgspec.Struct, frozen=True):
     names: dict[str, str] = {}  # of the members, by their numbers
 
     def name_of(self, member: int) -> str | None:
-        """Return what a member is called, with its life if that is not its first; None where nobody said."""
-        life = incarnation_of(member) if self.views else 1
-        given = self.names.get(str(name_of(member) if self.views else member))
-        return None if given is None else f"{given}, {ordinal(life)} life" if life > 1 else given
+        """Return what a member is called, in all its lives; None where nobody said."""
+        return self.names.get(str(name_of(member) if self.views else member))
+
+    def life_of(self, member: int, lives: Mapping[int, int]) -> str:
+        """Say which of its lives it is, if not the first; `lives` are those of the run, counted."""
+        if not self.views or incarnation_of(member) == 1:
+            return ""
+        life = lives.get(member) or 1 + sum(name_of(other) == name_of(member) and other < member for other in lives)
+        return f", {ordinal(life)} life" if life > 1 else ""
 
 
 def run_settings(trace: str | None, run: str, names: Mapping[int, str] | None = None) -> RunSettings:
@@ -98,12 +114,25 @@ def _read_run_settings(trace: str, run: str) -> RunSettings:
     return top
 
 
-def names_of(trace: str, run: str, members: Iterable[int]) -> dict[int, str]:
+def count_lives(taking_part: Iterable[int]) -> dict[int, int]:
+    """Return which of its name's lives each process is.
+
+    The number of an incarnation would not do: it leaps where the state was lost, and some never get into a view.
+    """
+    lives, last = dict[int, int](), Counter[int]()
+    for member in sorted(set(taking_part)):
+        last[name_of(member)] += 1
+        lives[member] = last[name_of(member)]
+    return lives
+
+
+def names_of(trace: str, run: str, members: Iterable[int], lives: Mapping[int, int]) -> dict[int, str]:
     """Return what members of a run are called, those whose names the trace tells: "alice", "alice, 2nd life"."""
     settings = run_settings(trace, run)
     if not settings.names:
         return {}
-    return {member: name for member in members if (name := settings.name_of(member)) is not None}
+    given = {member: name for member in members if (name := settings.name_of(member)) is not None}
+    return {member: name + settings.life_of(member, lives) for member, name in given.items()}
 
 
 def read_settings(content: bytes) -> RunSettings:

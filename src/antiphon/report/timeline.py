@@ -17,11 +17,11 @@ from antiphon.report.facts import Facts
 from antiphon.report.member_names import after_lives, lane_of, member_name, members_named
 from antiphon.report.run_settings import ScenarioFault
 from antiphon.sim.distributions import duration as parsed
-from antiphon.wording import count, duration
+from antiphon.wording import count, duration, link_quality
 
 Kind: TypeAlias = Literal[
     "view", "join", "return", "leave", "crash", "silent end", "exclusion", "partition", "cut", "pause", "split",
-    "merge", "silence", "clock", "keys", "outside",
+    "merge", "silence", "clock", "keys", "outside", "link",
 ]  # fmt: skip
 Basis: TypeAlias = Literal["recorded", "injected", "inferred"]
 
@@ -42,6 +42,7 @@ class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
     members: tuple[int, ...] = ()  # whom it happened to
     sides: tuple[tuple[int, ...], ...] = ()  # of a network or a group that was parted
     one_way: bool = False  # of a cut: nothing gets from the first side to the second, but back
+    by: str = ""  # of links from the first side to the second: what they have
     basis: Basis = "recorded"
     forgets: bool = False  # a crash in which the disk was lost as well
 
@@ -95,7 +96,12 @@ def names_in(facts: Facts) -> list[int]:
 
 def _injected(facts: Facts) -> Iterator[Occurrence]:
     parameters = facts.settings.parameters
-    for fault in [*facts.settings.faults, *([] if parameters is None else parameters.faults)]:
+    links = [] if parameters is None else parameters.network.links
+    built = [
+        ScenarioFault("link", "0", source=one.source, target=one.target, by=link_quality(one.loss, one.latency))
+        for one in links
+    ]
+    for fault in [*built, *facts.settings.faults, *([] if parameters is None else parameters.faults)]:
         at, until = since_start(facts, _instant(fault.at)), since_start(facts, _instant(fault.until))
         till = f" until {duration(until)}" if until is not None else ", for good"
         members: tuple[int, ...] = () if fault.member is None else (fault.member,)
@@ -111,6 +117,9 @@ def _injected(facts: Facts) -> Iterator[Occurrence]:
             case "cut":
                 both = [members_named(facts, one) if one else "the others" for one in sides]
                 kind, members, text = "cut", sides[0], f"nothing gets from {both[0]} to {both[1]}{till}"
+            case "link":
+                both = [members_named(facts, one) if one else "the others" for one in sides]
+                kind, members, text = "link", sides[0], f"the links from {both[0]} to {both[1]} have {fault.by}{till}"
             case "pause":
                 kind, text = "pause", f"{_name(facts, members)} stands still{till}"
             case "clock":
@@ -126,10 +135,11 @@ def _injected(facts: Facts) -> Iterator[Occurrence]:
             at_ns=at,
             until_ns=None if kind == "crash" else until,
             members=members,
-            sides=sides if kind in ("partition", "cut") else (),
+            sides=sides if kind in ("partition", "cut", "link") else (),
             basis="injected",
             forgets=fault.forgets,
             one_way=kind == "cut",
+            by=fault.by or "",
         )
 
 
@@ -169,7 +179,7 @@ def _name(facts: Facts, who: Sequence[int]) -> str:
 
 
 def _sides(facts: Facts, fault: ScenarioFault, at_ns: int) -> tuple[tuple[int, ...], ...]:
-    if fault.kind == "cut":
+    if fault.kind in ("cut", "link"):
         return tuple(fault.source or ()), tuple(fault.target or ())
     named = {member for group in fault.groups or [] for member in group}
     groups = [*(fault.groups or []), [name for name in names_in(facts) if name not in named]]
@@ -198,10 +208,10 @@ def _views(facts: Facts) -> Iterator[Occurrence]:
         yield Occurrence(kind="view", text=_view_words(facts, former, view), at_ns=at, members=members)
         old = {member for one in former for member in one.members}
         known = {lane_of(facts, member) for one in before for member in one.members}
-        for member in view.members if before and former else ():
-            if member not in old:
-                # a later incarnation alone does not tell: one that no view listed before has not been away
-                again = lane_of(facts, member) in known
+        for member in view.members if before else ():
+            # a later incarnation alone does not tell: one that no view listed before has not been away
+            again = lane_of(facts, member) in known
+            if member not in old and (former or again):  # else it founds another group
                 text = f"{member_name(facts, member)} {'is back' if again else 'joins'}"
                 yield Occurrence(kind="return" if again else "join", text=text, at_ns=at, members=(member,))
         if len(former) > 1:
@@ -263,7 +273,7 @@ def _endings(facts: Facts) -> Iterator[Occurrence]:
         return  # no log of this trace says how it ends
     for row in facts.processes:
         if is_outside(facts, row):
-            if _got_in_later(facts, row):
+            if _has_later_life(facts, row):
                 continue
             text = f"{member_name(facts, row.member)} never gets into the group: no view lists it"
             yield Occurrence(
@@ -282,10 +292,11 @@ def is_outside(facts: Facts, row: ProcessRow) -> bool:
     return bool(facts.views) and not any(row.member in view.members for view in facts.views)
 
 
-def _got_in_later(facts: Facts, row: ProcessRow) -> bool:
-    """Say whether a view lists another life of a process."""
+def _has_later_life(facts: Facts, row: ProcessRow) -> bool:
+    """Say whether a process that did not get in tried again, or got in after all."""
     name = lane_of(facts, row.member)
-    return any(lane_of(facts, member) == name for view in facts.views for member in view.members)
+    later = {other.member for other in facts.processes} | {member for view in facts.views for member in view.members}
+    return any(lane_of(facts, member) == name and member > row.member for member in later)
 
 
 def _standing_out(facts: Facts) -> Iterator[Occurrence]:

@@ -16,7 +16,7 @@ class DoneFault(msgspec.Struct, eq=False):
     kind: str
     at_ns: Instant
     sides: tuple[tuple[str, ...], ...]  # whom it concerns; of a cut: from whom to whom
-    by: str | None = None  # how far a clock was set
+    by: str | None = None  # how far a clock was set; what links have
     until_ns: Instant | None = None
 
     def told(self, numbers: Mapping[str, int]) -> dict[str, Any]:

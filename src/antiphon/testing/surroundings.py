@@ -12,6 +12,7 @@ from antiphon.testing.done import DoneFault
 from antiphon.testing.host import SimulatedHost
 from antiphon.testing.network import MTU_MAX, LinkFault, SimulatedNetwork
 from antiphon.wording import duration as told
+from antiphon.wording import link_quality
 
 
 class Surroundings:
@@ -83,12 +84,13 @@ class Surroundings:
     ) -> LinkFault:
         """Let the links from some to others lose more, take longer or carry less, in this direction only."""
         fault = self.host.network.link(source, target, "link", loss=loss, latency=latency, mtu=mtu, silent=silent)
-        return self._since(fault, "link", source, target)
+        has = link_quality(loss, latency and f"{latency} more", None if mtu == MTU_MAX else mtu, silent=silent)
+        return self._since(fault, "link", source, target, by=has)
 
-    def _since(self, fault: LinkFault, kind: str, *sides: Sequence[str]) -> LinkFault:
+    def _since(self, fault: LinkFault, kind: str, *sides: Sequence[str], by: str | None = None) -> LinkFault:
         self.named |= fault.names
         fault.what += f" since {self.now:g} s"
-        done = self.note(kind, *sides)
+        done = self.note(kind, *sides, by=by)
         fault.healed = lambda: self.is_over(done)
         return fault
 
