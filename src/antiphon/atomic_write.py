@@ -78,6 +78,8 @@ class Replacement:
             self.commit()
         else:
             self.discard()
+        if isinstance(error, OSError) and str(error.filename).startswith(str(self.fresh)):
+            error.filename = str(self.path)  # nobody knows the name beside it
 
 
 def atomic_write(

@@ -34,6 +34,7 @@ COMMANDS: dict[str, str] = {
 }
 
 _COMPLETION = "--print-completion"
+_BEFORE_COMMAND = ("-h", "--help", "-V", "--version", _COMPLETION, "--json", "--debug")
 
 DONE, VIOLATED, UNUSABLE, INCONCLUSIVE, OUR_FAULT, INTERRUPTED = 0, 1, 2, 3, 70, 130
 
@@ -114,6 +115,11 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     if chosen is not None and chosen not in COMMANDS:
         raise _BadUsage(f"antiphon: no command {chosen!r}{did_you_mean(chosen, COMMANDS)} (see antiphon --help)")
     parser, command = _parser(chosen)
+    options = [word.partition("=")[0] for word in arguments if word.startswith("-")]
+    if chosen is None and (strange := [word for word in options if word not in _BEFORE_COMMAND]):
+        parser.error(f"no option {strange[0]} without a command{did_you_mean(strange[0], _BEFORE_COMMAND)}")
+    if not arguments:
+        raise _BadUsage(f"antiphon: name a command: {', '.join(COMMANDS)} (see antiphon --help)")
     args, unknown = parser.parse_known_args(arguments)
     if unknown:
         near = did_you_mean(unknown[0].partition("=")[0], command.options())

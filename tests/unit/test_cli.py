@@ -148,6 +148,41 @@ def test_an_unwritable_folder_is_one_line(tmp_path: Path) -> None:
     assert "Traceback" not in result.stderr
 
 
+def test_what_cannot_be_written_is_called_by_its_own_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "--messages", "1", "--out", "/proc/run"]) == 2
+    assert capsys.readouterr().err.startswith("antiphon simulate: /proc/run: ")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('members = "many"', "antiphon simulate: members: expected `int`, got `str`"),
+        ('[network]\nloss = "high"', "antiphon simulate: network.loss: expected `float`, got `str`"),
+        ("memberz = 5", "antiphon simulate: memberz: unknown key (did you mean members?); a scenario knows profile,"),
+    ],
+)
+def test_a_wrong_scenario_names_the_key(
+    content: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "scenario.toml").write_text(content)
+    assert main(["simulate", str(tmp_path / "scenario.toml")]) == 2
+    assert capsys.readouterr().err.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("", "antiphon: name a command: simulate, ingest, check,"),
+        ("-x", "antiphon: no option -x without a command"),
+        ("--versoin", "antiphon: no option --versoin without a command (did you mean --version?)"),
+        ("--json", "antiphon: the following arguments are required: COMMAND"),
+    ],
+)
+def test_without_a_command(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words.split()) == 2
+    assert capsys.readouterr().err.startswith(said)
+
+
 @pytest.mark.parametrize(
     ("words", "near"),
     [

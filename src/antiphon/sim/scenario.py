@@ -28,7 +28,7 @@ from typing import Any, Literal, Self, cast
 import msgspec
 import tomli_w
 
-from antiphon.errors import UsageError
+from antiphon.errors import UsageError, did_you_mean
 from antiphon.protocol.options import PROFILES, GroupOptions, part_name, profile_of
 from antiphon.sim.distributions import duration, sampler
 from antiphon.sim.network import NetworkOptions
@@ -180,12 +180,13 @@ def from_table(table: Mapping[str, Any]) -> Scenario:
             fields[key] = part.pop("name")
             fields[f"{key}_options"] = part
         elif key != "profile":
-            known = ", ".join(("profile", *_PLAIN, *_PARTS, *_TABLES, "part_defaults", "faults"))
-            raise UsageError(f"{key}: unknown key; a scenario knows {known}")
+            known = ("profile", *_PLAIN, *_PARTS, *_TABLES, "part_defaults", "faults")
+            raise UsageError(f"{key}: unknown key{did_you_mean(key, known)}; a scenario knows {', '.join(known)}")
     try:
         scenario = msgspec.convert(fields, _Written)
     except msgspec.ValidationError as error:
-        raise UsageError(str(error).replace(" - at `$.", ": at `")) from None
+        said, _, where = str(error).partition(" - at `$.")
+        raise UsageError(f"{where.removesuffix('`') or 'scenario'}: {said[:1].lower()}{said[1:]}") from None
     return Scenario(**{key: getattr(scenario, key) for key in Scenario.__struct_fields__})
 
 
