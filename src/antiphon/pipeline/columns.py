@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from antiphon.trace.schema import EVENTS
 
@@ -35,21 +36,21 @@ NO_EVENT: Final = 255  # a row whose event is no event
 SKELETON_EVENTS: Final = (VIEW, LEAVE, CRASH, END)  # those that shape a run
 NULL_TIME: Final = int(np.iinfo(np.int64).min)
 
-_TEXTS: Final = ("topic", "partition", "group", "detail")
+TEXTS: Final = ("topic", "partition", "group", "detail")
+NO_TEXT: Final = -1
 
 assert CODES["view"] == VIEW
 
 
 def as_numpy(column: pa.ChunkedArray, name: str) -> Array:
-    """A column as numpy: events as codes, nulls as 0, `time_ns` nulls as the smallest number; texts as they are."""
+    """A column as numpy: events as codes, nulls as 0, `time_ns` nulls as the smallest number, marks as truths."""
     array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
     if name == "event":
         return event_codes(array)
-    if name in _TEXTS:
-        return _texts(array)
     if name == "redelivered":
-        texts = _texts(array)
-        marked: Array = (texts == "true") | (texts == "1")
+        if not pa.types.is_boolean(array.type):
+            array = pc.is_in(array.cast(pa.string()), pa.array(["true", "1"]))
+        marked: Array = array.fill_null(False).to_numpy(zero_copy_only=False)
         return marked
     if array.null_count:
         array = array.fill_null(NULL_TIME if name == "time_ns" else 0)
@@ -57,13 +58,28 @@ def as_numpy(column: pa.ChunkedArray, name: str) -> Array:
     return values
 
 
-def _texts(array: pa.Array) -> Array:
-    """Texts as Python's, None where there is none; each distinct one is made once."""
-    if not pa.types.is_dictionary(array.type):
-        array = array.cast(pa.string()).dictionary_encode()
-    names = np.array([*array.dictionary.to_pylist(), None], object)
-    texts: Array = names[array.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False)]
-    return texts
+class TextCodes:
+    """The distinct texts of some columns, each with a number by which arrays name it."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self._code: dict[str, int] = {}
+
+    def code(self, text: str) -> int:
+        """Return the number of a text, a new one if it has none."""
+        known = self._code.setdefault(text, len(self.names))
+        if known == len(self.names):
+            self.names.append(text)
+        return known
+
+    def of(self, column: pa.ChunkedArray) -> Array:
+        """Return a column's texts as their numbers, NO_TEXT where there is none."""
+        array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+        if not pa.types.is_dictionary(array.type):
+            array = array.cast(pa.string()).dictionary_encode()
+        codes = np.array([*(self.code(text) for text in array.dictionary.to_pylist()), NO_TEXT], np.int32)
+        found: Array = codes[array.indices.fill_null(len(codes) - 1).to_numpy(zero_copy_only=False)]
+        return found
 
 
 def event_codes(array: pa.Array) -> Array:

@@ -399,3 +399,32 @@ def distinct(pieces: list[Array], low: int, high: int) -> Array:
     for piece in pieces:
         mark(piece, low, high, mask)
     return (np.flatnonzero(mask) + low).astype(np.int32)
+
+
+@compiled
+def number_by_owner(code: Array, owner: Array, sent: Array, sender: Array, ids: int, owners: int, seq: Array) -> bool:
+    """Number the ids of each owner from 1: first those that were sent, then the others as they come.
+
+    False if some id has several owners, so that it has no number of its own.
+    """
+    whose = np.full(ids, -1, np.int32)
+    number = np.zeros(ids, np.int64)
+    count = np.zeros(owners, np.int64)
+    for i in range(sent.size):
+        one, who = sent[i], sender[i]
+        if whose[one] < 0:
+            whose[one] = who
+            count[who] += 1
+            number[one] = count[who]
+        elif whose[one] != who:
+            return False
+    for i in range(code.size):
+        one, who = code[i], owner[i]
+        if whose[one] < 0:
+            whose[one] = who
+            count[who] += 1
+            number[one] = count[who]
+        elif whose[one] != who:
+            return False
+        seq[i] = number[one]
+    return True

@@ -16,14 +16,13 @@ import pyarrow as pa
 from antiphon.pipeline import kernels as k
 from antiphon.pipeline.checking.findings import Finding, Stub
 from antiphon.pipeline.checking.run import CheckedRun
-from antiphon.pipeline.columns import CONTROL, CRASH, DELIVER, DISCARD, LEAVE, Array, Unit
+from antiphon.pipeline.columns import CONTROL, CRASH, DELIVER, DISCARD, LEAVE, NO_TEXT, TEXTS, Array, TextCodes, Unit
 from antiphon.pipeline.store.arena import ArenaWriter
 from antiphon.pipeline.store.layout import TraceLayout
 from antiphon.trace.schema import ACKNOWLEDGED, SUBSCRIBED, SUBSCRIBED_LATE, UNSUBSCRIBED
 
-TEXTS: Final = ("topic", "partition", "group", "detail")
 COLUMNS: Final = (*TEXTS, "redelivered")
-_NONE: Final = -1
+_NONE: Final = NO_TEXT
 _MARKED, _DISCARDED = 1, 2  # what a taking is
 _Key = tuple[int, int, str]  # of a consumer: a member by itself (0, member, ""), or a group (1, 0, name)
 
@@ -59,31 +58,31 @@ class MemberTopics(NamedTuple):
     details: list[str]
 
 
-def read_topics(column: dict[str, Array]) -> MemberTopics | None:
+def read_topics(column: dict[str, Array], texts: TextCodes) -> MemberTopics | None:
     """Return the topics of a member's rows; None if no row has any, and nothing is said to a broker either."""
-    topic, topics = _codes(column["topic"])
-    detail, details = _codes(column["detail"])
+    topic, topics = _own_codes(column["topic"], texts)
+    detail, details = _own_codes(column["detail"], texts)
     if not topics and not {ACKNOWLEDGED, SUBSCRIBED, SUBSCRIBED_LATE, UNSUBSCRIBED} & set(details):
         return None
-    partition, partitions = _codes(column["partition"])
-    group, groups = _codes(column["group"])
+    partition, partitions = _own_codes(column["partition"], texts)
+    group, groups = _own_codes(column["group"], texts)
     stream = topic.astype(np.int64) * (len(partitions) + 1) + partition + 1
     return MemberTopics(
         topic >= 0, column["redelivered"].astype(bool), stream, topic, topics, group, groups, detail, details
     )
 
 
-def _codes(texts: Array) -> tuple[Array, list[str]]:
-    """Texts as numbers, -1 where there is none, and the texts."""
-    if texts.dtype != object:  # the column is not there
-        return np.full(len(texts), _NONE, np.int32), []
-    try:
-        strings = pa.array(texts, pa.string(), from_pandas=True)
-    except pa.ArrowTypeError:  # some of the member's files have the column, others do not
-        strings = pa.array([text if isinstance(text, str) else None for text in texts], pa.string())
-    encoded = strings.dictionary_encode()
-    codes: Array = encoded.indices.fill_null(_NONE).to_numpy(zero_copy_only=False).astype(np.int32)
-    return codes, encoded.dictionary.to_pylist()
+def _own_codes(codes: Array, texts: TextCodes) -> tuple[Array, list[str]]:
+    """Number the texts of one log by their first appearance; -1 stays."""
+    present = np.zeros(len(texts.names) + 1, bool)
+    present[codes] = True
+    known = np.flatnonzero(present[:-1])
+    first = np.zeros(len(texts.names) + 1, np.int64)
+    first[codes[::-1]] = np.arange(len(codes))[::-1]
+    known = known[np.argsort(first[known])]
+    own = np.full(len(texts.names) + 1, _NONE, np.int32)
+    own[known] = np.arange(len(known), dtype=np.int32)
+    return own[codes], [texts.names[code] for code in known]
 
 
 def leave_consumption(
@@ -149,15 +148,14 @@ def check_partition_order(
     """Each member is given the messages of a partition in the order of their numbers, what comes again aside."""
     rows = np.flatnonzero(topics.has & (column["event"] == DELIVER))
     consumer_message = (topics.group[rows].astype(np.int64) + 1) * (run.universe.size + 1) + message[rows]
-    _, first = np.unique(consumer_message, return_index=True)
-    rows = rows[np.sort(first)]
+    rows = rows[_first_of_each(consumer_message)]
     rows = rows[~topics.marked[rows]]
     if not len(rows):
         return Finding()
-    keys = np.stack([topics.group[rows].astype(np.int64), column["sender"][rows].astype(np.int64), topics.stream[rows]])
-    _, stream = np.unique(keys, axis=1, return_inverse=True)
-    order = np.argsort(stream.reshape(-1), kind="stable")  # streams side by side, each in the order of its log
-    of_stream, numbers = stream.reshape(-1)[order], column["seq"][rows][order].astype(np.int64)
+    group_stream = (topics.group[rows].astype(np.int64) + 1) * (int(topics.stream.max()) + 1) + topics.stream[rows]
+    stream = _ranked(_ranked(column["sender"][rows]).astype(np.int64) * (int(group_stream.max()) + 1) + group_stream)
+    order = np.argsort(stream, kind="stable")  # streams side by side, each in the order of its log
+    of_stream, numbers = stream[order], column["seq"][rows][order].astype(np.int64)
     starts = np.flatnonzero(np.concatenate(([True], of_stream[1:] != of_stream[:-1])))
     highest = np.empty(len(order), np.int64)  # the position, in this order, of the highest number so far
     for start, stop in zip(starts, np.append(starts[1:], len(order)), strict=True):
@@ -173,6 +171,22 @@ def check_partition_order(
         for row, high in zip(late_rows[chosen].tolist(), high_rows[chosen].tolist(), strict=True)
     ]
     return Finding(len(rows), len(late), False, 0, stubs)
+
+
+def _ranked(values: Array) -> Array:
+    """Number values by their first appearance; few are numbered in few bits, which are sorted faster."""
+    encoded = pa.array(values).dictionary_encode()
+    ranks: Array = encoded.indices.to_numpy(zero_copy_only=False)
+    return ranks.astype(np.uint16) if len(encoded.dictionary) < 1 << 16 else ranks
+
+
+def _first_of_each(values: Array) -> Array:
+    """Return the positions at which a value appears for the first time."""
+    codes = pa.array(values).dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    highest = np.maximum.accumulate(codes) if len(codes) else codes
+    fresh = np.ones(len(codes), bool)
+    fresh[1:] = highest[1:] > highest[:-1]
+    return np.flatnonzero(fresh)
 
 
 class RunConsumers:
@@ -219,17 +233,17 @@ class RunConsumers:
     def _name_topics(self, message: Array, topic: Array, code: Array) -> None:
         """Let messages that have no topic yet have that of their first delivery here."""
         if len(message):
-            messages, first = np.unique(message, return_index=True)
-            fresh = self.topic_of[messages] == _NONE
-            self.topic_of[messages[fresh]] = topic[code[first[fresh]]]
+            fresh = self.topic_of[message] == _NONE
+            # of several deliveries of one message here the last that is written counts: the first
+            self.topic_of[message[fresh][::-1]] = topic[code[fresh][::-1]]
 
     def repeated(self, *, unmarked: bool) -> Finding:
         """No consumer has two deliveries of a message, or (`unmarked`) two that are not marked as redelivered."""
         given = np.flatnonzero((self.flags & _DISCARDED) == 0)
         counted = given[(self.flags[given] & _MARKED) == 0] if unmarked else given
         pair = self.consumer[counted].astype(np.int64) * (self.run.universe.size + 1) + self.message[counted]
-        _, first, inverse = np.unique(pair, return_index=True, return_inverse=True)
-        first_of = counted[first[inverse.reshape(-1)]]  # units come in order, rows of each too
+        codes = pa.array(pair).dictionary_encode().indices.to_numpy(zero_copy_only=False)  # by first appearance
+        first_of = counted[_first_of_each(pair)[codes]]  # units come in order, rows of each too
         again = counted != first_of
         stubs = [
             Stub(
@@ -253,15 +267,14 @@ class RunConsumers:
         universe = self.run.universe
         slot = np.searchsorted(universe.senders, universe.span_sender)
         sender = slot[np.searchsorted(universe.base, topical, side="right") - 1]
-        _, stream = np.unique(sender * len(self.topics) + topic, return_inverse=True)
-        stream = stream.reshape(-1)
+        stream = _ranked(sender * len(self.topics) + topic)
         streams = int(stream.max()) + 1 if len(stream) else 0
-        acknowledged = np.isin(topical, self.ack_message)
+        acknowledged = self._among(self.ack_message)[topical]
         consumers_given = self._consumers_given()[topical]
         for number in range(len(self.keys)):
             mine = self.consumer == number
-            taken = np.isin(topical, self.message[mine])
-            given = np.isin(topical, self.message[mine & ((self.flags & _DISCARDED) == 0)])
+            taken = self._among(self.message[mine])[topical]
+            given = self._among(self.message[mine & ((self.flags & _DISCARDED) == 0)])[topical]
             lowest, highest = np.full(streams, universe.size, np.int64), np.full(streams, _NONE, np.int64)
             np.minimum.at(lowest, stream[taken], topical[taken])  # messages are in order of (sender, number)
             np.maximum.at(highest, stream[taken], topical[taken])
@@ -286,8 +299,14 @@ class RunConsumers:
         """How many consumers are given each message."""
         given = (self.flags & _DISCARDED) == 0
         size = self.run.universe.size
-        pairs = np.unique(self.consumer[given].astype(np.int64) * (size + 1) + self.message[given])
+        pairs = pa.array(self.consumer[given].astype(np.int64) * (size + 1) + self.message[given]).unique().to_numpy()
         return np.bincount(pairs % (size + 1), minlength=size)
+
+    def _among(self, messages: Array) -> Array:
+        """Whether each message of the run is among some."""
+        there = np.zeros(self.run.universe.size, bool)
+        there[messages] = True
+        return there
 
     def _lacking(self, consumer: int, message: int) -> Stub:
         """Say where it shows that a consumer lacks a message: an acknowledgment, or a delivery to another."""

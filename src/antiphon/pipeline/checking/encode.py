@@ -94,7 +94,7 @@ def _encode_unit(
     more = (*(("time_ns",) if times else ()), *(BROKER_COLUMNS if has_topics(run.layout, unit) else ()))
     log = read_log(run.layout, unit, ("event", "sender", "seq", *more), job.implied)
     event, sender, seq = (log.column[name] for name in ("event", "sender", "seq"))
-    topics = read_topics(log.column) if "topic" in log.column else None
+    topics = read_topics(log.column, run.layout.texts) if "topic" in log.column else None
     message, slot = np.empty(len(event), np.int32), np.empty(len(event), np.int32)
     lost = k.number_messages(
         event, sender, seq, universe.senders, universe.table, universe.table_base, universe.first_span,

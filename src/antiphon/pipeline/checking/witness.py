@@ -11,7 +11,7 @@ from antiphon.pipeline import words as sentence
 from antiphon.pipeline.checking.encode import Log, read_log
 from antiphon.pipeline.checking.findings import Stub
 from antiphon.pipeline.checking.run import CheckJob
-from antiphon.pipeline.columns import CODES, DELIVER, DISCARD, RECEIVE, SEND, Array, Unit
+from antiphon.pipeline.columns import CODES, DELIVER, DISCARD, NO_TEXT, RECEIVE, SEND, Array, Unit
 from antiphon.pipeline.store.layout import TraceLayout
 from antiphon.pipeline.store.location import location
 from antiphon.trace.schema import EVENTS
@@ -23,6 +23,7 @@ class WitnessLog:
 
     def __init__(self, layout: TraceLayout, unit: Unit, implied: bool) -> None:
         self.member = int(layout.unit_member[unit])
+        self._texts = layout.texts
         self.log: Log = read_log(layout, unit, ("event", "sender", "seq", "step"), implied)
         self._more = functools.cache(
             lambda name: read_log(layout, unit, ("event", "sender", "seq", name), implied).column[name]
@@ -48,8 +49,8 @@ class WitnessLog:
 
     def text(self, name: str, row: int) -> str | None:
         """A row's topic, partition or group."""
-        texts = self._more(name)
-        return str(texts[row]) if isinstance(texts[row], str) else None
+        code = int(self._more(name)[row])
+        return None if code == NO_TEXT else self._texts.names[code]
 
     def consumer(self, row: int) -> str:
         """Name the consumer for which the member did this."""

@@ -142,7 +142,7 @@ def read_json_lines(file: str, mapping: Mapping, span: TextSpan | None) -> Itera
     decode = msgspec.json.Decoder().decode
     text, before = _open_text(file, span)
     row = before + 1
-    for block in _line_blocks(text):
+    for block in line_blocks(text):
         if row == 1:  # a key may be absent from a line, but not from all of them
             present = {name for name in schema.names if f'"{name}"'.encode() in block}
             if not mapping.events and not any(f'"{event}"'.encode() in block for event in EVENTS[:CONTROL]):
@@ -202,11 +202,12 @@ def _line_by_line(block: bytes, file: str, first: int, mapping: Mapping, decode:
     return sort_out_objects(objects, rows, broken, file, mapping)
 
 
-def _line_blocks(text: Any) -> Iterator[bytes]:
+def line_blocks(text: Any, block_bytes: int = BLOCK_BYTES) -> Iterator[bytes]:
+    """Return an open text in parts of about so many bytes, each of whole lines."""
     rest = b""
     with text as stream:
         while True:
-            chunk = stream.read(BLOCK_BYTES)
+            chunk = stream.read(block_bytes)
             if not chunk:
                 break
             head, newline, tail = (rest + chunk).rpartition(b"\n")

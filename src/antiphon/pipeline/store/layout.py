@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from antiphon.pipeline.columns import Array, RunIndex, Segment, Unit, as_numpy
+from antiphon.pipeline.columns import NO_TEXT, TEXTS, Array, RunIndex, Segment, TextCodes, Unit, as_numpy
 from antiphon.pipeline.store.location import Location, location, open_parquet, read_tables
 from antiphon.trace.schema import EVENTS
 
@@ -116,6 +116,7 @@ class TraceLayout:
         self.run_bounds = np.searchsorted(self.unit_run, np.arange(len(self.runs) + 1))
         self._skeleton: pa.Table | None = None
         self._skeleton_bounds: Array | None = None
+        self.texts = TextCodes()  # of the columns with texts, over all that this object reads
         # what this object has open; a small member shares its row group with its neighbours
         self.open_file = functools.lru_cache(maxsize=64)(_open_file)
         self._row_group = functools.lru_cache(maxsize=2)(self._read_row_group)
@@ -138,7 +139,7 @@ class TraceLayout:
         return self._skeleton.slice(start, stop - start)
 
     def read(self, unit: Unit, columns: Sequence[str]) -> dict[str, Array]:
-        """One member's columns, in order of step; events as codes, nulls as 0."""
+        """One member's columns, in order of step; events as codes, texts as codes of `texts`, nulls as 0."""
         parts = list(self._parts(unit, columns))
         if len(parts) == 1:
             return parts[0]
@@ -149,7 +150,7 @@ class TraceLayout:
             yield self.read_segment(segment, columns)
 
     def read_segment(self, segment: Segment, columns: Sequence[str]) -> dict[str, Array]:
-        """Return one segment's columns; events as codes, nulls as 0."""
+        """Return one segment's columns, as `read` does."""
         whole = self._row_group(*self.where(segment), tuple(columns))
         start = self.column["offset"][segment]
         return {name: whole[name][start : start + self.column["rows"][segment]] for name in columns}
@@ -163,8 +164,12 @@ class TraceLayout:
         source = self.open_file(file)
         present = [name for name in columns if name in source.schema_arrow.names]
         table = source.read_row_group(row_group, columns=present, use_threads=False)
-        nothing = np.zeros(table.num_rows, np.int64)
-        return {name: as_numpy(table[name], name) if name in present else nothing for name in columns}
+        return {name: self._column(table, name) for name in columns}
+
+    def _column(self, table: pa.Table, name: str) -> Array:
+        if name in TEXTS:
+            return self.texts.of(table[name]) if name in table.column_names else np.full(len(table), NO_TEXT, np.int32)
+        return as_numpy(table[name], name) if name in table.column_names else np.zeros(len(table), np.int64)
 
     def units_of(self, run: RunIndex) -> range:
         """Return the units of a run."""
@@ -181,7 +186,12 @@ class TraceLayout:
 
 def _open_file(file: str) -> pq.ParquetFile:
     """Open a Parquet file whose few distinct strings come as codes."""
-    return open_parquet(location(file), read_dictionary=["run", "event"])
+    coded = ["run", "event"]
+    opened = open_parquet(location(file), read_dictionary=coded)
+    texts = [name for name in TEXTS if name in opened.schema_arrow.names]
+    if "topic" not in texts:  # then nobody looks at them
+        return opened
+    return open_parquet(location(file), metadata=opened.metadata, read_dictionary=[*coded, *texts])
 
 
 def shares(weight: Array, tasks: int) -> Array:

@@ -135,7 +135,7 @@ class Survey:
         if any(self.layout.per_unit(kind)[unit] for kind in ("leave", "control")):
             texts = self.layout.read(unit, ("detail",))["detail"]
             for code, text in enumerate(details):
-                detail[texts == text] = code
+                detail[texts == self.layout.texts.code(text)] = code
         nothing: Array = np.zeros(0, np.int64)
         known = time[time != NULL_TIME]
         rows = LogRows(event, nothing, nothing, time, nothing, nothing, detail, details)

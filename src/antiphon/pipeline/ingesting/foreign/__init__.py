@@ -18,15 +18,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from antiphon.pipeline.ingesting.foreign.bulk import LogRecord, RecordTable, rows_in_bulk
 from antiphon.pipeline.ingesting.foreign.form import LogForm, NoRow, form_of
 from antiphon.pipeline.ingesting.foreign.numbering import (
+    CODED,
     FOREIGN_SCHEMA,
+    ROW_BITS,
     UNKNOWN_AUTHOR,
     log_name,
     number_names,
     number_run,
 )
-from antiphon.pipeline.ingesting.foreign.records import LogRecord, read_records
+from antiphon.pipeline.ingesting.foreign.records import Records, read_records
 from antiphon.pipeline.ingesting.job import IngestPart
 from antiphon.pipeline.ingesting.quarantine import Quarantine
 from antiphon.pipeline.reading.mapping import Mapping
@@ -36,9 +39,7 @@ from antiphon.pipeline.store.files import files_ending
 from antiphon.pipeline.store.layout import QUARANTINE
 from antiphon.pipeline.store.location import Location, location, open_parquet, open_stream, read_tables, replacement
 
-_BATCH_ROWS: Final = 200_000
 _LOOKED_AT: Final = 50  # records of a file, to see whether it has names and ids of its own
-_ROW_BITS: Final = 40
 
 
 class BringJob(msgspec.Struct, frozen=True):
@@ -134,7 +135,8 @@ def bring(session: Session, files: list[str], mapping: Mapping, folder: Location
     runs = sorted(set().union(*(part.runs for part in parts)))
     numbered = msgspec.structs.replace(job, names=names)
     if runs:
-        session.each(len(runs), functools.partial(_number_run, numbered, runs), "number")
+        tasks = min(len(runs), 4 * session.parallelism)
+        session.each(tasks, functools.partial(_number_runs, numbered, runs, tasks), "number")
     named = {number: name for name, number in names.items() if name not in (str(number), UNKNOWN_AUTHOR)}
     return Brought(str(folder / "brought"), len(runs), [part.part for part in parts], named)
 
@@ -149,30 +151,52 @@ def _read_files(job: BringJob, task: int) -> bytes:
     said = BroughtPart(IngestPart(), set(), set())
     quarantine = Quarantine(job.folder, f"logs-{task:06}")
     path = location(job.folder) / "rows" / f"{task:06}.parquet"
-    with replacement(path) as fresh, pq.ParquetWriter(fresh, FOREIGN_SCHEMA, compression="lz4") as out:
+    with (
+        replacement(path) as fresh,
+        pq.ParquetWriter(
+            fresh, FOREIGN_SCHEMA, compression="lz4", use_dictionary=CODED, write_statistics=["run"]
+        ) as out,
+    ):
         for number in range(task, len(job.files), job.tasks):
-            records = read_records(job.files[number], job.preset)
-            while chunk := list(itertools.islice(records, _BATCH_ROWS)):
-                rows, unreadable = _sort_out(chunk, job, number)
+            for records in read_records(job.files[number], job.preset, job.form):
+                rows, unreadable = sort_out(records, job, number)
                 quarantine.add(unreadable)
                 out.write_table(rows)
-                said.runs.update(pc.unique(rows["run"]).to_pylist())
+                said.runs.update(_texts(rows["run"]))
                 said.names |= _names(rows, job.form)
     quarantine.close(said.part)
     return msgspec.msgpack.encode(said)
 
 
+def _texts(column: pa.ChunkedArray) -> set[str]:
+    """Return the distinct texts of a coded column."""
+    return {text for chunk in column.chunks for text in chunk.dictionary.take(pc.unique(chunk.indices)).to_pylist()}
+
+
 def _names(rows: pa.Table, form: LogForm) -> set[str]:
     """Name all who are members or senders in some rows."""
-    names = {*pc.unique(rows["member"]).to_pylist(), *pc.unique(rows["sender"]).to_pylist()}
+    names = _texts(rows["member"]) | _texts(rows["sender"])
     names.update(pc.unique(pc.list_flatten(rows["members"])).to_pylist())
     if form.sends == "unrecorded":
-        logs = rows.filter(pc.is_valid(rows["id"])).group_by(["topic", "partition"]).aggregate([]).to_pylist()
+        about = rows.filter(pc.is_valid(rows["id"])).select(["topic", "partition"])
+        texts = pa.table({name: about[name].cast(pa.string()) for name in about.column_names})
+        logs = texts.group_by(["topic", "partition"]).aggregate([]).to_pylist()
         names.update(log_name(log["topic"], log["partition"]) for log in logs)
     return names - {None}
 
 
-def _sort_out(records: list[LogRecord], job: BringJob, number: int) -> tuple[pa.Table, list[UnreadableRow]]:
+def sort_out(records: Records, job: BringJob, number: int) -> tuple[pa.Table, list[UnreadableRow]]:
+    """Turn records into rows: in bulk where that can be, the others one by one."""
+    if not isinstance(records, RecordTable):
+        return _sort_out_singly(records, job, number)
+    rows, left = rows_in_bulk(job.form, records, number)
+    if not len(left):
+        return rows, []
+    more, bad = _sort_out_singly([records.record(at) for at in left.tolist()], job, number)
+    return pa.concat_tables([rows, more]).unify_dictionaries().combine_chunks().sort_by("place"), bad
+
+
+def _sort_out_singly(records: list[LogRecord], job: BringJob, number: int) -> tuple[pa.Table, list[UnreadableRow]]:
     good: list[tuple[Any, ...]] = []
     bad = []
     file = job.files[number]
@@ -185,18 +209,34 @@ def _sort_out(records: list[LogRecord], job: BringJob, number: int) -> tuple[pa.
             bad.append(UnreadableRow(file, record.row, str(problem), problem.event, record.text))
             continue
         for at, row in enumerate(found):
-            good.append((*msgspec.structs.astuple(row), (number << _ROW_BITS) + record.row * 4 + at))
+            good.append((*msgspec.structs.astuple(row), (number << ROW_BITS) + record.row * 4 + at))
     columns = zip(*good, strict=True) if good else [()] * len(FOREIGN_SCHEMA)
     arrays = [pa.array(values, field.type) for values, field in zip(columns, FOREIGN_SCHEMA, strict=True)]
     return pa.Table.from_arrays(arrays, schema=FOREIGN_SCHEMA), bad
 
 
-def _number_run(job: BringJob, runs: list[str], task: int) -> bytes:
-    """Put one run together and number its messages."""
-    folder, wanted = location(job.folder), pc.field("run") == runs[task]
-    pieces = read_tables(folder / "rows", filters=wanted, schema=FOREIGN_SCHEMA)
-    table = number_run(pa.concat_tables(pieces).combine_chunks(), job.form, job.names)
-    order = np.lexsort((table["step"].to_numpy(), table["member"].to_numpy()))
+def _number_runs(job: BringJob, runs: list[str], tasks: int, task: int) -> bytes:
+    """Put some runs together and number their messages."""
+    folder, mine = location(job.folder), runs[task::tasks]
+    chosen = None if len(mine) == len(runs) else pc.field("run").isin(mine)
+    pieces = read_tables(folder / "rows", filters=chosen, read_dictionary=CODED)
+    rows = pa.concat_tables(pieces).unify_dictionaries().combine_chunks()
+    run = rows["run"].chunk(0)
+    names = run.dictionary.to_pylist()
+    code = run.indices.to_numpy()
+    order = np.argsort(code, kind="stable") if len(mine) > 1 else None
+    bounds = np.cumsum(np.bincount(code, minlength=len(names)))
     with replacement(folder / "brought" / f"{task:06}.parquet") as fresh:
-        pq.write_table(table.take(pa.array(order)), fresh, compression="lz4")
+        out: pq.ParquetWriter | None = None
+        for number, stop in enumerate(bounds.tolist()):
+            start = int(bounds[number - 1]) if number else 0
+            if start == stop:
+                continue
+            part = rows if order is None else rows.take(pa.array(order[start:stop])).combine_chunks()
+            table = number_run(part, job.form, job.names)
+            if out is None:
+                out = pq.ParquetWriter(fresh, table.schema, compression="lz4", use_dictionary=[*CODED, "event"])
+            out.write_table(table)
+        assert out is not None, "a run has rows"
+        out.close()
     return b""

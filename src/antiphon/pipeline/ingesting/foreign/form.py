@@ -25,6 +25,7 @@ PRESETS: Final = tuple(
 )
 FROM_NOW: Final = "subscribed-from-now"  # to what is sent from now on; becomes one of the trace's kinds
 _KINDS: Final = (*BROKER_KINDS, FROM_NOW)
+LATEST_SECONDS: Final = 9_000_000_000.0  # since 1970, that nanoseconds in 64 bits can say
 _NO_MEMBER: Final = "no member: it has none of the keys {}"
 _NO_EVENT: Final = "no event: it has none of the keys {}"
 _NO_MESSAGE: Final = "a {} without the message's id: it has none of the keys {}"
@@ -114,7 +115,7 @@ class LogForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             sender=(member if kind in ("send", "acknowledged") else None) or self.text(record, "sender"),
             id=number if kind in ABOUT_A_MESSAGE else None,
             step=self._integer(record, "step"),
-            time_ns=_nanoseconds(self._value(record, "time_ns")),
+            time_ns=nanoseconds(self._value(record, "time_ns")),
             view=self._integer(record, "view") or 0,
             bytes=self._integer(record, "bytes"),
             members=None if members is None else [str(one) for one in listed],
@@ -166,7 +167,7 @@ def _is_yes(value: Any) -> bool:
     return str(value).lower() in ("true", "yes", "1")
 
 
-def _nanoseconds(value: Any) -> int | None:
+def nanoseconds(value: Any) -> int | None:
     """Return a time as nanoseconds: of ISO 8601 text, or of seconds to nanoseconds since 1970 by their size."""
     if value is None:
         return None
@@ -181,6 +182,8 @@ def _nanoseconds(value: Any) -> int | None:
     try:
         number = float(value)
     except (ValueError, TypeError):
+        return None
+    if not (abs(number) < LATEST_SECONDS or 1e11 <= number < LATEST_SECONDS * 1e9):
         return None
     for unit, scale in ((1e17, 1), (1e14, 1_000), (1e11, 1_000_000)):
         if number >= unit:

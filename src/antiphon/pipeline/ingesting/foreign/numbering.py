@@ -12,25 +12,30 @@ import pyarrow.compute as pc
 from antiphon.pipeline.checking.brokers import covers
 from antiphon.pipeline.columns import DELIVER, RECEIVE, SEND, Array
 from antiphon.pipeline.ingesting.foreign.form import FROM_NOW, LogForm
+from antiphon.pipeline.kernels import number_by_owner
 from antiphon.trace.schema import EVENTS, SUBSCRIBED, SUBSCRIBED_LATE
 
 UNKNOWN_AUTHOR = "(unknown author)"
+ROW_BITS = 40  # of a place: below the number of its file
+CODED = ["run", "member", "event", "sender", "detail", "topic", "partition", "group"]  # columns with few distinct texts
+_TEXT_CODE = pa.dictionary(pa.int32(), pa.string())
+_DENSE_MAX = 1 << 22  # numbers that lie closer together than this are ranked by a table
 FOREIGN_SCHEMA = pa.schema(
     [
-        ("run", pa.string()),
-        ("member", pa.string()),
-        ("event", pa.string()),
-        ("sender", pa.string()),
+        ("run", _TEXT_CODE),
+        ("member", _TEXT_CODE),
+        ("event", _TEXT_CODE),
+        ("sender", _TEXT_CODE),
         ("id", pa.string()),
         ("step", pa.int64()),
         ("time_ns", pa.int64()),
         ("view", pa.int64()),
         ("bytes", pa.int64()),
         ("members", pa.list_(pa.string())),
-        ("detail", pa.string()),
-        ("topic", pa.string()),
-        ("partition", pa.string()),
-        ("group", pa.string()),
+        ("detail", _TEXT_CODE),
+        ("topic", _TEXT_CODE),
+        ("partition", _TEXT_CODE),
+        ("group", _TEXT_CODE),
         ("redelivered", pa.bool_()),
         ("span", pa.string()),  # the operation's own id
         ("about", pa.string()),  # the operation that a message is known by
@@ -66,14 +71,16 @@ def _is_number(name: str) -> bool:
 
 
 def number_run(rows: pa.Table, form: LogForm, names: dict[str, int]) -> pa.Table:
-    """Return one run's rows with the trace's columns."""
-    rows = _in_order(rows, form)
+    """Return one run's rows with the trace's columns, in order of (member, step)."""
+    rows = _in_order(rows, form, names)
     rows = _with_ids(rows)
     rows = _with_beginnings(rows)
     event, member = _deliveries(rows, form), _numbers(rows["member"], names)
     about = pc.is_valid(rows["id"]).to_numpy(zero_copy_only=False)
     sender, seq = np.zeros(len(about), np.int64), np.zeros(len(about), np.int64)
-    if about.any():
+    if about.all():
+        sender, seq = _messages(rows, event == SEND, member, form, names)
+    elif about.any():
         part, sends = rows.filter(pa.array(about)).combine_chunks(), event[about] == SEND
         sender[about], seq[about] = _messages(part, sends, member[about], form, names)
     columns: dict[str, Any] = {
@@ -82,8 +89,8 @@ def number_run(rows: pa.Table, form: LogForm, names: dict[str, int]) -> pa.Table
         "step": rows["step"],
         "time_ns": rows["time_ns"],
         "event": pa.DictionaryArray.from_arrays(pa.array(event), pa.array(EVENTS, pa.string())),
-        "sender": pa.array(sender, pa.int32(), mask=~about),
-        "seq": pa.array(seq, pa.int64(), mask=~about),
+        "sender": pa.array(sender.astype(np.int32), mask=~about),
+        "seq": pa.array(seq, mask=~about),
         "view": rows["view"],
         "bytes": rows["bytes"],
         "members": _member_lists(rows["members"], names),
@@ -95,7 +102,8 @@ def number_run(rows: pa.Table, form: LogForm, names: dict[str, int]) -> pa.Table
 
 def _deliveries(rows: pa.Table, form: LogForm) -> Array:
     """Return the events as codes; where nobody logs deliveries apart from receipts, a receipt is a delivery."""
-    event: Array = pc.index_in(rows["event"], pa.array(EVENTS, pa.string())).to_numpy().astype(np.int8)
+    code, words = _codes(rows["event"])
+    event: Array = np.array([EVENTS.index(word) for word in words.to_pylist()], np.int8)[code]
     received = event == RECEIVE
     if not received.any():
         return event
@@ -106,23 +114,38 @@ def _deliveries(rows: pa.Table, form: LogForm) -> Array:
     return event
 
 
-def _in_order(rows: pa.Table, form: LogForm) -> pa.Table:
-    """Put each member's rows in order; their steps are as logged if each has one, else their positions."""
+def _in_order(rows: pa.Table, form: LogForm, names: dict[str, int]) -> pa.Table:
+    """Put rows in order of (member, step); steps are as logged if each row has one, else positions."""
+    member = _numbers(rows["member"], names)
     if rows["step"].null_count == 0:
-        return rows
-    member, place = _codes(rows["member"])[0], rows["place"].to_numpy()
-    keys: tuple[Array, ...] = (place, member)
+        order = np.lexsort((rows["step"].to_numpy(), member))
+        return rows.take(pa.array(order)).combine_chunks()
+    order = np.argsort(rows["place"].to_numpy(), kind="stable")
+    who = _ranks(member, np.array(sorted(names.values()), np.int64))
+    who = who.astype(np.uint16) if len(names) < 1 << 16 else who  # few are sorted faster
+    order = order[np.argsort(who[order], kind="stable")]
     if form.order == "time":
-        keys = (place, pc.fill_null(rows["time_ns"], np.iinfo(np.int64).max).to_numpy(), member)
-    rows = rows.take(pa.array(np.lexsort(keys))).combine_chunks()
+        time = pc.fill_null(rows["time_ns"], np.iinfo(np.int64).max).to_numpy()[order]
+        _sort_stretches(order, who[order], time)
+    if rows["about"].null_count == len(rows):  # then nobody looks for operations
+        rows = rows.set_column(rows.schema.get_field_index("span"), "span", pa.nulls(len(rows), pa.string()))
+    rows = rows.take(pa.array(order)).combine_chunks()
     return rows.set_column(rows.schema.get_field_index("step"), "step", pa.array(np.arange(1, len(rows) + 1)))
+
+
+def _sort_stretches(order: Array, who: Array, time: Array) -> None:
+    """Put each member's part of an order in order of time; most logs are already."""
+    late = np.flatnonzero((time[1:] < time[:-1]) & (who[1:] == who[:-1]))
+    for one in np.unique(who[late]).tolist():
+        part = slice(*np.searchsorted(who, [one, one + 1]).tolist())
+        order[part] = order[part][np.argsort(time[part], kind="stable")]
 
 
 def _with_ids(rows: pa.Table) -> pa.Table:
     """Let an operation that refers to another be about its message: one that sends, or one that refers to such."""
     if rows["about"].null_count == len(rows):
         return rows
-    ids, about, sends = rows["id"], rows["about"], pc.equal(rows["event"], "send")
+    ids, about, sends = rows["id"], rows["about"], pc.equal(rows["event"].cast(pa.string()), "send")
     for chosen in (sends, pc.invert(sends)):  # an operation on what was received refers to the receipt
         known = rows.filter(pc.and_(chosen, pc.is_valid(rows["span"])))
         at = pc.index_in(about, known["span"].combine_chunks())
@@ -135,15 +158,19 @@ def _with_ids(rows: pa.Table) -> pa.Table:
 
 def _with_beginnings(rows: pa.Table) -> pa.Table:
     """Say of subscriptions to what comes from now on whether anything came before: only then do they begin late."""
-    words = rows["detail"]
-    now = pc.fill_null(pc.equal(words, FROM_NOW), False).to_numpy()
+    code, known = _codes(rows["detail"])
+    now = code == (known.to_pylist().index(FROM_NOW) if FROM_NOW in known.to_pylist() else -2)
     if not now.any():
         return rows
-    sends = rows.filter(pc.and_(pc.equal(rows["event"], "send"), pc.is_valid(rows["topic"])))
+    words = rows["detail"].cast(pa.string())
+    events, topics = rows["event"].cast(pa.string()), rows["topic"].cast(pa.string())
+    sends = pa.table({"topic": topics, "time_ns": rows["time_ns"]}).filter(
+        pc.and_(pc.equal(events, "send"), pc.is_valid(topics))
+    )
     first = sends.group_by("topic").aggregate([("time_ns", "min")]).to_pylist()
     said = words.to_pylist()
     for at in np.flatnonzero(now).tolist():
-        topic, time = rows["topic"][at].as_py(), rows["time_ns"][at].as_py()
+        topic, time = topics[at].as_py(), rows["time_ns"][at].as_py()
         before = (one["time_ns_min"] for one in first if topic is not None and covers(topic, one["topic"]))
         late = any(time is not None and sent is not None and sent < time for sent in before)
         said[at] = SUBSCRIBED_LATE if late else SUBSCRIBED
@@ -183,30 +210,49 @@ def _messages(rows: pa.Table, sends: Array, member: Array, form: LogForm, names:
     if known.all() and form.ids == "message" and (counts := _counts(rows["id"])) is not None:
         return said, counts + 1 - form.numbers_from
     code, texts = _codes(_within_logs(rows) if form.ids == "log" else rows["id"])
-    order = np.lexsort((rows["step"].to_numpy(), member))
-    sent = order[sends[order]]
+    sent = np.flatnonzero(sends)
     author_of = np.full(len(texts), names[UNKNOWN_AUTHOR], np.int64)
     author_of[code[sent][::-1]] = member[sent][::-1]  # of several who send one id the first
-    author = np.where(known, said, author_of[code])
-    authors, who = np.unique(np.concatenate((member[sent], author[order])), return_inverse=True)
-    key = who.astype(np.int64) * len(texts) + np.concatenate((code[sent], code[order]))
-    encoded = pa.array(key).dictionary_encode()  # by first appearance
-    owner = encoded.dictionary.to_numpy() // max(1, len(texts))
-    by_owner = np.argsort(owner, kind="stable")
-    number = np.empty(len(owner), np.int64)
-    first = np.searchsorted(owner[by_owner], np.arange(len(authors)))
-    number[by_owner] = np.arange(len(owner)) - first[owner[by_owner]] + 1
-    seq = np.empty(len(order), np.int64)
-    seq[order] = number[encoded.indices.to_numpy()[len(sent) :]]
+    author = np.where(known, said, author_of[code]) if known.any() else author_of[code]
+    numbers = np.array(sorted(names.values()), np.int64)
+    owner, sender = _ranks(author, numbers), _ranks(member[sent], numbers)
+    seq = np.empty(len(code), np.int64)
+    if not number_by_owner(code, owner, code[sent], sender, len(texts), len(numbers), seq):
+        seq = _number_pairs(code, owner, code[sent], sender, len(texts))
     return author, seq
+
+
+def _number_pairs(code: Array, owner: Array, sent: Array, sender: Array, texts: int) -> Array:
+    """Number the ids of each owner where some id has several: first what was sent, then the others as they come."""
+    key = np.concatenate((sender, owner)).astype(np.int64) * texts + np.concatenate((sent, code))
+    encoded = pa.array(key).dictionary_encode()  # by first appearance
+    of_key = encoded.dictionary.to_numpy() // max(1, texts)
+    by_owner = np.argsort(of_key, kind="stable")
+    number = np.empty(len(of_key), np.int64)
+    first = np.searchsorted(of_key[by_owner], of_key[by_owner])
+    number[by_owner] = np.arange(len(of_key)) - first + 1
+    seq: Array = number[encoded.indices.to_numpy()[len(sent) :]]
+    return seq
+
+
+def _ranks(values: Array, numbers: Array) -> Array:
+    """Return the position of each value among sorted numbers that have them all."""
+    spread = int(numbers[-1] - numbers[0]) + 1
+    if spread > _DENSE_MAX:
+        return np.searchsorted(numbers, values).astype(np.int32)
+    table = np.zeros(spread, np.int32)
+    table[numbers - numbers[0]] = np.arange(len(numbers), dtype=np.int32)
+    ranks: Array = table[values - numbers[0]]
+    return ranks
 
 
 def _within_logs(rows: pa.Table) -> pa.ChunkedArray:
     """Return ids that are told apart by their topic and partition."""
+    topics, partitions = (rows[name].cast(pa.string()) for name in ("topic", "partition"))
     partition = pc.if_else(
-        pc.is_valid(rows["partition"]), pc.binary_join_element_wise("/", pc.fill_null(rows["partition"], ""), ""), ""
+        pc.is_valid(partitions), pc.binary_join_element_wise("/", pc.fill_null(partitions, ""), ""), ""
     )
-    return pc.binary_join_element_wise(pc.fill_null(rows["topic"], "log"), partition, rows["id"], "/")
+    return pc.binary_join_element_wise(pc.fill_null(topics, "log"), partition, rows["id"], "/")
 
 
 def _counts(ids: pa.ChunkedArray) -> Array | None:

@@ -1,0 +1,282 @@
+"""Records in bulk: what `LogForm.rows` says of one record, said of a table of them by whole columns.
+
+What columns cannot decide (a record with an error, a word that is about no message, a value of an unusual type) is left
+to `LogForm.rows`, so that it alone says what is right, and how what is wrong is called.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from antiphon.pipeline.columns import Array
+from antiphon.pipeline.ingesting.foreign.form import ABOUT_A_MESSAGE, LATEST_SECONDS, LogForm, nanoseconds
+from antiphon.pipeline.ingesting.foreign.numbering import FOREIGN_SCHEMA, ROW_BITS
+from antiphon.trace.schema import ACKNOWLEDGED, BROKER_KINDS
+
+_KINDS_MAX: Final = 4  # of one record; it has as many numbers in `place`
+_EXACT: Final = float(1 << 53)
+_YES: Final = pa.array(["true", "yes", "1"])
+
+
+class LogRecord(NamedTuple):
+    """One record: its keys and values or, where it has none, why."""
+
+    row: int
+    content: dict[str, Any] | None
+    line: str = ""  # as it was written, where it was a line
+    reason: str = ""
+
+    @property
+    def text(self) -> str:
+        """The record, to be shown."""
+        return self.line or json.dumps(self.content, default=str, ensure_ascii=False)
+
+
+class RecordTable(NamedTuple):
+    """Records as columns, one for each key that any of them has."""
+
+    table: pa.Table
+    first_row: int
+    record: Callable[[int], LogRecord]  # one of them as it was written, by its position in the table
+
+
+def keys_read(form: LogForm) -> list[str]:
+    """Return all keys that a form looks at."""
+    names = ("run", "member", "event", "sender", "seq", "step", "time_ns", "view", "bytes", "members", "detail")
+    looked = [*names, "topic", "partition", "group", "redelivered", *form.columns]
+    return list(dict.fromkeys(key for name in looked for key in (*form.columns.get(name, [name]), *form.late)))
+
+
+def rows_in_bulk(form: LogForm, records: RecordTable, file: int) -> tuple[pa.Table, Array]:
+    """Return the rows of those records that columns decide, and the positions of the others."""
+    columns = _Columns(form, records.table)
+    size = len(records.table)
+    word = _coded(columns.text("event"))
+    words = word.dictionary.to_pylist()
+    kinds = [form.events.get(text.lower(), [text]) for text in words]
+    plain = [len(those) <= _KINDS_MAX and ABOUT_A_MESSAGE.issuperset(those) for those in kinds]
+    code = word.indices.fill_null(len(words)).to_numpy(zero_copy_only=False)
+    about = np.array([*(len(those) if good else 0 for those, good in zip(kinds, plain, strict=True)), 0], np.int64)
+    count = about[code]
+
+    member, number = columns.text("member"), columns.text("seq")
+    run, sender, detail = (_coded(columns.text(name)) for name in ("run", "sender", "detail"))
+    topic, partition, group = (_coded(columns.text(name)) for name in ("topic", "partition", "group"))
+    step, view, size_bytes = (columns.integer(name) for name in ("step", "view", "bytes"))
+    time, redelivered = columns.time("time_ns"), columns.flag("redelivered")
+    span, other = (columns.text(name) if name in form.columns else columns.nothing for name in ("span", "about"))
+    columns.leave(~_missing(columns.value_of_any_kind("members")))
+    lacking = columns.left | _missing(member) | _missing(number)
+    open_words = np.array([*(not good for good in plain), True], bool)
+    undecided = open_words[code] | (lacking & (count > 0))
+    count[undecided] = 0
+
+    index = np.repeat(np.arange(size), count)
+    at = np.arange(len(index)) - np.repeat(np.cumsum(count) - count, count)
+    names = list(dict.fromkeys(name for those, good in zip(kinds, plain, strict=True) if good for name in those))
+    kind_of = np.full((len(words) + 1, _KINDS_MAX), -1, np.int32)
+    for row, (those, good) in enumerate(zip(kinds, plain, strict=True)):
+        if good:
+            kind_of[row, : len(those)] = [names.index(name) for name in those]
+    kind = kind_of[code[index], at]
+    every = pa.array(index) if len(index) != size or (count != 1).any() else None
+
+    def taken(column: pa.Array) -> pa.Array:
+        return column if every is None else column.take(every)
+
+    who = taken(_coded(member))
+    by_itself = np.array([name in ("send", ACKNOWLEDGED) for name in names] + [False], bool)[kind]
+    told = np.array([name in BROKER_KINDS for name in names] + [False], bool)[kind]
+    events = pa.array(["control" if name in BROKER_KINDS else name for name in names], pa.string())
+    rows = {
+        "run": _filled(taken(run), "log"),
+        "member": who,
+        "event": pa.DictionaryArray.from_arrays(pa.array(kind, pa.int32()), events),
+        "sender": _chosen(by_itself, who, taken(sender)),
+        "id": taken(number),
+        "step": taken(step),
+        "time_ns": taken(time),
+        "view": taken(view).fill_null(0),
+        "bytes": taken(size_bytes),
+        "members": pa.nulls(len(index), FOREIGN_SCHEMA.field("members").type),
+        "detail": _chosen(
+            told,
+            pa.DictionaryArray.from_arrays(pa.array(kind, pa.int32()), pa.array(names, pa.string())),
+            taken(detail),
+        ),
+        "topic": taken(topic),
+        "partition": taken(partition),
+        "group": taken(group),
+        "redelivered": taken(redelivered),
+        "span": taken(span),
+        "about": taken(other),
+        "place": pa.array((file << ROW_BITS) + (records.first_row + index) * _KINDS_MAX + at),
+    }
+    return pa.table(rows, schema=FOREIGN_SCHEMA), np.flatnonzero(undecided)
+
+
+class _Columns:
+    """The values that a form finds in a table, by the trace's column; `left` are records that it cannot decide."""
+
+    def __init__(self, form: LogForm, table: pa.Table) -> None:
+        self._form, self._table, self._size = form, table, len(table)
+        self.left = np.zeros(self._size, bool)
+        self.nothing = pa.nulls(self._size, pa.string())
+
+    def leave(self, records: Array) -> None:
+        """Leave some records undecided."""
+        self.left |= records
+
+    def _found(self, name: str) -> list[pa.Array]:
+        """Return the columns that may have it, the first first, empty texts as nothing."""
+        form = self._form
+        if name in form.constants:
+            return [pa.repeat(pa.scalar(form.constants[name]), self._size)]
+        found = []
+        for key in form.columns.get(name, [name]):
+            if key in self._table.column_names:
+                column = _whole(self._table[key])
+                if pa.types.is_string(column.type):
+                    empty = pc.equal(column, "")
+                    column = pc.if_else(empty, None, column) if pc.any(empty).as_py() else column
+                if column.null_count < len(column):
+                    found.append(column)
+        return found
+
+    def value_of_any_kind(self, name: str) -> pa.Array:
+        """Return something where there is any value."""
+        there = np.zeros(self._size, bool)
+        for column in self._found(name):
+            there |= ~_missing(column)
+        return pa.array(there, mask=~there)
+
+    def text(self, name: str) -> pa.Array:
+        """Return a column's values as texts."""
+        return _first([self._as_text(column) for column in self._found(name)], self.nothing)
+
+    def _as_text(self, column: pa.Array) -> pa.Array:
+        if pa.types.is_string(column.type):
+            return column
+        if pa.types.is_floating(column.type):
+            column = self._whole_numbers(column)
+        if pa.types.is_integer(column.type):
+            return column.cast(pa.string())
+        self.leave(~_missing(column))
+        return self.nothing
+
+    def _whole_numbers(self, column: pa.Array) -> pa.Array:
+        """Return numbers that have no fraction as integers; others are left undecided."""
+        values = column.fill_null(0).to_numpy(zero_copy_only=False)
+        good = (np.abs(values) < _EXACT) & (values == np.trunc(values))
+        self.leave(~good)
+        return pa.array(np.where(good, values, 0).astype(np.int64), mask=_missing(column) | ~good)
+
+    def integer(self, name: str) -> pa.Array:
+        """Return a column's values as integers."""
+        return _first([self._as_integer(column) for column in self._found(name)], pa.nulls(self._size, pa.int64()))
+
+    def _as_integer(self, column: pa.Array) -> pa.Array:
+        if pa.types.is_string(column.type):
+            digits = pc.fill_null(pc.match_substring_regex(column, r"^-?[0-9]{1,18}$"), True)
+            if not pc.all(digits).as_py():
+                self.leave(~digits.to_numpy(zero_copy_only=False))
+                column = pc.if_else(digits, column, None)
+            return column.cast(pa.int64())
+        if pa.types.is_floating(column.type):
+            return self._whole_numbers(column)
+        if pa.types.is_signed_integer(column.type):
+            return column.cast(pa.int64())
+        self.leave(~_missing(column))
+        return pa.nulls(self._size, pa.int64())
+
+    def time(self, name: str) -> pa.Array:
+        """Return a column's times as nanoseconds."""
+        return _first([self._as_time(column) for column in self._found(name)], pa.nulls(self._size, pa.int64()))
+
+    def _as_time(self, column: pa.Array) -> pa.Array:
+        if pa.types.is_string(column.type):
+            if pc.all(pc.match_substring_regex(column, r"^[0-8]?[0-9]{1,18}$")).as_py():
+                column = column.cast(pa.int64())
+            else:
+                return pa.array([nanoseconds(value) for value in column.to_pylist()], pa.int64())
+        if pa.types.is_signed_integer(column.type) or pa.types.is_floating(column.type):
+            return _nanoseconds(column)
+        self.leave(~_missing(column))
+        return pa.nulls(self._size, pa.int64())
+
+    def flag(self, name: str) -> pa.Array:
+        """Return a column's marks."""
+        return _first([self._as_flag(column) for column in self._found(name)], pa.nulls(self._size, pa.bool_()))
+
+    def _as_flag(self, column: pa.Array) -> pa.Array:
+        if pa.types.is_boolean(column.type):
+            return column
+        if pa.types.is_string(column.type):
+            return pc.if_else(pc.is_valid(column), pc.is_in(pc.utf8_lower(column), _YES), None)
+        if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+            return pc.greater(column, 1)
+        self.leave(~_missing(column))
+        return pa.nulls(self._size, pa.bool_())
+
+
+def _nanoseconds(column: pa.Array) -> pa.Array:
+    """Return numbers as times: seconds to nanoseconds by their size; nothing where they are none."""
+    values = column.fill_null(0).to_numpy(zero_copy_only=False)
+    number = values.astype(np.float64)
+    good = (np.abs(number) < LATEST_SECONDS) | ((number >= 1e11) & (number < LATEST_SECONDS * 1e9))
+    nanos = (np.where(np.abs(number) < LATEST_SECONDS, number, 0.0) * 1e9).astype(np.int64)
+    for low, high, scale in ((1e11, 1e14, 1_000_000), (1e14, 1e17, 1_000), (1e17, LATEST_SECONDS * 1e9, 1)):
+        chosen = (number >= low) & (number < high)
+        if chosen.any():
+            nanos[chosen] = (values[chosen] * scale).astype(np.int64)
+    return pa.array(nanos, mask=_missing(column) | ~good)
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    array = column.combine_chunks()
+    array = array.chunk(0) if isinstance(array, pa.ChunkedArray) else array
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    return array.cast(pa.string()) if pa.types.is_large_string(array.type) else array
+
+
+def _missing(column: pa.Array) -> Array:
+    if not column.null_count:
+        return np.zeros(len(column), bool)
+    missing: Array = column.is_null().to_numpy(zero_copy_only=False)
+    return missing
+
+
+def _first(columns: list[pa.Array], nothing: pa.Array) -> pa.Array:
+    """Return in each row what the first column has that has anything."""
+    if not columns:
+        return nothing
+    return columns[0] if len(columns) == 1 or not columns[0].null_count else pc.coalesce(*columns)
+
+
+def _coded(column: pa.Array) -> pa.DictionaryArray:
+    return column.dictionary_encode()
+
+
+def _filled(column: pa.DictionaryArray, text: str) -> pa.DictionaryArray:
+    if not column.null_count:
+        return column
+    texts = pa.concat_arrays([column.dictionary, pa.array([text])]).dictionary_encode()
+    last = texts.indices[len(texts) - 1]
+    return pa.DictionaryArray.from_arrays(texts.indices.take(column.indices).fill_null(last), texts.dictionary)
+
+
+def _chosen(condition: Array, yes: pa.DictionaryArray, no: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Return a coded column with the one's values where the condition holds, else the other's."""
+    if not condition.any():
+        return no
+    texts = pa.concat_arrays([yes.dictionary, no.dictionary]).dictionary_encode()  # a text of both has one code
+    mine, other = texts.indices[: len(yes.dictionary)], texts.indices[len(yes.dictionary) :]
+    indices = pc.if_else(pa.array(condition), mine.take(yes.indices), other.take(no.indices))
+    return pa.DictionaryArray.from_arrays(indices, texts.dictionary)

@@ -1,0 +1,245 @@
+"""OpenTelemetry exports in bulk: spans as tables with a column for each attribute that a form reads.
+
+What the compiled scanners leave, and what each span is said to be about, is as `otlp.py` has it for single records.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from antiphon.pipeline.columns import Array
+from antiphon.pipeline.ingesting.foreign import otlp, span_scan
+from antiphon.pipeline.ingesting.foreign.bulk import LogRecord, RecordTable, keys_read
+from antiphon.pipeline.ingesting.foreign.form import LogForm
+from antiphon.pipeline.ingesting.foreign.span_scan import NUMBER, TEXT, TRUTH, SpanArrays
+from antiphon.pipeline.store.location import location, open_input, open_stream
+
+_BLOCK_BYTES: Final = 16 << 20
+_SPANS: Final = 1 << 16  # that a table has, about
+_OWN: Final = ("span.start", "span.kind", "span.failed", "span.id", "span.parent")
+_POPPED: Final = ("span.failed", "span.links", "span.parent")
+_DERIVED: Final = (*otlp.OPERATIONS, *otlp.IDS, *otlp.OFFSETS, *otlp.TOPICS, *otlp.PARTITIONS)
+
+
+def read_spans(file: str, form: LogForm) -> Iterator[RecordTable | list[LogRecord]]:
+    """Return a file's messaging spans, as tables where the scanners understand them, else one by one."""
+    with _opened(file) as source:
+        content = source.read_buffer()
+    reader = _SpanReader(file, [key for key in dict.fromkeys((*keys_read(form), *_DERIVED)) if key not in _OWN])
+    read = reader.json if otlp.is_json(memoryview(content)[: 1 << 16].tobytes()) else reader.protobuf
+    for found in read(memoryview(content)):
+        yield found
+        reader.row += len(found.table if isinstance(found, RecordTable) else found)
+
+
+def _opened(file: str) -> pa.NativeFile:
+    return open_stream(location(file)) if file.endswith(".gz") else open_input(location(file))
+
+
+class _SpanReader:
+    """Reads one file's exports."""
+
+    def __init__(self, file: str, keys: list[str]) -> None:
+        self.row = 1  # of the next record
+        self._file, self._keys = file, keys
+        self._wanted = span_scan.wanted_keys(keys)
+        self._arrays = span_scan.span_arrays(span_scan.OWN_COLUMNS + len(keys), _SPANS)
+
+    def _room_for_more(self) -> None:
+        columns, spans = self._arrays.kind.shape
+        self._arrays = span_scan.span_arrays(columns, 4 * spans)
+
+    def _singly(self, records: Iterator[dict[str, Any]]) -> list[LogRecord]:
+        return [LogRecord(row, record) for row, record in enumerate(records, self.row)]
+
+    def _flush(self, content: Array, *, as_hex: bool, decode: Callable[[bytes], dict[str, Any]]) -> RecordTable | None:
+        """Return the spans that were scanned since the last time."""
+        spans = int(self._arrays.counts[0])
+        table = _table(self._arrays, self._keys, content, as_hex=as_hex) if spans else None
+        if table is None:
+            self._arrays.counts[:] = 0
+            return None
+        own, index = table
+        extents = self._arrays.extent[:, index].copy()
+        self._arrays.counts[:] = 0
+        first = self.row
+
+        def record(position: int) -> LogRecord:
+            start, stop = extents[:, position].tolist()
+            values = {key: own[key][position].as_py() for key in own.column_names}
+            whole = decode(content[start:stop].tobytes()) | {key: one for key, one in values.items() if one is not None}
+            return LogRecord(
+                first + position, {key: value for key, value in whole.items() if value != "" and key not in _POPPED}
+            )
+
+        return RecordTable(own, first, record)
+
+    def json(self, content: memoryview) -> Iterator[RecordTable | list[LogRecord]]:
+        """Read exports in JSON, one after the other, on a line each or on many."""
+        decode_json = msgspec.json.Decoder().decode
+        decode = lambda span: otlp.json_span(decode_json(span))  # noqa: E731
+        at = 3 if content[:3].tobytes() == b"\xef\xbb\xbf" else 0
+        size = _BLOCK_BYTES
+        while at < len(content):
+            block = content[at : at + size]
+            text = np.frombuffer(block.tobytes() + span_scan.PADDING, np.uint8)
+            end, odd = span_scan.scan_json(text, 0, self._arrays, self._wanted.text, self._wanted.start)
+            if found := self._flush(text, as_hex=False, decode=decode):
+                yield found
+            at += end
+            if not odd and end < len(block) and text[end]:
+                if end == 0:
+                    self._room_for_more()
+                continue
+            if not odd:
+                if end < len(block):  # a byte that no text has
+                    yield self._singly(otlp.json_records(content[at:].tobytes(), self._file))
+                    return
+                size = _BLOCK_BYTES
+                continue
+            whole = span_scan.skip_value(text, end)
+            if whole < 0 and at + len(block) - end < len(content):
+                size = size if end else 4 * size  # the export goes on behind the block
+                continue
+            yield self._singly(otlp.json_records(text[end : whole if whole > 0 else len(block)].tobytes(), self._file))
+            at += (whole if whole > 0 else len(block)) - end
+
+    def protobuf(self, content: memoryview) -> Iterator[RecordTable | list[LogRecord]]:
+        """Read exports in protobuf."""
+        whole = np.frombuffer(content, np.uint8)
+        flush = functools.partial(self._flush, whole, as_hex=True, decode=otlp.protobuf_span)
+        for start, stop in otlp.protobuf_extents(content, self._file):
+            while True:
+                before = self._arrays.counts.copy()
+                end = span_scan.scan_protobuf(whole, start, stop, self._arrays, self._wanted.text, self._wanted.start)
+                if end >= 0:
+                    break
+                self._arrays.counts[:] = before
+                if (found := flush()) is not None:
+                    yield found
+                if not span_scan.no_room(end):
+                    yield self._singly(otlp.protobuf_records(content[start:stop].tobytes(), self._file))
+                    break
+                if not before[0]:
+                    self._room_for_more()
+        if (found := flush()) is not None:
+            yield found
+
+
+def _table(arrays: SpanArrays, keys: list[str], content: Array, *, as_hex: bool) -> tuple[pa.Table, Array] | None:
+    """Return the messaging spans that were scanned, completed, and which span each record is of."""
+    spans, links = (int(count) for count in arrays.counts)
+    chosen = np.flatnonzero(arrays.messaging[:spans])
+    if not len(chosen):
+        return None
+    every = None if len(chosen) == spans else chosen
+
+    def column(number: int, hexadecimal: bool = False) -> pa.Array:
+        kind, value, length = (
+            part[number, :spans] if every is None else part[number][every]
+            for part in (arrays.kind, arrays.value, arrays.length)
+        )
+        return _column(content, kind, value, length, hexadecimal)
+
+    own = {name: column(number, as_hex and name in ("span.id", "span.parent")) for number, name in enumerate(_OWN)}
+    found = {name: column(span_scan.OWN_COLUMNS + number) for number, name in enumerate(keys)}
+    columns = {name: one for name, one in (own | found).items() if one.null_count < len(one)}
+    kinds = pa.array([otlp.SPAN_KINDS.get(code) for code in range(6)], pa.string())
+    columns["span.kind"] = kinds.take(own["span.kind"].cast(pa.int64()))
+    link = arrays.link[:, :links]
+    texts = _column(content, np.full(links, TEXT, np.uint8), link[1], link[2].astype(np.int32), as_hex)
+    count = np.bincount(link[0], minlength=spans)
+    first = np.cumsum(count) - count
+    table, index = _completed(columns, len(chosen), count[chosen], first[chosen], texts)
+    return table, chosen if index is None else chosen[index]
+
+
+def _completed(
+    columns: dict[str, pa.Array], size: int, count: Array, first: Array, links: pa.Array
+) -> tuple[pa.Table, Array | None]:
+    """Let spans have an operation and a message's id, as `otlp` has it for one; a batch is one record for each link."""
+    nothing = pa.nulls(size, pa.string())
+
+    def texts(keys: tuple[str, ...], *, filled: bool) -> pa.Array:
+        """The first of some keys that a span has (`filled`: with a text that is not empty)."""
+        there = [_text(columns[key], filled=filled) for key in keys if key in columns]
+        return pc.coalesce(*there) if there else nothing
+
+    operation = texts(otlp.OPERATIONS, filled=True)
+    kind = pc.if_else(pc.and_(pc.is_null(operation), pc.is_null(columns["span.kind"])), "none", columns["span.kind"])
+    columns["span.kind"] = kind
+    sends = pc.is_in(pc.coalesce(operation, kind), pa.array(otlp.SENDING))
+    if "span.failed" in columns:
+        failed = pc.and_(pc.fill_null(columns.pop("span.failed"), False), sends)
+        columns[otlp.OPERATIONS[0]] = pc.if_else(failed, "failed", texts(otlp.OPERATIONS[:1], filled=False))
+    known = texts(otlp.IDS, filled=True)
+    offset = texts(otlp.OFFSETS, filled=False)
+    nameless = pc.is_null(known)
+    if offset.null_count < size and pc.any(nameless).as_py():
+        where = [pc.fill_null(texts(keys, filled=False), "") for keys in (otlp.TOPICS, otlp.PARTITIONS)]
+        named = pc.binary_join_element_wise(*where, offset, "/")
+        given = texts(otlp.IDS[:1], filled=False)
+        columns[otlp.IDS[0]] = pc.if_else(pc.and_(nameless, pc.is_valid(offset)), named, given)
+        nameless = pc.is_null(texts(otlp.IDS, filled=True))
+    parent = columns.pop("span.parent", nothing)
+    about = pc.if_else(sends, None, parent)
+    index = None
+    if count.any():
+        sending = sends.to_numpy(zero_copy_only=False)
+        linked = (count > 0) & ~(sending & (count <= 1))
+        index = np.repeat(np.arange(size), np.where(linked, count, 1))
+        at = np.arange(len(index)) - np.repeat(
+            np.cumsum(np.where(linked, count, 1)) - np.where(linked, count, 1), np.where(linked, count, 1)
+        )
+        every = pa.array(index)
+        columns = {name: column.take(every) for name, column in columns.items()}
+        linked = linked[index]
+        link = links.take(pa.array(np.where(linked, first[index] + at, 0), mask=~linked))
+        about, sends, nameless = pc.coalesce(link, about.take(every)), sends.take(every), nameless.take(every)
+    if pc.any(nameless).as_py():
+        own = columns.get("span.id")
+        other = about if own is None else pc.coalesce(about, pc.if_else(sends, own, None))
+        given = columns.get(otlp.IDS[0])
+        given = pa.nulls(len(about), pa.string()) if given is None else _text(given, filled=False)
+        name = pc.binary_join_element_wise("span", other, " ")
+        columns[otlp.IDS[0]] = pc.if_else(pc.and_(nameless, pc.is_valid(other)), name, given)
+    if about.null_count < len(about):
+        columns["span.about"] = about
+    return pa.table(columns), index
+
+
+def _text(column: pa.Array, *, filled: bool) -> pa.Array:
+    """Return values as texts; `filled`: nothing where they are empty."""
+    texts = column if pa.types.is_string(column.type) else column.cast(pa.string())
+    return pc.if_else(pc.equal(texts, ""), None, texts) if filled else texts
+
+
+def _column(content: Array, kind: Array, value: Array, length: Array, as_hex: bool) -> pa.Array:
+    """Return a column's values: texts, numbers or truths; of several kinds, all as texts."""
+    size = len(kind)
+    present = np.bincount(kind, minlength=4)
+    if present[TEXT]:
+        room = int(length[kind == TEXT].sum(dtype=np.int64)) * (2 if as_hex else 1)
+        offsets, out = np.empty(size + 1, np.int32), np.empty(room, np.uint8)
+        span_scan.gather(content, kind, value, length, offsets, out, as_hex)
+        validity = None if present[TEXT] == size else pa.array(kind == TEXT).buffers()[1]
+        buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(out)]
+        texts = pa.Array.from_buffers(pa.binary(), size, buffers).cast(pa.string())
+        if present[NUMBER] or present[TRUTH]:
+            others = pa.array(value, mask=kind == TEXT).cast(pa.string())
+            truths = pa.array(np.where(kind == TRUTH, value, 0).astype(bool), mask=kind != TRUTH).cast(pa.string())
+            numbers = pc.if_else(pa.array(kind == NUMBER), others, None)
+            return pc.coalesce(texts, numbers, truths)
+        return texts
+    if present[TRUTH] and not present[NUMBER]:
+        return pa.array(value.astype(bool), mask=kind != TRUTH)
+    if present[NUMBER]:
+        return pa.array(value, mask=(kind != NUMBER) & (kind != TRUTH))
+    return pa.nulls(size, pa.string())
