@@ -74,20 +74,34 @@ class Driver:
             self._timer.cancel()
 
     def received(self, datagrams: list[bytes]) -> None:
-        """Take what one wake-up of the transport completed; it may listen before there is anything to drive."""
+        """Take what the transport completed; it may listen before there is anything to drive."""
         if not self.running:
             return
         if self.inbox.bytes <= self.inbox.calm_bytes:
-            self.drive(ReceiveMany(datagrams))
+            self._handle(ReceiveMany(datagrams))
             return
         for datagram in datagrams:
             if self.inbox.is_full and group_of(datagram) == self.data_tag:
                 self.set_aside += 1  # as good as lost: its sender's window closes, and it comes again
             else:
-                self.drive(ReceiveMany([datagram]))
+                self._handle(ReceiveMany([datagram]))
 
     def drive(self, event: ProcessInput) -> None:
         """Give the machine an input, carry out its effects, send what follows, and set the timer."""
+        self._handle(event)
+        self.settle()
+
+    def settle(self) -> None:
+        """Send what follows from the inputs so far, and set the timer."""
+        if self.running:
+            if self.transport.outbox:
+                self.transport.flush()
+            deadline = self.machine.deadline
+            if deadline is not None and (self._timer is None or deadline < self._timer_at):
+                self._set_timer(deadline, self.clock())
+
+    def _handle(self, event: ProcessInput) -> None:
+        """Give the machine an input and carry out its effects."""
         if not self.running:
             return
         machine, transport, now = self.machine, self.transport, self.clock()
@@ -108,12 +122,6 @@ class Driver:
             if isinstance(event, Submit):
                 raise  # the caller asked for something impossible
             self._failed(error)
-        if self.running:
-            if transport.outbox:
-                transport.flush()
-            deadline = machine.deadline
-            if deadline is not None and (self._timer is None or deadline < self._timer_at):
-                self._set_timer(deadline, now)
 
     def _set_timer(self, deadline: Instant, now: Instant) -> None:
         """Set the timer to the deadline or before it; an early one looks again."""

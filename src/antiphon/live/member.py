@@ -137,6 +137,7 @@ class LiveMember:
             ttl=settings.ttl,
             offload=settings.offload,
             receive=self.driver.received,
+            received_all=self.driver.settle,
             make_socket=self._host.socket,
             anomalies=self.anomalies,
         )

@@ -21,7 +21,8 @@ from antiphon.live.anomalies import Anomalies
 from antiphon.live.path_mtu import UDP_BYTES_MAX, headers_of
 
 PACKETS_PER_WAKE_MAX: Final = 64
-WAKE_BYTES_MAX: Final = PACKETS_PER_WAKE_MAX << 16  # what one wake-up reads at most
+_PACKETS_GATHERED_MAX: Final = 8  # a wake-up that brought fewer looks whether more have come meanwhile
+WAKE_BYTES_MAX: Final = PACKETS_PER_WAKE_MAX << 16  # what is read at once at most
 WAITING_PACKETS_MAX: Final = 2_048
 SOCKET_BUFFER_BYTES: Final = 8 << 20
 _SEGMENTS_MAX: Final = 64  # that a kernel cuts at once
@@ -68,14 +69,15 @@ class Port:
         self._loop: asyncio.AbstractEventLoop | None = None
         self.is_open = False  # whether packets come and go
         self._arrived: Arrived = lambda packets, sources: None
+        self._over: Callable[[], None] = lambda: None
         self._anomalies = anomalies
         self.emptied = True  # whether the last read left nothing in the kernel
         self._unsegmented: dict[Address, int] = {}  # ways out that do not cut packets of this size, or larger
         self.too_large: Callable[[Address, int], None] = lambda target, size: None  # is told what does not fit
 
-    def start(self, loop: asyncio.AbstractEventLoop, arrived: Arrived) -> None:
-        """Begin to listen; `arrived` is given what one wake-up read."""
-        self._loop, self._arrived, self.is_open = loop, arrived, True
+    def start(self, loop: asyncio.AbstractEventLoop, arrived: Arrived, over: Callable[[], None]) -> None:
+        """Begin to listen; `arrived` is given what was read, and `over` called after the last of a wake-up."""
+        self._loop, self._arrived, self._over, self.is_open = loop, arrived, over, True
         for one in self._sockets:
             loop.add_reader(one.fileno(), self._read, one)
 
@@ -171,6 +173,17 @@ class Port:
                 self._read(one)
 
     def _read(self, one: socket.socket) -> None:
+        """Take what has come, and what comes while that is taken, so that the answers to all of it share packets."""
+        taken = 0
+        while self.is_open and (count := self._take(one)):
+            taken += count
+            if taken >= _PACKETS_GATHERED_MAX:
+                break
+        if taken:
+            self._over()
+
+    def _take(self, one: socket.socket) -> int:
+        """Take what has come; return how many packets that were."""
         packets: list[bytes] = []
         sources: list[Address] | None = [] if self._sources else None
         self.emptied = False
@@ -192,6 +205,7 @@ class Port:
             self._anomalies.note("receive-errors", error.strerror or "")
         if packets:
             self._arrived(packets, sources)
+        return len(packets)
 
     def _read_gathered(self, one: socket.socket, packets: list[bytes], sources: list[Address] | None) -> None:
         """Read packets that the kernel put together, and cut them again."""

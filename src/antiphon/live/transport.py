@@ -46,7 +46,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     multicast: Address | None = None
     ttl: int = 1
     offload: bool | None = None  # segmentation by the kernel; None: where it has it
-    receive: Callable[[list[bytes]], None]  # is given the protocol datagrams that one wake-up completed
+    receive: Callable[[list[bytes]], None]  # is given protocol datagrams that are complete
+    received_all: Callable[[], None]  # is called after the last of those that one wake-up completed
     make_socket: MakeSocket = udp_socket
     anomalies: Anomalies
 
@@ -96,7 +97,7 @@ class Transport:
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin to listen."""
         if not self.port.is_open:
-            self.port.start(loop, self._arrived)
+            self.port.start(loop, self._arrived, self._endpoint.received_all)
             for name in self._others:
                 self._handshake.greet(name)
 

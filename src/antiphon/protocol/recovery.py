@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from antiphon.protocol.machine import MILLISECOND, SECOND, Duration, Instant, earliest
-from antiphon.protocol.parts import Accepted, Down, Duplicate, Out, PartContext, Step, Up
+from antiphon.protocol.parts import NOTHING, Accepted, Down, Duplicate, Out, PartContext, Step, Up
 from antiphon.protocol.rules import rule
 from antiphon.protocol.timers import Backoff, GrowingPause, Jitter, RoundTripEstimate
 from antiphon.protocol.wire import NUMBER_MAX, Data, Exhausted, Malformed, Number, Pdu, Streamed
@@ -166,7 +166,7 @@ class Recovery:
         """Hear from a header how far its sender's stream goes."""
         if sent > self.highest[source]:
             self.highest[source] = sent
-            self._expect(source, now)
+            self.expect(source, now)
         elif self.missing and source in self.missing:
             self.missing[source].heard(now)
 
@@ -258,7 +258,7 @@ class Recovery:
             raise Malformed("impossible-number")
         if number > self.released[source] + self._reach:
             self.overruns += 1  # no room for it yet: as good as lost, and asked for when there is one
-            return Step()
+            return NOTHING
         if number <= self.received[source] or number in log:
             return Step([Duplicate(source, _seq(pdu))])
         log[number] = pdu
@@ -276,25 +276,25 @@ class Recovery:
                 request.came(now)
             if accepted:
                 del self.missing[source]
-        if self.received[source] < self.highest[source]:
-            self._expect(source, now)
-        return Step(accepted)
+        if not self._gated and self.received[source] < self.highest[source]:
+            self.expect(source, now)
+        return Step(accepted) if accepted else NOTHING
 
     def following(self, source: int) -> Streamed | None:
         """Give the next PDU of a gated stream, if it has come."""
         return self.log[source].get(self.received[source] + 1)
 
-    def take(self, source: int, now: Instant) -> Step:
-        """Pass on the next PDU of a gated stream."""
+    def take(self, source: int) -> Step:
+        """Pass on the next PDU of a gated stream; when none follows any more, `expect` the rest."""
         following = self.log[source][self.received[source] + 1]
         self.received[source] += 1
         self.missing.pop(source, None)
         if self.received[source] + 1 not in self.log[source]:
             self.arrived.discard(source)
-        self._expect(source, now)
         return Step([Accepted(source, following)])
 
-    def _expect(self, source: int, now: Instant) -> None:
+    def expect(self, source: int, now: Instant) -> None:
+        """Ask for what is missing of a stream, after a while."""
         if self.received[source] < self.highest[source] and source not in self.missing:
             gap = len(self.log[source]) > self.received[source] - self.released[source]
             sender = self._senders.get(source)

@@ -20,7 +20,7 @@ from typing import Annotated, ClassVar, Final
 import msgspec
 
 from antiphon.protocol.machine import Deliver, Instant, Submit
-from antiphon.protocol.parts import Decided, FlushHooks, PartContext, Reliable, Step, Up
+from antiphon.protocol.parts import NOTHING, Decided, FlushHooks, PartContext, Reliable, Step, Up
 from antiphon.protocol.rules import rule
 from antiphon.protocol.wire import Counter as Count
 from antiphon.protocol.wire import Data, Malformed, Pdu, Rank, Streamed
@@ -73,17 +73,19 @@ class Sequencer(FlushHooks):
     @rule("docs/protocols/sequencer.md, Rule")
     def admits(self, source: int, pdu: Streamed) -> bool:
         """Say whether all that a PDU depends on was accepted: what its sender had delivered, or what it orders."""
-        match pdu:
-            case PlacedData():
-                return source == SEQUENCER or pdu.after <= self._accepted
-            case Order() if source == SEQUENCER and self._makes_sense(pdu):
-                return all(len(self.waiting[sender]) >= count for sender, count in Counter(pdu.senders).items())
-            case _:
-                return True  # to be refused
+        if type(pdu) is PlacedData:
+            return source == SEQUENCER or pdu.after <= self._accepted
+        if type(pdu) is Order and source == SEQUENCER and self._makes_sense(pdu):
+            if len(pdu.senders) == 1:
+                return bool(self.waiting[pdu.senders[0]])
+            return all(len(self.waiting[sender]) >= count for sender, count in Counter(pdu.senders).items())
+        return True  # to be refused
 
     @rule("docs/protocols/sequencer.md, Rule")
     def gathered(self, room: int) -> Step:
         """Order what the sequencer has accepted in this turn, as far as its stream has room."""
+        if not self.unordered:
+            return NOTHING
         down: list[Reliable] = []
         while self.unordered and len(down) < room:
             senders = [self.unordered.popleft() for _ in range(min(SENDERS_MAX, len(self.unordered)))]
@@ -108,15 +110,12 @@ class Sequencer(FlushHooks):
     @rule("docs/protocols/sequencer.md, Rule")
     def accept(self, source: int, pdu: Streamed, now: Instant) -> Step:
         """Keep a message until it is ordered, or deliver what was."""
-        match pdu:
-            case PlacedData():
-                self._take(source, pdu)
-            case Order() if source == SEQUENCER and self._makes_sense(pdu):
-                pass
-            case _:
-                raise Malformed("unexpected")
+        if type(pdu) is PlacedData:
+            self._take(source, pdu)
+        elif type(pdu) is not Order or source != SEQUENCER or not self._makes_sense(pdu):
+            raise Malformed("unexpected")
         if source != SEQUENCER:
-            return Step()
+            return NOTHING
         self._accepted = pdu.number
         self.rest.append(pdu)
         return Step([] if self._blocked else self.deliveries())

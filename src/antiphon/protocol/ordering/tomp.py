@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Container, Sequence
 from typing import Annotated, ClassVar, Final, Literal, Protocol, TypeAlias
 
 import msgspec
@@ -60,21 +60,26 @@ class BoundingDecision(Decision, tag=51):
     hosts: Annotated[bytes, msgspec.Meta(max_length=2 * MEMBERS_MAX)] = b""  # the bound's host, 2 bytes
     more: Annotated[bytes, msgspec.Meta(max_length=16 * STEPS_MORE_MAX)] = b""  # sender, message, below, host
 
-    def bounds(self, size: int) -> Iterable[tuple[int, int, Stamp]]:
-        """List the bounds as (sender, first message, timestamp), or raise `Malformed`."""
+    def bounds(self, size: int, wanted: Container[int] | None = None) -> list[tuple[int, int, Stamp]]:
+        """List the bounds as (sender, first message, timestamp), of these senders or all, or raise `Malformed`."""
         if len(self.hosts) != 2 * size or len(self.more) % 16:
             raise Malformed("vector-length")
-        senders = list(range(size))
+        senders: Sequence[int] = range(size)
         firsts, below = unpack_vector(self.min_next_mid, size), unpack_vector(self.below, size)
-        hosts = list(struct.unpack(f"<{size}H", self.hosts))
+        hosts: Sequence[int] = struct.unpack(f"<{size}H", self.hosts)
         if self.more:
             more = unpack_vector(self.more, len(self.more) // 4)
-            for column, place in zip((senders, firsts, below, hosts), range(4), strict=True):
-                column += more[place::4]
-        if max(senders) >= size or max(hosts) >= size or min(firsts) < 1:
+            senders, firsts, below, hosts = (
+                [*column, *more[place::4]] for place, column in enumerate((senders, firsts, below, hosts))
+            )
+        if (self.more and max(senders) >= size) or max(hosts) >= size or min(firsts) < 1:
             raise Malformed("impossible-bound")
-        numbers = [self.time + 1 - less for less in below]
-        return zip(senders, firsts, zip(numbers, hosts, strict=True), strict=True)
+        greatest = self.time + 1
+        return [
+            (sender, first, (greatest - less, host))
+            for sender, first, less, host in zip(senders, firsts, below, hosts, strict=True)
+            if wanted is None or sender in wanted
+        ]
 
 
 class TompOptions(TwoPhaseOptions, frozen=True):
@@ -298,10 +303,10 @@ class Tomp(TwoPhase):
     def anticipate(self, decision: Decision) -> None:
         """Raise the bounds of senders that have undecided messages."""
         assert isinstance(decision, BoundingDecision)
-        for sender, first, (number, host) in decision.bounds(self.size):
-            undecided = self.undecided[sender]
-            if undecided and first < self.next_mid[sender]:
-                bounds = self.bounds[sender]
+        waiting = [sender for sender, undecided in enumerate(self.undecided) if undecided]
+        for sender, first, (number, host) in decision.bounds(self.size, waiting):
+            if first < self.next_mid[sender]:
+                bounds, undecided = self.bounds[sender], self.undecided[sender]
                 bounds.raise_from(first, (number - first * self._delta, host))
                 if len(bounds.firsts) > 2 * len(undecided):
                     bounds.forget_below(min(undecided))

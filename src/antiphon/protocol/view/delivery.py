@@ -26,6 +26,7 @@ class StreamDelivery:
     def __init__(self, output: Output, size: int, *, safe: bool, positions: bool) -> None:
         self._output, self._safe = output, safe
         self.numbers = [0] * size  # per sender, the last number of its stream that was passed on
+        self._remembers = safe or positions  # whether it matters what a message's place in the order rests on
         self.requirements: dict[tuple[int, int], Held] = {}  # message -> what whoever delivers it must hold
         self._streamed_seqs: list[deque[tuple[int, int]]] = [deque() for _ in range(size)]  # unstable (number, seq)
         self.unsafe: deque[tuple[Deliver, Held]] = deque()  # to be delivered when all of that is stable
@@ -38,11 +39,13 @@ class StreamDelivery:
         number = self.numbers[source] = pdu.number
         if isinstance(pdu, Data):
             self._streamed_seqs[source].append((number, pdu.seq))
-            self.requirements[source, pdu.seq] = ((source, number),)
+            if self._remembers:
+                self.requirements[source, pdu.seq] = ((source, number),)
 
     def decided(self, decided: Decided) -> None:
         """Note that the position of a message in the order was learnt."""
-        self.requirements[decided.sender, decided.seq] = self.must_be_held(decided)
+        if self._remembers:
+            self.requirements[decided.sender, decided.seq] = self.must_be_held(decided)
 
     @rule("docs/membership.md, safe delivery")
     def must_be_held(self, decided: Decided) -> Held:
@@ -53,8 +56,11 @@ class StreamDelivery:
 
     def deliver(self, message: Deliver) -> None:
         """Deliver a message whose turn it is, or keep it until it is safe."""
-        held = self.requirements.pop((message.sender, message.seq))
         self.position += 1
+        if not self._remembers:
+            self._output.deliver(message)
+            return
+        held = self.requirements.pop((message.sender, message.seq))
         if self.counts_positions:
             self._positions.append(held)
         if self._safe:

@@ -34,6 +34,7 @@ from antiphon.protocol.machine import (
     Stable,
     Submit,
     Wake,
+    earliest,
 )
 from antiphon.protocol.options import GroupOptions, counts_positions, ordering_type, stability_type
 from antiphon.protocol.parts import (
@@ -115,11 +116,13 @@ class Member:
             return None
         if self.recovery is None or self.stability is None:
             return self.ordering.deadline
-        first = self.ordering.deadline
-        for at in (self.recovery.deadline, self.stability.deadline, self.submissions.starved.at):
-            if at is not None and (first is None or at < first):
-                first = at
-        return first
+        first, at = self.ordering.deadline, self.recovery.deadline
+        if at is not None and (first is None or at < first):
+            first = at
+        at = self.stability.deadline
+        if at is not None and (first is None or at < first):
+            first = at
+        return first if self.submissions.starved.at is None else earliest(first, self.submissions.starved.at)
 
     @property
     def room(self) -> int:
@@ -190,7 +193,9 @@ class Member:
             self._send_waiting(now)
         if gatherer is not None and self.recovery is not None:
             # with a window of own messages, that stays well within what receivers have slots for
-            self._carry(gatherer.gathered(3 * self.config.window - self.recovery.unstable), now)
+            step = gatherer.gathered(3 * self.config.window - self.recovery.unstable)
+            if step.up or step.down:
+                self._carry(step, now)
         if self._frames.outbox:
             self._flush(now)
         effects, output.effects = output.effects, []
@@ -222,6 +227,7 @@ class Member:
                 self._frames.put(Out(Heartbeat(asking=True), poor))
 
     def _receive(self, datagram: bytes, now: Instant) -> None:
+        recovery, gated = self.recovery, self._optional.gate is not None
         try:
             header, pdus = self._frames.read(datagram, now)
             source = header.sender
@@ -231,9 +237,8 @@ class Member:
                 step = self.handlers[type(pdu)](source, pdu, now)
                 if step.up or step.down:
                     self._carry(step, now)
-                if self._optional.gate is not None:
+                if gated:
                     self._admit(now)
-            recovery = self.recovery
             # last, for what the datagram itself brings is not missing; as a rule nothing is
             if recovery is not None and (header.sent > recovery.highest[source] or recovery.missing):
                 recovery.noticed(source, header.sent, now)
@@ -295,13 +300,18 @@ class Member:
         recovery, gate = self.recovery, self._optional.gate
         assert recovery is not None
         assert gate is not None
+        waiting = sorted(recovery.arrived)
         moved = True
-        while moved:
-            moved = False
-            for stream in sorted(recovery.arrived):
-                while (pdu := recovery.following(stream)) is not None and gate.admits(stream, pdu):
-                    moved = True
-                    self._carry(recovery.take(stream, now), now)
+        try:
+            while moved and recovery.arrived:
+                moved = False
+                for stream in sorted(recovery.arrived):
+                    while (pdu := recovery.following(stream)) is not None and gate.admits(stream, pdu):
+                        moved = True
+                        self._carry(recovery.take(stream), now)
+        finally:
+            for stream in waiting:
+                recovery.expect(stream, now)
 
     def _accept(self, source: int, pdu: Streamed, now: Instant) -> None:
         """Pass the next PDU of a stream to ordering and stability."""

@@ -48,8 +48,9 @@ class Polls:
         if poll.missing:
             at = self.asking.at
             assert at is not None, "it asks while a poll is open"
-            self.asking.start(now)  # answers come, so that what is still missing need not wait long
-            self.asking.at = min(at, now + self._ask_ns)
+            if self.asking.tries:
+                self.asking.start(now)  # answers come, so that what is still missing need not wait long
+                self.asking.at = min(at, now + self._ask_ns)
             return None
         del self.polls[proposal.seq]
         if not self.polls:

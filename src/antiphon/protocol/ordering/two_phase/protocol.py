@@ -34,7 +34,7 @@ from antiphon.protocol.ordering.two_phase.messages import (
 )
 from antiphon.protocol.ordering.two_phase.polls import Poll, Polls
 from antiphon.protocol.ordering.two_phase.takeover import Claim, Pending, Settled, settle
-from antiphon.protocol.parts import Decided, FlushHooks, Out, PartContext, Reliable, Step, Up
+from antiphon.protocol.parts import NOTHING, Decided, FlushHooks, Out, PartContext, Reliable, Step, Up
 from antiphon.protocol.rules import rule
 from antiphon.protocol.wire import Data, Malformed, Pdu, Streamed
 
@@ -154,7 +154,7 @@ class TwoPhase(FlushHooks):
             return self._decision(source, pdu)
         if isinstance(pdu, Data):
             raise Malformed("unexpected")
-        return Step()
+        return NOTHING
 
     def receive(self, source: int, pdu: Pdu, now: Instant) -> Step:
         """Take a proposal, or a request for one."""
@@ -239,10 +239,10 @@ class TwoPhase(FlushHooks):
             raise Malformed("unknown-message")
         poll = self.polls.polls.get(proposal.seq)
         if poll is None or source not in poll.missing:
-            return Step()  # it came before
+            return NOTHING  # it came before
         self.check(proposal)
         decision = self.polls.take(source, proposal, now)
-        return Step([], [] if decision is None else [Reliable(decision)])
+        return NOTHING if decision is None else Step([], [Reliable(decision)])
 
     # Decision
 
