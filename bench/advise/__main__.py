@@ -3,7 +3,7 @@
 Four live members, each a process of its own on the loopback address, run the composition that was recommended, in real
 time. With --latency-ms each packet is held up for as long as the network in question would take, by a timer; that
 timers go off late is counted as latency of that network. What the machine adds is measured by the advisor itself, with
-a live group of the default composition, as `antiphon advise --here` does. Compared are the median time to deliver (at
+a live group in fifo order, as `antiphon advise --here` does. Compared are the median time to deliver (at
 others) and to stable, the bytes a second and the processor time of each member.
 """
 

@@ -70,7 +70,10 @@ class Mutation:
         changes = [one for module, tree in trees.items() for one in find_changes(module, tree)]
         self.total = len(changes)
         changes = [one for one in changes if _asked_for(one, options)]
-        changes = changes if options.all else draw(changes, options.sample, options.seed)
+        if options.lived:
+            lived = those_that_lived()
+            changes = [one for one in changes if one.key in lived]
+        changes = changes if options.all or options.lived else draw(changes, options.sample, options.seed)
         touched = touches(session.items, PACKAGE, OUT / "touched", fresh=options.fresh)
         judge = Judge(session.items, touched, PACKAGE, options.seconds, PINNED)
         until = time.monotonic() + 60 * options.minutes
@@ -89,6 +92,15 @@ def keep(verdict: Verdict) -> None:
     row = {"key": change.key, "line": change.line, "outcome": verdict.outcome, "killer": verdict.killer}
     with (OUT / "verdicts.jsonl").open("a", encoding="utf-8") as file:
         file.write(json.dumps(row) + "\n")
+
+
+def those_that_lived() -> set[str]:
+    """Name the changes whose last verdict says that no test noticed them."""
+    last: dict[str, str] = {}
+    for line in (OUT / "verdicts.jsonl").read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        last[row["key"]] = row["outcome"]
+    return {key for key, outcome in last.items() if outcome == "lives"}
 
 
 def _asked_for(change: Change, options: argparse.Namespace) -> bool:
@@ -147,6 +159,7 @@ def main() -> int:
     parser.add_argument("--module", action="append", help="a file or folder below protocol/, several times if need be")
     parser.add_argument("--only", default="", help="changes whose name contains this text")
     parser.add_argument("--sample", type=int, default=400, help="how many changes to draw (400)")
+    parser.add_argument("--lived", action="store_true", help="those that lived when they were tried last")
     parser.add_argument("--all", action="store_true", help="all of them")
     parser.add_argument("--seed", type=int, default=1, help="of the drawing (1)")
     parser.add_argument("--minutes", type=float, default=60, help="begin no change after this (60)")

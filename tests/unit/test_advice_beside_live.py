@@ -112,7 +112,7 @@ def test_what_arrives_while_a_machine_works_is_taken_together() -> None:
     candidate = Candidate("co", None)
     fast = measure(GROUP, candidate, 4)
     slow = measure(
-        msgspec.structs.replace(GROUP, host=HostTimes(hop_ns=9 * MILLISECOND, work_ns=MILLISECOND)), candidate, 4
+        msgspec.structs.replace(GROUP, host=HostTimes(9 * MILLISECOND, 9 * MILLISECOND, MILLISECOND)), candidate, 4
     )
     assert slow.stable_ms > fast.stable_ms + 2 * 9
     assert slow.kb_per_s < fast.kb_per_s

@@ -15,6 +15,7 @@ from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.ordering.causal_blocks import BlockMessage, CausalBlocksOptions, NullBlock
 from antiphon.protocol.ordering.causal_blocks.arrivals import Arrivals
 from antiphon.protocol.ordering.causal_blocks.knowledge import Knowledge
+from antiphon.protocol.ordering.causal_blocks.matrix import Entry
 from antiphon.protocol.ordering.causal_blocks.repair import Repair
 from antiphon.protocol.parts import Step
 from antiphon.protocol.view.member import Member, View
@@ -484,3 +485,40 @@ def test_a_member_carries_causal_blocks():
     assert Deliver(4, 1, b"hello") in effects
     (datagram,) = [effect.datagram for effect in effects if isinstance(effect, Send)]
     assert Deliver(4, 1, b"hello") in members[9].handle(Receive(datagram), 1)
+
+
+def test_what_was_discarded_as_expired_helps_others_and_what_was_shed_does_not():
+    entry = Entry(BlockMessage(0, 1, 1, 0, pack_vector([0, 0]), 0, 0, None, b"x"), [0, 0], None, 1)
+    assert entry.sendable
+    entry.strip()
+    assert not entry.sendable, "the payload is gone, and it has not expired"
+    entry.discard = "shed"
+    assert not entry.sendable
+    entry.discard = "expired"
+    assert entry.sendable, "the news that it has expired is all that others need"
+
+
+def test_a_discarded_message_keeps_its_stamps_alone():
+    group = Group(2)
+    entry = group.parts[1].known.enter(group.submit(0, b"payload"), [0, 0], 0)
+    group.parts[1].delivery.buffer.add(entry)
+    entry.discard = "expired"
+    group.parts[1].delivery.end_wait(entry)
+    assert (entry.message.payload, entry.message.block) == (b"", 1)
+    assert group.parts[1].delivery.buffer.waiting == {}
+
+
+def test_the_survivors_of_a_view_deliver_up_to_what_was_agreed_and_fill_in_what_was_shed():
+    group = Group(2)
+    first, second = group.submit(0, b"one"), group.submit(0, b"two")
+    receiver = group.parts[1]
+    with pytest.raises(Malformed, match="unexpected"):
+        receiver.adopt(1, first)
+    receiver.adopt(0, first)
+    receiver.adopt(0, second)
+    entry = receiver.known.BM[0].get(first.block)
+    assert entry is not None
+    entry.strip()
+    assert receiver.adopt(0, first).up == [], "it was received before"
+    assert receiver.finish([first.block, 0], b"").up == [Deliver(0, 1, b"one")]
+    assert receiver.finish([second.block, 0], b"").up == [Deliver(0, 2, b"two")]

@@ -652,3 +652,51 @@ def test_seeded_bugs_are_found(name: str) -> None:
     kind, breaks = MUTANTS[name]
     assert any(found(kind, breaks, seed) for seed in range(10))
     assert not any(found(Co, breaks, seed) for seed in range(3))
+
+
+def test_slots_count_as_more_only_if_they_are_and_older_words_count_for_nothing() -> None:
+    flow = entity().flow
+    assert not flow.credit(1, [2, 2, 2], 10)
+    assert flow.credit(1, [2, 2, 3], 11)
+    assert not flow.credit(1, [2, 2, 3], 11)
+    assert not flow.credit(1, [2, 2, 2], 99), "it had accepted less when it said so"
+    assert flow.buf[1] == 11
+
+
+def test_a_confirmation_is_not_confirmed() -> None:
+    """Else there would never be silence."""
+    part = entity()
+    part.receive(1, confirm(1, 1, 1, 1), 0)
+    assert not part.confirmations.confirmation_owed()
+    part.receive(2, data(1, 1, 1, 1), 0)
+    assert part.confirmations.confirmation_owed()
+
+
+def test_a_vector_costs_its_length_and_twice_that_for_each_minimum_that_rises() -> None:
+    minima = Minima(3)
+    minima.raise_column(0, [2, 2, 2])
+    minima.raise_column(1, [2, 2, 1])
+    assert minima.visits == 6
+    assert minima.raise_column(2, [2, 3, 3]) == [0, 1]
+    assert minima.visits == 6 + 3 + 2 * 2 * 3
+    assert minima.least == [2, 2, 1]
+
+
+def test_a_member_lacks_what_it_is_not_known_to_have_accepted_of_others() -> None:
+    part = entity()
+    part.submit(Submit(b"p"), 1, 0)
+    assert part.lag() == {1: 1, 2: 1}
+    part.receive(1, data(1, 2, 1, 1), 0)
+    assert part.lag() == {2: 2}
+
+
+def test_answers_are_timed_unless_what_they_answer_was_sent_twice() -> None:
+    part = entity(2)
+    part.submit(Submit(b"p"), 1, 0)
+    part.receive(1, confirm(1, 2, 1), 7 * MILLISECOND)
+    assert part.log.trips.measured_ns == 7 * MILLISECOND
+    twice = entity(2)
+    twice.submit(Submit(b"p"), 1, 0)
+    assert repaired(twice, 1, CoRet(pack_vector([1, 1]), 1000, 0, [(1, 2)]), 500 * MILLISECOND)
+    twice.receive(1, confirm(1, 2, 1), 900 * MILLISECOND)
+    assert twice.log.trips.measured_ns == 0

@@ -122,3 +122,12 @@ def test_fragments_that_are_kept_can_be_sent_again() -> None:
     assert cutting.again(0, [1, 7]) == [second[1]]
     assert cutting.again(2**32 - 1, [0]) == []  # too old
     assert cutting.again(77, [0]) == []
+
+
+def test_a_source_that_comes_back_has_all_its_room_again() -> None:
+    joining = reassembler(bytes_max=4)
+    joining.add(0, Fragment(1, 0, 2, bytes(3)))
+    joining.forget(0)
+    joining.add(0, Fragment(2, 0, 2, bytes(2)))
+    joining.add(0, Fragment(3, 0, 2, bytes(2)))
+    assert set(joining.unfinished(0)) == {(2, 2), (3, 2)}, "four bytes fit"

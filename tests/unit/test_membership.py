@@ -74,6 +74,7 @@ from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.ordering import ORDERINGS
 from antiphon.protocol.ordering.abcast import Abcast
 from antiphon.protocol.ordering.two_phase import Claim, TimedData, TwoPhaseOptions, settle
+from antiphon.protocol.ordering.two_phase.takeover import takeover
 from antiphon.protocol.parts import PartContext
 from antiphon.protocol.rules import replaced
 from antiphon.protocol.wire import Malformed, group_of, group_tag
@@ -1202,3 +1203,16 @@ def test_a_name_that_has_lost_its_state_does_not_vote() -> None:
     said = [reader.read(effect.datagram)[1] for effect in effects if isinstance(effect, Send)]
     assert not any(isinstance(message, State) for messages in said for message in messages)
     assert one.lifecycle.agreement.promised == NO_BALLOT
+
+
+def test_a_message_that_a_survivor_lacks_goes_behind_all_that_its_sender_sent_before() -> None:
+    """There it would come after them, however low that survivor's clock is."""
+    has = claim(2, [3, 1, 1], {(0, 1): (9, 2), (0, 2): (3, 0)})
+    lacks = claim(4, [2, 1, 1], {(0, 1): (9, 2)})
+    assert settle({0: has, 1: lacks}, safe=False) == [(0, 1, 9, 2, True), (0, 2, 9, 2, True)]
+
+
+def test_the_decision_that_a_survivor_knows_stands() -> None:
+    knows = claim(4, [2, 1], {}, {(0, 1): (6, 1)})
+    waits = claim(9, [2, 1], {(0, 1): (3, 0)})
+    assert takeover((0, 1), {0: waits.pending(), 1: knows.pending()}) == (6, 1)

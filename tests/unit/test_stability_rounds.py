@@ -25,7 +25,7 @@ from antiphon.protocol.stability.coordinator import (
     CoordinatorInfo,
     CoordinatorStart,
 )
-from antiphon.protocol.stability.full_distribution import Found, FullDistribution, Poke, Row
+from antiphon.protocol.stability.full_distribution import AskFound, Found, FullDistribution, Poke, Row
 from antiphon.protocol.stability.rounds import (
     MEMBERS_MAX,
     RIDER_BYTES_MAX,
@@ -661,3 +661,159 @@ def test_equal_limits_are_allowed_and_lower_ones_refused() -> None:
     for wrong in (RoundOptions(interval_ns=5, interval_ns_max=4), RoundOptions(timeout_ns=9, timeout_ns_max=8)):
         with pytest.raises(UsageError, match="_ns_max"):
             wrong.check(2)
+
+
+# Full distribution, word by word
+
+
+def test_a_member_that_asks_for_the_frontier_is_told_it_whole() -> None:
+    root = made(FullDistribution, 0, 2)
+    hold(root, 1, 0)
+    root.wake(root.deadline)
+    root.receive(1, Row(1, False, vector(1, 0)), 1)
+    assert root.receive(1, AskFound(), 2).down == [Out(Found(vector(1, 0)), (1,))]
+
+
+def test_a_row_that_was_sent_and_lost_is_sent_again_to_the_coordinator_alone() -> None:
+    one = made(FullDistribution, 1, 3)
+    hold(one, 1, 0, 0)
+    assert one.receive(0, Row(1, False, vector(1, 0, 0)), 0).down == [Out(Row(1, False, vector(1, 0, 0)))]
+    hold(one, 2, 0, 0)
+    assert one.receive(0, Poke(1), 1).down == [Out(Row(1, False, vector(2, 0, 0)), (0,))]
+    assert one.receive(0, Poke(2), 2).down == [Out(Row(2, False, vector(2, 0, 0)))], "the round's first row is for all"
+
+
+def test_rows_tell_who_lacks_what() -> None:
+    root = made(FullDistribution, 0, 3)
+    hold(root, 3, 1, 0)
+    root.wake(root.deadline)
+    root.receive(1, Row(1, False, vector(1, 1, 0)), 1)
+    assert root.lag() == {1: 2, 2: None}
+
+
+def test_a_row_of_changes_is_read_above_what_was_stable_when_its_round_began() -> None:
+    """More than a byte's worth lies between rounds, so an older floor would take the row for too little."""
+    one = made(FullDistribution, 1, 2, delta=True)
+    hold(one, 300, 0)
+    assert one.receive(0, Row(1, False, vector(300, 0)), 0).up == [Frontier((300, 0))]
+    hold(one, 301, 0)
+    held = np.array([301, 0], np.int64)
+    row = Row(2, True, pack_some(held, np.array([True, False])))
+    assert one.receive(0, row, 1).up == [Frontier((301, 0))]
+
+
+def test_only_who_waited_long_for_something_asks_for_the_frontier() -> None:
+    one = made(FullDistribution, 1, 2)
+    hold(one, 1, 0)
+    hold(one, 2, 0)
+    one.receive(0, Row(1, False, vector(1, 0)), 1)  # now the first is stable, and the second has not waited long
+    assert one.wake(one.deadline).down == []
+    assert one.wake(one.deadline).down == [Out(AskFound(), (0,))]
+
+
+# Trains, word by word
+
+
+def rounds_of_two() -> tuple[Train, Train]:
+    root, other = made(Train, 0, 2), made(Train, 1, 2)
+    for part in (root, other):
+        hold(part, 1, 1)
+    return root, other
+
+
+def test_each_train_is_followed_by_the_next_and_a_doubled_one_is_passed_over() -> None:
+    root, other = rounds_of_two()
+    for number in (1, 2):
+        hold(root, number, number)
+        hold(other, number, number)
+        [first] = root.wake(root.deadline).down
+        [back] = other.receive(0, first.pdu, 0).down
+        assert other.receive(0, first.pdu, 0) == Step(), "doubled"
+        turned = root.receive(1, back.pdu, 0)
+        assert turned.up == [Frontier((number, number))]
+        assert root.receive(1, back.pdu, 0) == Step(), "doubled"
+        read = other.receive(0, turned.down[0].pdu, 0)
+        assert read.up == [Frontier((number, number))]
+        root.receive(1, read.down[0].pdu, 0)
+        assert not root.running
+
+
+def test_a_train_that_cannot_be_is_refused() -> None:
+    root, other = rounds_of_two()
+    with pytest.raises(Malformed, match="impossible-round"):
+        other.receive(0, TrainInfo(1, False, vector(1, 1)), 0)  # nobody has seen its first lap
+    with pytest.raises(Malformed, match="impossible-round"):
+        other.receive(0, TrainAck(2, False, vector(1, 1)), 0)  # nor the first train
+    with pytest.raises(Malformed, match="impossible-round"):
+        root.receive(1, TrainAck(1, False, vector(1, 1)), 0)  # which the coordinator has not seen off
+    three = made(Train, 0, 3)
+    with pytest.raises(Malformed, match="unexpected"):
+        three.receive(2, Seen(0, 2), 0)  # only the next member says how far the train has come
+    assert other.round == 0
+
+
+# What a member says of the others, and when it speaks
+
+
+def test_reports_tell_who_lacks_what() -> None:
+    one = made(VectorAck, 1, 3)
+    hold(one, 2, 1, 0)
+    assert one.lag() == {0: 3, 2: 3}
+    one.receive(2, Report(1, False, vector(2, 0, 0), False), 0)
+    assert one.lag() == {0: 3, 2: 1}
+    pair = made(VectorAck, 0, 2)
+    hold(pair, 1, 0)
+    assert pair.lag() == {1: 1}
+
+
+def test_a_report_waits_for_a_ride_beyond_its_interval_where_datagrams_leave_often() -> None:
+    one = made(VectorAck, 0, 2, piggyback=True, interval_ns=INTERVAL, idle_ns=3 * INTERVAL)
+    one.ride(0)
+    hold(one, 1, 0, now=1)
+    one.receive(1, Report(1, False, vector(1, 0), False), 2)  # nothing else is waited for
+    assert one.deadline == 1 + INTERVAL + 3 * INTERVAL
+    assert one.ride(INTERVAL) == []
+    assert len(one.ride(1 + INTERVAL)) == 1
+
+
+def test_reports_that_collect_tell_who_lacks_what_and_lost_ones_are_asked_for_on_the_same_base() -> None:
+    root = made(Coordinator, 0, 3, delta=True)
+    hold(root, 2, 0, 0)
+    [start] = root.wake(root.deadline).down
+    assert start.pdu == CoordinatorStart(1, 0)
+    root.receive(1, CoordinatorAck(1, 0, vector(1, 0, 0)), 0)
+    assert root.lag() == {1: 1, 2: None}
+    assert root.wake(root.deadline).down == [Out(CoordinatorStart(1, 0), (2,))]
+    root.receive(2, CoordinatorAck(1, 0, vector(2, 0, 0)), 0)
+    [start] = root.wake(root.deadline).down
+    assert start.pdu == CoordinatorStart(2, 1), "changes of the first frontier will do"
+    assert root.wake(root.deadline).down == [Out(CoordinatorStart(2, 1), (1, 2))]
+
+
+def test_what_is_known_already_is_no_news() -> None:
+    one = made(Coordinator, 0, 2)
+    hold(one, 1, 1)
+    assert one.raise_frontier(np.array([1, 0], np.int64))
+    assert not one.raise_frontier(np.array([1, 0], np.int64))
+
+
+def test_a_round_with_news_ends_the_long_pauses() -> None:
+    starter = Starter(RoundOptions(interval_ns=10, interval_ns_max=1_000), 64)
+    load = RoundLoad(1, 0, 1)
+    starter.more(load, 0, running=False)
+    for _ in range(4):
+        now = starter.at
+        assert now is not None
+        assert starter.over(load, now)
+        starter.end(load, now, news=False)
+    assert starter.at == now + 80
+    assert starter.over(load, starter.at)
+    now = now + 80
+    starter.end(load, now, news=True)
+    assert starter.at == now + 10
+
+
+def test_a_whole_vector_is_written_short_where_that_is_shorter() -> None:
+    for delta, longest in ((True, 39), (False, 40)):
+        one = made(Coordinator, 0, 10, delta=delta)
+        assert len(one.pack_whole(np.zeros(10, np.int64))) <= longest

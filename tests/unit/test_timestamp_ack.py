@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.protocol.machine import MILLISECOND
+from antiphon.protocol.machine import MILLISECOND, SECOND
 from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.parts import Frontier, Out, PartContext, Step
 from antiphon.protocol.stability.minimum import Minimum
@@ -264,3 +264,41 @@ def test_an_acknowledgment_that_was_overtaken_lowers_nothing() -> None:
     one.receive(1, Ack(stamps[0]), 5 * MS)
     assert one.acks[1] == stamps[2]
     assert frontier(one.receive(2, Ack(stamps[2]), 6 * MS)) == (3, 0, 0)
+
+
+def test_word_of_one_does_not_hurry_an_acknowledgment_that_waits_for_another() -> None:
+    """What is acknowledged is the least of all that was heard: as long as that stands still there is no news."""
+    one = part(t_send_ns=SECOND, t_ack_ns=10, pause_ns_max=SECOND)
+    send(one, 0, 1, 1)
+    for _ in range(6):
+        assert one.deadline is not None
+        now = one.deadline
+        one.wake(now)
+    before = one.deadline
+    one.receive(1, NullMessage(5 * now, 0), now)
+    assert one.deadline == before, "2 has not been heard"
+    one.receive(2, NullMessage(6 * now, 0), now)
+    assert one.deadline is not None
+    assert before is not None
+    assert one.deadline < before, "now there is something to acknowledge"
+
+
+def test_new_messages_end_the_long_pauses() -> None:
+    one = part(t_send_ns=SECOND, t_ack_ns=10, pause_ns_max=SECOND)
+    send(one, 0, 1, 1)
+    for _ in range(6):
+        assert one.deadline is not None
+        now = one.deadline
+        one.wake(now)
+    assert one.deadline is not None
+    assert one.deadline > now + 100
+    send(one, 0, 2, now + 1)
+    assert one.deadline <= now + 15
+
+
+def test_what_is_nearly_due_is_said_with_what_is_due_and_nothing_else() -> None:
+    for t_ack_ns, kinds in ((25, [NullMessage]), (18, [NullMessage, Ack])):
+        one = part(t_send_ns=10, t_ack_ns=t_ack_ns)
+        send(one, 0, 1, 1)
+        assert one.deadline == 11
+        assert [type(pdu) for pdu in said(one.wake(11))] == kinds, "an acknowledgment is near after half its time"

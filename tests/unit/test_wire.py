@@ -19,6 +19,7 @@ from antiphon.protocol.wire import (
     Data,
     Header,
     Malformed,
+    Spoken,
     group_tag,
     pack_vector,
     unpack_vector,
@@ -106,3 +107,13 @@ def test_random_bytes_are_refused() -> None:
     for _ in range(20_000):
         with pytest.raises(Malformed):
             CODEC.decode(rng.randbytes(rng.randrange(0, 200)))
+
+
+def test_members_understand_each_other_where_their_versions_overlap() -> None:
+    assert Spoken.of([3, 2, 4]) == Spoken(2, 4)
+    for one, other, shared in (
+        (Spoken(1, 2), Spoken(2, 3), True),
+        (Spoken(1, 2), Spoken(3, 4), False),
+        (Spoken(1, 4), Spoken(2, 3), True),
+    ):
+        assert one.shares(other) == other.shares(one) == shared

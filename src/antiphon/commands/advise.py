@@ -161,7 +161,7 @@ def measured_host(members: int, rate_per_s: float, *, encrypted: bool) -> HostTi
     size, rate_per_s = min(members, _REFERENCE_SIZE_MAX), min(max(rate_per_s, 10.0), _REFERENCE_RATE_MAX / members)
     with Progress(f"measuring this machine with {size} live members"):
         found = measure_machine(size, rate_per_s, encrypted=encrypted)
-    return HostTimes(*(round(1000 * us) for us in (found.hop_us, found.work_us, found.timer_us)))
+    return HostTimes(*(round(1000 * us) for us in (found.hop_us, found.warm_us, found.work_us, found.timer_us)))
 
 
 def _ranks(text: str) -> tuple[int, ...]:

@@ -1,8 +1,9 @@
 """Measures what this machine adds to a message's way: a small live group in processes of their own, for a few seconds.
 
-It has the defaults of a live group and sends at the rate that is asked for, over the loopback interface, which takes
-next to no time: what a message's way takes is the machine's doing. The same processes note how much processor time they
-use, and, while the sending goes on, how late timers go off.
+It is in fifo order, so that a message is delivered where it arrives, and sends at the rate that is asked for, over the
+loopback interface, which takes next to no time: what a message's way takes is the machine's doing. The same processes
+note how much processor time they use. Then messages come in pairs, of which the second finds the receiver awake; how
+late timers go off is noted meanwhile.
 """
 
 from __future__ import annotations
@@ -28,15 +29,17 @@ from antiphon.errors import AntiphonError
 from antiphon.live.events import Message
 from antiphon.live.group import join
 
-_STAMP = struct.Struct("<q")
+_STAMP = struct.Struct("<q?")  # when it was sent, and whether just after another
 _PATIENCE_S = 20.0  # for the members to find each other on a busy machine
 _TIMER_S = 0.005
+_MOMENT_S = 0.001
 
 
 class MachineTimes(msgspec.Struct, frozen=True):
     """What was measured, in microseconds; medians, and the mean of the processor time."""
 
     hop_us: float  # from one application, before it sends, to the other's having the message
+    warm_us: float  # the same of a message that follows another within a moment
     work_us: float  # processor time for each packet that is sent or received
     timer_us: float  # by which a timer goes off late
     messages: int  # how many were timed
@@ -68,12 +71,14 @@ def measure_machine(
                 member.kill()
                 member.communicate()
     hops = [one for member in said for one in member["hops_us"]]
+    warm = [one for member in said for one in member["warm_us"]]
     late = [one for member in said for one in member["late_us"]]
     packets = sum(member["packets"] for member in said)
-    if not hops or not late or not packets:
+    if not (hops and warm and late and packets):
         raise AntiphonError("members on this machine exchanged no messages, so its times cannot be measured")
     return MachineTimes(
         hop_us=statistics.median(hops),
+        warm_us=statistics.median(warm),
         work_us=1e6 * sum(member["cpu_s"] for member in said) / packets,
         timer_us=statistics.median(late),
         messages=len(hops),
@@ -113,22 +118,33 @@ async def _measure(about: dict[str, Any]) -> dict[str, Any]:
     """Be one of the group."""
     key = None if about["key"] is None else bytes.fromhex(about["key"])
     hops_us: list[float] = []
+    warm_us: list[float] = []
     late_us: list[float] = []
     async with join(
-        "reference", bind=about["bind"], peers=about["peers"], key=key, state=about["state"], leave_s=1.0
+        "reference",
+        ordering="fifo",
+        bind=about["bind"],
+        peers=about["peers"],
+        key=key,
+        state=about["state"],
+        leave_s=1.0,
     ) as group:
 
         async def listen() -> None:
             async for event in group:
                 if isinstance(event, Message) and event.sender != about["bind"]:
-                    hops_us.append((time.monotonic_ns() - _STAMP.unpack_from(event.payload)[0]) / 1000)  # noqa: PERF401
+                    sent_at, follows = _STAMP.unpack_from(event.payload)
+                    (warm_us if follows else hops_us).append((time.monotonic_ns() - sent_at) / 1000)
 
-        async def send(seconds: float) -> None:
+        async def send(seconds: float, *, pairs: bool = False) -> None:
             due = time.monotonic()
             until = due + seconds
             while (due := due + random.uniform(0.5, 1.5) / about["rate_per_s"]) < until:
                 await asyncio.sleep(due - time.monotonic())
-                await group.send(_STAMP.pack(time.monotonic_ns()).ljust(64, b"."))
+                await group.send(_STAMP.pack(time.monotonic_ns(), False).ljust(64, b"."))
+                if pairs:
+                    await asyncio.sleep(_MOMENT_S)
+                    await group.send(_STAMP.pack(time.monotonic_ns(), True).ljust(64, b"."))
 
         async def time_timers() -> None:
             while True:
@@ -144,11 +160,11 @@ async def _measure(about: dict[str, Any]) -> dict[str, Any]:
         await send(about["seconds"])
         cpu_s, packets = _cpu_s() - cpu_s, _packets(group.status().counts) - packets
         timing = asyncio.create_task(time_timers())
-        await send(about["seconds"] / 2)
+        await send(about["seconds"] / 2, pairs=True)
         timing.cancel()
         await group.stop()
         await listening
-    return {"hops_us": hops_us, "late_us": late_us, "cpu_s": cpu_s, "packets": packets}
+    return {"hops_us": hops_us, "warm_us": warm_us, "late_us": late_us, "cpu_s": cpu_s, "packets": packets}
 
 
 def _packets(counts: dict[str, int]) -> int:

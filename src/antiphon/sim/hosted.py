@@ -8,21 +8,25 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
-from antiphon.protocol.machine import Duration, Instant, ReceiveMany
+from antiphon.protocol.machine import MILLISECOND, Duration, Input, Instant, ReceiveMany
 from antiphon.sim.cluster import Node
 from antiphon.sim.scenario import Scenario
 from antiphon.sim.view_cluster import ViewCluster
+
+WARM_NS: Final = 2 * MILLISECOND  # after this time at rest a process counts as asleep
 
 
 class HostTimes(msgspec.Struct, frozen=True):
     """What the hosts of a group add to the network's time, each in nanoseconds."""
 
-    hop_ns: Duration = 0  # from one application to another, over a network that takes no time
+    hop_ns: Duration = 0  # from one application to another, over a network that takes no time, if the other slept
+    warm_ns: Duration = 0  # the same, if it was at work a moment before
     work_ns: Duration = 0  # of that, the receiver's processor time, during which it takes in nothing else
-    timer_ns: Duration = 0  # by which a timer goes off late
+    timer_ns: Duration = 0  # by which a timer goes off late, unless it is due when it is set
 
 
 class HostedCluster(ViewCluster):
@@ -41,10 +45,14 @@ class HostedCluster(ViewCluster):
     def _make_nodes(self, rng: random.Random) -> list[Node]:
         self._waiting: list[list[bytes]] = [[] for _ in range(self.scenario.members)]
         self._works = [False] * self.scenario.members
+        self._worked_at: list[Instant] = [-WARM_NS] * self.scenario.members
+        self._alarm_set_at: list[Instant] = [0] * self.scenario.members
         return super()._make_nodes(rng)
 
     def _arrive(self, arrival: tuple[int, bytes]) -> None:
-        self.kernel.after(max(0, self._host.hop_ns - self._host.work_ns), self._reach, arrival)
+        host, slept_ns = self._host, self.kernel.now - self._worked_at[arrival[0]]
+        way_ns = host.warm_ns if slept_ns < WARM_NS else host.hop_ns
+        self.kernel.after(max(0, way_ns - host.work_ns), self._reach, arrival)
 
     def _reach(self, arrival: tuple[int, bytes]) -> None:
         me, datagram = arrival
@@ -68,8 +76,21 @@ class HostedCluster(ViewCluster):
         if self._waiting[me] and not self._works[me]:
             self._begin(me)
 
+    def drive(self, me: int, node: Node, event: Input) -> None:
+        """Give a member one input and carry out what follows; it is awake by that."""
+        self._worked_at[me] = self.kernel.now
+        super().drive(me, node, event)
+
+    def _set_alarm(self, me: int, node: Node) -> None:
+        before = node.wake_at
+        super()._set_alarm(me, node)
+        if node.wake_at != before:
+            self._alarm_set_at[me] = self.kernel.now
+
     def _wake(self, me: int) -> None:
-        node, due = self.nodes[me], self.kernel.now + self._host.timer_ns
+        node, due = self.nodes[me], self.kernel.now
+        if self._alarm_set_at[me] < due:
+            due += self._host.timer_ns
         if node.wake_at == self.kernel.now:
             node.wake_at = due
         self.kernel.at(due, super()._wake, me)
