@@ -522,3 +522,64 @@ def test_the_survivors_of_a_view_deliver_up_to_what_was_agreed_and_fill_in_what_
     assert receiver.adopt(0, first).up == [], "it was received before"
     assert receiver.finish([first.block, 0], b"").up == [Deliver(0, 1, b"one")]
     assert receiver.finish([second.block, 0], b"").up == [Deliver(0, 2, b"two")]
+
+
+def test_ones_own_message_that_another_sends_again_is_only_a_copy():
+    group = Group(2)
+    message = group.submit(0)
+    group.give(0, 1, message)
+    assert group.received[0] == group.delivered[0] == [(0, 1)]
+    never_sent = msgspec.structs.replace(message, block=message.block + 1)
+    with pytest.raises(Malformed, match="never-sent"):
+        group.parts[0].receive(1, never_sent, 0)
+
+
+def test_a_life_that_was_over_before_it_began_is_no_life_at_all():
+    group = Group(2)
+    assert group.submit(0, b"x", lifetime_ns=-5).life_ns == 0
+    assert group.submit(0, b"x", lifetime_ns=7).life_ns == 7
+
+
+def test_a_last_message_of_which_only_a_null_tells_is_skipped_like_any_gap():
+    group = Group(2, skip_after_ns=100)
+    group.submit(0)  # lost
+    null = group.silence(0)
+    group.give(1, 0, null)
+    began = group.now
+    group.now = began + 99
+    group.wake(1)
+    assert group.passed[1] == []
+    group.now = began + 100
+    group.wake(1)
+    assert group.discarded[1] == [(0, 1, "expired")]
+
+
+def test_what_lapsed_and_was_let_go_makes_no_more_room_in_the_window():
+    """Messages that have outlived their time take slots of the lag; once they are stable they take none."""
+    group = Group(2, window=2, lag=2)
+    part = group.parts[0]
+    messages = [group.submit(0, b"x", lifetime_ns=10) for _ in range(2)]
+    assert not part.may_submit(0)
+    group.now = 10
+    group.wake(0)
+    assert part.may_submit(0), "both have lapsed"
+    group.give(1, 0, *messages)
+    group.give(0, 1, group.submit(1))  # 1 has delivered them
+    group.submit(0)
+    assert part.may_submit(0)
+    group.submit(0)
+    assert not part.may_submit(0), "two that live fill the window"
+
+
+def test_shedding_frees_a_place_for_each_message_that_it_gives_up():
+    group = Group(2, buffer=1, window=8)
+    first = group.submit(0)
+    later = [group.submit(0, b"%d" % number) for number in range(4)]
+    for message in later:  # the first is missing, so all of them wait
+        group.give(1, 0, message)
+    waiting = group.parts[1].delivery.buffer.waiting
+    assert [key for key, entry in waiting.items() if entry.whole] == [(0, 2)], "the nearest to its delivery stays"
+    group.give(1, 0, first)
+    assert group.delivered[1] == [(0, 1), (0, 2)]
+    group.give(1, 0, *later[1:])
+    assert group.delivered[1] == [(0, number) for number in range(1, 6)]

@@ -700,3 +700,20 @@ def test_answers_are_timed_unless_what_they_answer_was_sent_twice() -> None:
     assert repaired(twice, 1, CoRet(pack_vector([1, 1]), 1000, 0, [(1, 2)]), 500 * MILLISECOND)
     twice.receive(1, confirm(1, 2, 1), 900 * MILLISECOND)
     assert twice.log.trips.measured_ns == 0
+
+
+def test_who_waited_itself_when_it_was_probed_answers_once_its_wait_is_over() -> None:
+    """Two that wait for each other probe each other; were one's word lost and its wait over, nobody would speak."""
+    part, now = entity(2), 5 * MILLISECOND
+    part.submit(Submit(b""), 1, 0)
+    part.receive(1, CoProbe(pack_vector([1, 1]), 1000, True), now)
+    assert part.probes.silence_matters()
+    for number in range(1, 6):
+        part.receive(1, confirm(number, part.acceptance.req[0], number), now)  # it has all that was sent so far
+        part.wake(now)
+    assert not part.probes.silence_matters()
+    assert part.deadline is not None
+    assert now + part.options.probe_ns <= part.deadline <= now + 1.5 * part.options.probe_ns, "not all at one instant"
+    (answer,) = part.wake(part.deadline).down
+    assert isinstance(answer, Out)
+    assert (answer.to, type(answer.pdu)) == ((1,), CoProbe)
