@@ -42,7 +42,7 @@ def test_small_schedules(ordering: str) -> None:
 @pytest.mark.parametrize("path", REGRESSIONS, ids=lambda path: path.stem)
 def test_what_once_went_wrong(path: Path) -> None:
     scenario, seed = from_table(load(path)), int(path.stem.rpartition("-")[2])
-    assert flaw(scenario, seed) is None
+    assert flaw(scenario, seed, costs=True) is None
 
 
 def test_the_schedules_reach_all_that_they_should() -> None:

@@ -68,7 +68,7 @@ def test_a_copy_is_sent_to_those_who_lack_it_by_one_who_has_it() -> None:
     done = run("causal-blocks", 30, 4, network, payload=1000)
     lost = 0.05 * 30 * 4 * 29
     assert done.finished
-    assert done.stats["members"].get("duplicates", 0) <= 2 * lost
+    assert done.stats["members"].get("duplicates", 0) <= lost / 4, "the sender of a message answers first, and alone"
 
 
 @pytest.mark.parametrize(("ordering", "limit_ms"), [("causal-blocks", 300), ("co", 600)])

@@ -9,7 +9,7 @@ from antiphon.protocol.ordering.causal_blocks import CausalBlocks, NullBlock
 from antiphon.protocol.ordering.causal_blocks.delivery import Delivery
 from antiphon.protocol.ordering.causal_blocks.knowledge import Knowledge, News, Stamps
 from antiphon.protocol.ordering.causal_blocks.matrix import Entry
-from antiphon.protocol.ordering.causal_blocks.repair import Repair
+from antiphon.protocol.ordering.causal_blocks.repair import Lack, Repair
 from antiphon.protocol.ordering.causal_blocks.silence import Silence
 from antiphon.protocol.parts import Step
 from antiphon.protocol.rules import replaced
@@ -122,9 +122,9 @@ def one_may_lack(self: Knowledge, entry: Entry) -> bool:
     return entry.missing <= 1
 
 
-def for_ever(self: Repair, entry: Entry, now: Instant) -> None:
+def for_ever(self: Repair, lack: Lack, now: Instant) -> None:
     """A repair that is lost too is never sent again."""
-    entry.repair_after = NEVER
+    lack.at = NEVER
 
 
 def ask_nothing(self: CausalBlocks, source: int, pdu: NullBlock, now: Instant, step: Step) -> None:

@@ -18,8 +18,7 @@ import msgspec
 from antiphon.papers.claims import PaperClaim, Progress, Reproduction, Table
 from antiphon.protocol.machine import MILLISECOND, Duration, Instant, Submit
 from antiphon.protocol.ordering.causal_blocks import BlockMessage, CausalBlocks, CausalBlocksOptions, NullBlock
-from antiphon.protocol.ordering.causal_blocks.matrix import Entry
-from antiphon.protocol.ordering.causal_blocks.repair import Repair
+from antiphon.protocol.ordering.causal_blocks.repair import Lack, Repair
 from antiphon.protocol.parts import Out, PartContext, Step
 from antiphon.protocol.rules import replaced
 from antiphon.protocol.wire import Codec, pack_vector
@@ -40,19 +39,19 @@ LOSSES: Final = (0.0, 0.05, 0.1, 0.15, 0.2)
 Recovered = list[tuple[int, int]]
 
 
-def random_timeout(self: Repair, entry: Entry, now: Instant) -> Duration:
+def random_timeout(self: Repair, lack: Lack, now: Instant) -> Duration | None:
     """Wait for a random time before a message is sent again, as printed (Figure 3, line 4): the sender like anybody."""
     return self.random.randint(0, self.options.repair_delay_ns)
 
 
-def new_random_timeout(self: Repair, entry: Entry, now: Instant) -> None:
+def new_random_timeout(self: Repair, lack: Lack, now: Instant) -> None:
     """Suppress as printed (Figure 4, line 3): another's copy sets a new random timeout."""
-    entry.repair_after = now + self.random.randint(0, self.options.repair_delay_ns)
+    lack.at = now + self.random.randint(0, self.options.repair_delay_ns)
 
 
-def one_report_period(self: Repair, entry: Entry, now: Instant) -> None:
+def one_report_period(self: Repair, lack: Lack, now: Instant) -> None:
     """Suppress for the time in which everyone speaks once."""
-    entry.repair_after = now + self.options.silence_ns
+    lack.at = now + self.options.silence_ns
 
 
 # Symmetric recovery as printed: everyone sends again, to all, after a random time of the same kind

@@ -144,10 +144,11 @@ def main() -> int:
         default="majority",
         help="with views: who goes on when cut off",
     )
+    parser.add_argument("--go-on", action="store_true", help="do not stop at the first that fails; shrink nothing")
     parser.add_argument("--out", type=Path, default=Path("out/torture"), help="where failing scenarios are written")
     args = parser.parse_args()
     orderings = args.ordering or sorted(ORDERINGS)
-    end, tried = time.monotonic() + 60 * args.minutes, 0
+    end, tried, failed = time.monotonic() + 60 * args.minutes, 0, 0
     with Progress("schedules", args.seeds * len(orderings)) as progress:
         for seed in range(args.first, args.first + args.seeds):
             for ordering in orderings:
@@ -156,26 +157,32 @@ def main() -> int:
                 else:
                     scenario = schedules.wide(seed, ordering)
                 wrong = flaw(scenario, seed, costs=True)
-                if wrong is not None:
-                    return _report(scenario, seed, wrong, args.out)
                 tried += 1
+                if wrong is not None:
+                    failed += 1
+                    print(f"seed {seed} of {ordering}: {wrong}", file=sys.stderr, flush=True)
+                    _write(scenario, seed, args.out, shrunk=not args.go_on)
+                    if not args.go_on:
+                        return 1
                 progress.done(tried)
             if time.monotonic() > end:
                 break
-    print(f"{tried} schedules of {', '.join(orderings)}: nothing wrong (seeds {args.first} to {seed})")
-    return 0
+    seeds = f"seeds {args.first} to {seed}"
+    print(f"{tried} schedules of {', '.join(orderings)} ({seeds}): {failed or 'nothing'} wrong")
+    return 1 if failed else 0
 
 
-def _report(scenario: Scenario, seed: int, wrong: str, out: Path) -> int:
-    print(f"seed {seed} of {scenario.ordering}: {wrong}", file=sys.stderr)
-    print("shrinking ...", file=sys.stderr)
-    small = shrink(scenario, seed)
+def _write(scenario: Scenario, seed: int, out: Path, *, shrunk: bool) -> None:
+    """Write a scenario that fails to a file, made smaller first, and say how to replay it."""
+    if shrunk:
+        print("shrinking ...", file=sys.stderr)
+        scenario = shrink(scenario, seed)
     out.mkdir(parents=True, exist_ok=True)
     path = out / f"{scenario.ordering}-{seed}.toml"
-    path.write_text(to_toml(small))
-    print(f"smallest scenario found ({flaw(small, seed, costs=True)}):\n\n{path.read_text()}")
-    print(f"replay it: antiphon simulate {path} --seed {seed} --out out/replay")
-    return 1
+    path.write_text(to_toml(scenario))
+    if shrunk:
+        print(f"smallest scenario found ({flaw(scenario, seed, costs=True)}):\n\n{path.read_text()}")
+    print(f"replay it: antiphon simulate {path} --seed {seed} --out out/replay", flush=True)
 
 
 if __name__ == "__main__":

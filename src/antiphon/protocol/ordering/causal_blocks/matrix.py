@@ -24,9 +24,6 @@ class Entry(msgspec.Struct, eq=False):
     whole: bool = True  # the payload is here; if not, it was shed and comes again, or expired
     lapsed: bool = False  # it was delivered here and has expired: whoever still lacks it is told so
     discard: str | None = None  # it will be discarded in its turn, and why
-    repair_after: Instant = 0  # not to be sent again before
-    planned: bool = False  # it is to be sent again then, if it is still missing somewhere
-    copies: int = 0  # sent again so often, by anyone
 
     def expired(self, now: Instant) -> bool:
         """Say whether its lifetime is over."""

@@ -13,6 +13,7 @@ from antiphon.protocol.wire import Counter, Number, Payload, Pdu, Rank, Timestam
 BLOCK_MAX: Final = 2**32 - 1  # of one view: a block number has four bytes
 EARLY_MAX: Final = 64  # how many messages a report can name
 PRIORITY_MAX: Final = 2**31 - 1
+UNCROWDED: Final = 25  # in larger groups members break their silence, and look for what others lack, less often
 
 Priority: TypeAlias = Annotated[int, msgspec.Meta(ge=-PRIORITY_MAX, le=PRIORITY_MAX)]
 Positive: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
@@ -67,6 +68,14 @@ class CausalBlocksOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     buffer: NotNegative = 0  # received messages that may wait for delivery; 0: as many as the windows allow
     shed: Literal["recover", "discard"] = "recover"  # what becomes of a message that a full buffer had no room for
     skip_after_ns: NotNegative = 0  # the one lifetime of all messages, after which a gap is skipped; 0: never
+
+    def crowded_ns(self, size: int) -> int:
+        """Return the shortest silence that a group of this size can bear."""
+        return self.silence_ns * size // UNCROWDED
+
+    def look_ns(self, size: int) -> int:
+        """Return the time after which a member looks again at what all others lack."""
+        return max(self.silence_ns // 2, self.crowded_ns(size))
 
     def check(self, size: int) -> None:
         """Raise a `UsageError` that names the key unless a group can work with these."""

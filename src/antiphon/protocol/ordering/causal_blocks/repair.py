@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from heapq import merge
 from operator import gt
 from typing import Final
+
+import msgspec
 
 from antiphon.protocol.machine import Duration, Instant, earliest
 from antiphon.protocol.ordering.causal_blocks.knowledge import Knowledge
@@ -14,9 +15,20 @@ from antiphon.protocol.ordering.causal_blocks.messages import CausalBlocksOption
 from antiphon.protocol.parts import Out, PartContext, Step
 from antiphon.protocol.rules import rule
 
-UNCROWDED: Final = 25  # in larger groups the many who could help give the sender more time
-COPIES_AT_ONCE: Final = 3  # a message is sent again so often at the pace of round trips
+COPIES_AT_ONCE: Final = 3  # a message is sent again to a member so often at the pace of round trips
 DOUBLINGS_MAX: Final = 4
+
+
+class Lack(msgspec.Struct, eq=False):
+    """A message that a member lacks, and when this member sends it again."""
+
+    member: int
+    entry: Entry
+    word: int  # the member's newest block when that was first seen
+    help_after: Instant  # by then its sender has helped, and the member could have said so
+    at: Instant | None = None  # not to be sent before; None: not before the member's next word
+    named: bool = True  # the last look at the member named it
+    copies: int = 0  # sent again so often, by anyone that we know of
 
 
 class Repair:
@@ -26,6 +38,7 @@ class Repair:
         self.known, self.options, self.random = known, options, context.random
         self.jittered = context.jittered
         self.deadline: Instant | None = None  # when to send something again
+        self.lacks: dict[int, dict[tuple[int, int], Lack]] = {}  # per member: by block and sender
         self._not_before: Instant = 0
         self.looked = [0] * known.size  # per member, its MB when it was last looked for what it misses
         self._look_at: Instant = 0
@@ -44,12 +57,18 @@ class Repair:
         delivered = list(known.MLDV[j])
         delivered[j] = known.arrivals.highest[j]  # it never lacks its own
         row = list(delivered)  # what it will have delivered when the repairs have come
-        columns = [known.BM[k].between(row[k], below) for k in suspects if k != j]
-        for entry in merge(*columns, key=block_of):
-            k, block, seq = entry.message.sender, entry.message.block, entry.message.seq
-            if any(map(gt, entry.ldv, row)):
+        entries = [entry for k in suspects if k != j for entry in known.BM[k].between(row[k], below)]
+        entries.sort(key=block_of)
+        x = 0  # whose message the last one waited for: most of those that wait, wait for the same
+        for entry in entries:
+            ldv = entry.ldv
+            if ldv[x] > row[x]:
                 continue  # it has to wait for something that only others can send
-            certain = not any(map(gt, entry.ldv, delivered))
+            if any(map(gt, ldv, row)):
+                x = next(y for y, block in enumerate(ldv) if block > row[y])
+                continue
+            k, block, seq = entry.message.sender, entry.message.block, entry.message.seq
+            certain = not any(map(gt, ldv, delivered))
             if certain or (k, seq) not in early:
                 if not entry.sendable or not (certain or block < told):
                     continue
@@ -78,36 +97,34 @@ class Repair:
         return [j for j, (mb, looked) in enumerate(zip(self.known.MBV, self.looked, strict=True)) if mb > looked]
 
     @rule("Figure 3, line 4; docs/protocols/causal-blocks.md, Slow links")
-    def first_delay_ns(self, entry: Entry, now: Instant) -> Duration:
-        """Draw the time after which a message that another member lacks is sent again.
+    def first_delay_ns(self, lack: Lack, now: Instant) -> Duration | None:
+        """Draw the time after which a message that another member lacks is sent again; None: not before its next word.
 
-        Its sender goes first. The others would see its help in the news of those who lacked it; they wait for that, and
-        then so long that one of them will most likely be first and seen by the rest.
+        Its sender goes first. The others see its help in the next word of the member that lacks it; if that word still
+        complains, they wait so long that one of them will most likely be first and seen by the rest.
         """
         soon_ns = self.random.randint(0, self.options.repair_delay_ns)
-        if entry.message.sender == self.known.rank:
+        if lack.entry.message.sender == self.known.rank:
             return soon_ns
-        round_ns = self.pause_ns(entry, now) // 2
-        first_ns = 2 * round_ns if self.known.size > UNCROWDED else round_ns
-        holders = self.known.size - entry.missing
-        return soon_ns + first_ns + self.random.randint(0, max(1, holders * round_ns // 2))
+        if self.known.arrivals.highest[lack.member] == lack.word or now < lack.help_after:
+            return None
+        holders = self.known.size - lack.entry.missing
+        return soon_ns + self.random.randint(0, max(1, holders * self.pause_ns(lack.member, now) // 2))
 
     @rule("Figure 4, line 3, mended; docs/protocols/causal-blocks.md, Slow links")
-    def suppress(self, entry: Entry, now: Instant) -> None:
-        """Leave a message alone until those who lack it had time to receive a copy and to say so; longer each time."""
-        doublings = min(max(0, entry.copies - COPIES_AT_ONCE), DOUBLINGS_MAX)
-        entry.repair_after = now + self.jittered(self.pause_ns(entry, now) << doublings)
+    def suppress(self, lack: Lack, now: Instant) -> None:
+        """Leave a message alone until whoever lacks it had time to receive a copy and to say so; longer each time."""
+        doublings = min(max(0, lack.copies - COPIES_AT_ONCE), DOUBLINGS_MAX)
+        lack.at = now + self.jittered(self.pause_ns(lack.member, now) << doublings)
 
     @rule("Figure 3, line 5; docs/protocols/causal-blocks.md, Slow links")
     def targets(self, lacking: Sequence[int]) -> tuple[int, ...] | None:
         """Say to whom a message is sent again: to those whom R5.0 names; None: to all others."""
         return tuple(lacking) if len(lacking) < self.known.size - 1 else None
 
-    def pause_ns(self, entry: Entry, now: Instant) -> Duration:
-        """Give the time in which those who lack a message usually receive a copy and say so."""
-        known, k, block = self.known, entry.message.sender, entry.message.block
-        lacking = (j for j, row in enumerate(known.MLDV) if row[k] < block and j not in (k, known.rank))
-        return max((known.trips.usual_of_ns(j, now) for j in lacking), default=known.trips.usual_ns)
+    def pause_ns(self, j: int, now: Instant) -> Duration:
+        """Give the time in which a member that lacks a message usually receives a copy and says so."""
+        return self.known.trips.usual_of_ns(j, now)
 
     def hear_null(self, source: int, null: NullBlock) -> None:
         """Take note of what waits at a member."""
@@ -115,9 +132,10 @@ class Repair:
 
     def saw_copy(self, entry: Entry, now: Instant) -> None:
         """Take note of a copy that someone sent again."""
-        entry.copies += 1
-        entry.planned = False
-        self.suppress(entry, now)
+        key = entry.message.block, entry.message.sender
+        for lacks in self.lacks.values():
+            if key in lacks:
+                self._sent(lacks[key], now)
 
     def plan(self, now: Instant) -> None:
         """Plan the repair of what members that were just heard miss, and from time to time of all."""
@@ -127,31 +145,34 @@ class Repair:
         oldest = min([column.blocks[0] for column in known.BM if column.blocks])
         for j in self.trigger(now):
             if j != known.rank and self.below(j) > oldest:  # without loss, few miss anything so old
-                self.deadline = earliest(self.deadline, self._planned(self._missing_at(j), now))
+                self._look(j, now)
         if now >= self._look_at:
-            self._look_at = now + self.options.silence_ns // 2
+            self._look_at = now + self.options.look_ns(known.size)
         self.looked = list(known.MBV)
 
     def wake(self, now: Instant, step: Step) -> None:
         """Send again what is still missing elsewhere and has not just been sent by anyone, so much at a time."""
         if self.deadline is None or self.deadline > now:
             return
-        due: dict[tuple[int, int], tuple[Entry, list[int]]] = {}
-        later: list[Entry] = []
-        for j, entry in self._missing():
-            if entry.planned and entry.repair_after <= now:
-                due.setdefault((entry.message.block, entry.message.sender), (entry, []))[1].append(j)
-            else:
-                later.append(entry)
-        for (_, k), (entry, lacking) in sorted(due.items(), key=lambda item: item[0])[: self.options.burst]:
-            entry.planned = False
-            entry.copies += 1
-            self.suppress(entry, now)
-            step.down.append(Out(entry.copy(now), self.targets(lacking), k, entry.message.seq, repair=True))
-        if len(due) > self.options.burst:  # the rest when this could have arrived
+        due: dict[tuple[int, int], list[Lack]] = {}
+        self.deadline = None
+        for j in [*self.lacks]:
+            self._forget(j)
+            for key, lack in self.lacks.get(j, {}).items():
+                if lack.named and lack.at is not None and lack.at <= now:
+                    due.setdefault(key, []).append(lack)
+                else:
+                    self._put_off(lack, now)
+        keys = sorted(due)
+        for key in keys[: self.options.burst]:
+            entry = due[key][0].entry
+            to = self.targets([lack.member for lack in due[key]])
+            step.down.append(Out(entry.copy(now), to, key[1], entry.message.seq, repair=True))
+            for lack in due[key] if to is not None else [lacks[key] for lacks in self.lacks.values() if key in lacks]:
+                self._sent(lack, now)
+        if len(keys) > self.options.burst:  # the rest when this could have arrived
             self._not_before = now + self.jittered(self.known.trips.usual_ns)
-            later += [entry for entry, _ in due.values() if entry.planned]
-        self.deadline = self._planned(later, now)
+            self.deadline = earliest(self.deadline, self._not_before)
 
     def missing_elsewhere(self) -> Iterator[Entry]:
         """Give every message that R5.0 allows to send again."""
@@ -177,14 +198,37 @@ class Repair:
         ]
         return self.retransmission_condition(j, below, suspects) if suspects else iter(())
 
-    def _planned(self, missing: Iterable[Entry], now: Instant) -> Instant | None:
-        """Plan the repair of what is missing, and give the time of the first."""
-        first: Instant | None = None
-        for entry in missing:
-            if not entry.planned:
-                entry.planned = True
-                if entry.repair_after <= now:
-                    entry.repair_after = now + self.first_delay_ns(entry, now)
-            at = max(entry.repair_after, self._not_before)
-            first = at if first is None else min(first, at)
-        return None if first is None else max(first, now)
+    def _look(self, j: int, now: Instant) -> None:
+        """See what a member misses now, and plan its repair."""
+        self._forget(j)
+        named = {(entry.message.block, entry.message.sender): entry for entry in self._missing_at(j)}
+        lacks = self.lacks.setdefault(j, {}) if named else self.lacks.get(j, {})
+        for key, lack in lacks.items():
+            lack.named &= key in named
+        for key, entry in named.items():
+            lack = lacks.get(key) or Lack(j, entry, self.known.arrivals.highest[j], now + self.pause_ns(j, now))
+            if not lack.named and lack.at is not None and lack.at <= now:
+                lack.at = None  # its time has passed at all who keep it: they must not answer as one
+            lack.named, lacks[key] = True, lack
+            if lack.at is None and (delay_ns := self.first_delay_ns(lack, now)) is not None:
+                lack.at = now + delay_ns
+            self._put_off(lack, now)
+
+    def _forget(self, j: int) -> None:
+        """Forget what a member lacks no more, or what everyone has."""
+        row, lacks = self.known.MLDV[j], self.lacks.get(j, {})
+        for block, k in [(block, k) for block, k in lacks if block <= row[k] or self.known.BM[k].get(block) is None]:
+            del lacks[block, k]
+        if not lacks:
+            self.lacks.pop(j, None)
+
+    def _sent(self, lack: Lack, now: Instant) -> None:
+        """Count a copy; another is planned when the next look names it again."""
+        lack.copies += 1
+        lack.named = False
+        self.suppress(lack, now)
+
+    def _put_off(self, lack: Lack, now: Instant) -> None:
+        """Wake up for a message when it is to be sent again, and none before what must wait for an earlier burst."""
+        if lack.named and lack.at is not None:
+            self.deadline = earliest(self.deadline, max(lack.at, self._not_before, now))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from heapq import nsmallest
-from typing import Final
 
 from antiphon.protocol.machine import Duration, Instant, earliest
 from antiphon.protocol.ordering.causal_blocks.delivery import Delivery
@@ -14,8 +13,6 @@ from antiphon.protocol.parts import Out, PartContext, Step
 from antiphon.protocol.rules import rule
 from antiphon.protocol.timers import GrowingPause
 from antiphon.protocol.wire import pack_vector
-
-UNCROWDED: Final = 25  # in larger groups members break their silence less often
 
 
 class Silence:
@@ -29,7 +26,7 @@ class Silence:
         self._since: Instant = 0
         self._null_at: Instant = 0
         self._pause = GrowingPause(context.jittered, options.silence_ns, options.silence_ns_max)
-        self._crowded_ns = options.silence_ns * known.size // UNCROWDED
+        self._crowded_ns = options.crowded_ns(known.size)
         self._was_restless = options.always
         self._answer_at: dict[int, Instant] = {}  # who asked -> when; all at once would overrun the one who asked
 
