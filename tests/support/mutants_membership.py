@@ -212,7 +212,7 @@ MUTANTS: dict[str, Mutant] = {
         breaks=("agreement",),
         hint=46,
     ),
-    "one tag": Mutant(process=replaced(Process, tag=lambda self, view: 0), breaks=("stuck",), made=LATE),
+    "one tag": Mutant(process=replaced(Process, tag=lambda self, view: 0), breaks=("stuck",), made=LATE, hint=2),
     "without fetching": Mutant(process=replaced(Process, lacking=lambda self, cut: []), breaks=("agreement",), hint=2),
     "without blocking": Mutant(
         process=replaced(Process, block=without_acting, takes_data=while_within_reach), breaks=("agreement",), hint=93
@@ -225,5 +225,5 @@ MUTANTS: dict[str, Mutant] = {
         process=replaced(Process, answers_after_leaving=lambda self, message: False), breaks=("stuck",), made=LAST_WORD
     ),
     "first proposals": Mutant(ordering="tomp", ordering_type=FirstProposals, breaks=("total",), hint=199),
-    "without neighbours": Mutant(ordering="abcast", ordering_type=WithoutNeighbours, breaks=("fifo",), hint=274),
+    "without neighbours": Mutant(ordering="abcast", ordering_type=WithoutNeighbours, breaks=("fifo",), hint=304),
 }

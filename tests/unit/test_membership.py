@@ -77,6 +77,7 @@ from antiphon.protocol.ordering.two_phase import Claim, TimedData, TwoPhaseOptio
 from antiphon.protocol.ordering.two_phase.takeover import takeover
 from antiphon.protocol.parts import PartContext
 from antiphon.protocol.rules import replaced
+from antiphon.protocol.timers import Backoff
 from antiphon.protocol.wire import Malformed, group_of, group_tag
 from antiphon.sim.cluster import Node
 from antiphon.sim.network import NetworkOptions
@@ -161,7 +162,8 @@ def test_unfinished_texts_are_few() -> None:
 
 
 def test_silence_is_suspected_a_later_life_ends_the_earlier_one_and_time_can_be_given() -> None:
-    peers = FailureDetector(OwnProcess(0, 0), [1, 2], 100, now=0)
+    options = MembershipOptions(heartbeat_ns=10, suspect_ns=100)
+    peers = FailureDetector(OwnProcess(0, 0), [1, 2], options, lambda pause: pause, now=0)
     assert not peers.suspected(1, 100)
     assert peers.suspected(1, 101)
     assert peers.heard(1, 90)
@@ -381,7 +383,7 @@ def test_a_promise_holds_in_the_view_in_which_it_was_given() -> None:
     }
     assert agreement.may_vote(follow[mine.id], 2)
     assert not agreement.may_vote(follow[theirs.id], 2)
-    agreement.propose(0, (0, 1, 2), 0)
+    agreement.propose(0, (0, 1, 2), Backoff(lambda pause: pause, 1, 8), 0)
     assert agreement.round is not None
     assert not agreement.take_state(1, State(agreement.round.ballot, theirs.id, "member", None, (0, 0, 0), 0, b""))
     assert agreement.take_state(1, State(agreement.round.ballot, mine.id, "member", None, (0, 0, 0), 0, b""))
@@ -702,7 +704,7 @@ def test_a_change_leaves_the_living_in_however_far_they_are() -> None:
         network=NetworkOptions(latency="uniform 1ms 15ms"),
         limit="1s",
     )
-    hasty = msgspec.structs.replace(far, membership=msgspec.structs.replace(QUICK, grace_ns=1))
+    hasty = msgspec.structs.replace(far, membership=msgspec.structs.replace(QUICK, grace_ns=10 * MILLISECOND))
     assert Watched(far).run().stats["members"].get("exclusions", 0) == 0
     assert Watched(hasty).run().stats["members"].get("exclusions", 0) > 0
 

@@ -328,7 +328,7 @@ def test_two_join_while_the_others_are_busy() -> None:
 
     async def member(own: str, peers: list[str], data: list[bytes], busy_s: float) -> None:
         def restore(state: bytes) -> None:
-            data[:] = state.split(b",")
+            data[:] = filter(None, state.split(b","))
 
         async with antiphon.join(
             "test", bind=own, peers=peers, snapshot=lambda: b",".join(data), restore=restore

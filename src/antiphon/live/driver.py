@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from antiphon.protocol.machine import Instant, ReceiveMany, Send, Submit, TraceRow, Wake
+from antiphon.protocol.machine import Instant, Intake, ReceiveMany, Send, Submit, TraceRow, Wake
 from antiphon.protocol.membership.process import Process, ProcessInput
 from antiphon.protocol.membership.views import incarnation_of
 from antiphon.protocol.view.member import Member
@@ -133,10 +133,19 @@ class Driver:
     def _on_timer(self) -> None:
         self._timer = None
         now, deadline = self.clock(), self.machine.deadline
+        self._tell_of_a_full_inbox()
         if deadline is not None and deadline <= now:
             self.drive(_WAKE)
         elif deadline is not None and self.running:
             self._set_timer(deadline, now)
+
+    def _tell_of_a_full_inbox(self) -> None:
+        """Tell the machine when the inbox is full, and when half of it is free again."""
+        if isinstance(self.machine, Process):
+            told = self.machine.lifecycle.own.full
+            full = self.inbox.is_full or (told and self.inbox.is_half_full)
+            if full is not told:
+                self.drive(Intake(full))
 
     @property
     def retransmissions(self) -> int:

@@ -38,6 +38,11 @@ class Inbox:
         self._is_held_up = False
 
     @property
+    def is_half_full(self) -> bool:
+        """Whether more than half of what may wait here does."""
+        return 2 * self.bytes > self._bytes_max
+
+    @property
     def is_full(self) -> bool:
         """Whether more waits here than may."""
         return self.bytes > self._bytes_max or self._is_held_up

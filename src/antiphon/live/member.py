@@ -47,7 +47,7 @@ _ADVICE: Final[dict[Difference, str]] = {
     "other-version": "members of a group speak one version; see Upgrading in docs/operations.md",
     "other-settings": "all members of a group are set up alike",
 }
-_FAREWELL_S = 1.0  # then the others find out by themselves
+_FAREWELL_S = 1.0  # at least; then the others find out by themselves
 _LEFT = "the group was left; join again to send"
 _LEFT_UNKNOWN = "the group was left before this was known"
 
@@ -279,8 +279,11 @@ class LiveMember:
             if self._settings.views or not self._all_is_said():
                 self.driver.drive(protocol.Leave())
                 machine = self.driver.machine
+                farewell_s = _FAREWELL_S
+                if isinstance(machine, Process):
+                    farewell_s = max(farewell_s, machine.detector.times.farewell_ns(machine.view.names) / 1e9)
                 await self._until(
-                    lambda: machine.left and machine.deadline is None, min(_FAREWELL_S, self._settings.leave_s)
+                    lambda: machine.left and machine.deadline is None, min(farewell_s, self._settings.leave_s)
                 )
         finally:
             await self.close()

@@ -61,6 +61,12 @@ class Meet(msgspec.Struct, frozen=True):
     names: tuple[int, ...]
 
 
+class Intake(msgspec.Struct, frozen=True):
+    """Whether the application is too far behind to take in more; with views only. Such a one does not join."""
+
+    full: bool
+
+
 class Disband(msgspec.Struct, frozen=True):
     """Another group of the same name stands: end here, what was not sent stays in the queue; with views only."""
 

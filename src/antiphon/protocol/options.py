@@ -161,15 +161,7 @@ PROFILES: Final[Mapping[str, GroupOptions]] = {
             heartbeat_ns=100 * MILLISECOND,
             heartbeat_ns_max=SECOND,
         ),
-        membership=MembershipOptions(
-            heartbeat_ns=250 * MILLISECOND,
-            suspect_ns=3 * SECOND,
-            retry_ns=500 * MILLISECOND,
-            grace_ns=2 * SECOND,
-            patience_ns=4 * SECOND,
-            stall_ns=8 * SECOND,
-            slow_ns=8 * SECOND,
-        ),
+        membership=MembershipOptions(heartbeat_ns=250 * MILLISECOND, retry_ns=500 * MILLISECOND),
     ),
     "paper": GroupOptions(
         ordering="fifo",

@@ -1,4 +1,4 @@
-"""Backoff, jitter and round-trip estimates: everything in the system that is repeated is repeated by these.
+"""Backoff, jitter, round-trip estimates and pauses: everything in the system that is repeated is repeated by these.
 
 Members that repeat themselves in step may overrun the same receiver for ever, so every repetition is jittered; and
 what is repeated in vain is repeated less and less often, so that a slow network is not buried under repetitions.
@@ -87,6 +87,26 @@ class GrowingPause:
     def grow(self) -> None:
         """About double the pause, because there was nothing new to say."""
         self.ns = self._jitter(min(2 * self.ns, self._pause_ns_max))
+
+
+_HALVING_NS: Final = 10 * SECOND
+
+
+class LongestPause:
+    """The longest pause of late: each counts for half as much every ten seconds, and none for more than a limit."""
+
+    def __init__(self, ns_max: Duration) -> None:
+        self._ns_max, self._ns, self._since = ns_max, 0, 0
+
+    def measured(self, pause_ns: Duration, now: Instant) -> None:
+        """Take one more pause into account."""
+        pause_ns = min(pause_ns, self._ns_max)
+        if pause_ns >= self.ns(now):
+            self._ns, self._since = pause_ns, now
+
+    def ns(self, now: Instant) -> Duration:
+        """Return how long the longest pause was that still counts."""
+        return self._ns >> min((now - self._since) // _HALVING_NS, 62)
 
 
 # RFC 6298, section 2: smoothing by 1/8 and 1/4, a timeout of the mean and four times the spread.

@@ -3,6 +3,7 @@
     python -m antiphon.sim.torture --seeds 10000 --from 0 --minutes 30 --ordering co
     python -m antiphon.sim.torture --views --minutes 30
     python -m antiphon.sim.torture --views --partition each-side
+    python -m antiphon.sim.torture --links
 
 A seed decides everything. A failure prints its seed, the smallest scenario found that still fails, and the command
 that replays it exactly; its file belongs into tests/regressions. A storm is a failure like a wrong order.
@@ -23,7 +24,7 @@ from antiphon.errors import AntiphonError
 from antiphon.progress import Progress
 from antiphon.protocol.options import ordering_type
 from antiphon.protocol.ordering import ORDERINGS
-from antiphon.sim import schedules, view_schedules
+from antiphon.sim import link_schedules, schedules, view_schedules
 from antiphon.sim.cost import measured, retuned, storm
 from antiphon.sim.scenario import Clocks, Scenario, to_toml
 from antiphon.sim.shrinking import smallest
@@ -36,6 +37,8 @@ _EVENTS_MAX = 100_000  # of a schedule: what needs more is a storm
 def flaw(scenario: Scenario, seed: int, *, costs: bool = False) -> str | None:
     """Run a scenario and say what is wrong with it, if anything is; with `costs`, a storm is wrong too."""
     if scenario.views:
+        if any(fault.kind == "cut" and fault.until is None for fault in scenario.faults):
+            return link_schedules.flaw(scenario, seed)
         return view_schedules.flaw(scenario, seed)
     try:
         run, cost = measured(scenario, seed, _EVENTS_MAX if costs else None)
@@ -138,6 +141,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10, help="stop after so long")
     parser.add_argument("--ordering", action="append", choices=sorted(ORDERINGS), help="only these")
     parser.add_argument("--views", action="store_true", help="groups whose members crash, come back, join and leave")
+    parser.add_argument("--links", action="store_true", help="groups with views whose links break for ever")
     parser.add_argument(
         "--partition",
         choices=["majority", "each-side"],
@@ -152,7 +156,9 @@ def main() -> int:
     with Progress("schedules", args.seeds * len(orderings)) as progress:
         for seed in range(args.first, args.first + args.seeds):
             for ordering in orderings:
-                if args.views:
+                if args.links:
+                    scenario = link_schedules.cut_links(seed, ordering, args.partition)
+                elif args.views:
                     scenario = view_schedules.schedule(seed, ordering, args.partition)
                 else:
                     scenario = schedules.wide(seed, ordering)

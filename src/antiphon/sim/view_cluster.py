@@ -275,15 +275,21 @@ class ViewCluster(Cluster):
 
     def _watch_for_silence(self) -> None:
         """A member that neither delivers nor ends its view in time must have said so."""
-        options, now = self.scenario.membership, self.kernel.now
-        limit_ns = max(options.stall_ns, options.suspect_ns) + 2 * options.heartbeat_ns + 2 * _CHECK_NS
+        now = self.kernel.now
         for name, process in self.running().items():
+            limit_ns = self._word_due_ns(process, self.nodes[name].clock.read(now))
             said = self.nodes[name].paused or process.member is None or process.active or process.stalled
             view, at = self._spoke_at.get(name, (process.view.id, now))
             if said or view != process.view.id:
                 self._spoke_at[name] = process.view.id, now
             elif now - at > limit_ns:
                 self.silent = f"{process.id} stopped delivering in view {process.view.number} and does not say so"
+
+    def _word_due_ns(self, process: Process, now: Instant) -> int:
+        """Return within what time a member must say that it does not deliver."""
+        times, names = process.detector.times, process.view.names
+        patience_ns = max(times.stall_ns(names, now), times.suspicion_ns(names, now))
+        return patience_ns + 2 * self.scenario.membership.heartbeat_ns + 2 * _CHECK_NS
 
     def _see_whether_one_group_is_left(self, _: None) -> None:
         self._watch_for_silence()

@@ -25,14 +25,15 @@ from antiphon.protocol.membership.versions import understood, version_of_view
 from antiphon.protocol.membership.views import NO_BALLOT, Ballot, Change, Cut, GroupView, ViewId, name_of
 from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.rules import rule
+from antiphon.protocol.timers import Backoff
 from antiphon.protocol.wire import Spoken
 
 
 class Round:
     """A ballot of one's own."""
 
-    def __init__(self, ballot: Ballot, targets: Iterable[int], now: Instant) -> None:
-        self.ballot, self.targets, self.since, self.retry_at = ballot, tuple(targets), now, now
+    def __init__(self, ballot: Ballot, targets: Iterable[int], again: Backoff, now: Instant) -> None:
+        self.ballot, self.targets, self.since, self.again = ballot, tuple(targets), now, again
         self.states: dict[int, State] = {}
         self.change: Change | None = None  # what is proposed, once enough have answered
         self.votes: set[int] = set()
@@ -54,6 +55,8 @@ class ViewAgreement:
         self.accepting: Accept | None = None  # to be accepted once the cut is held
         self.decided: Change | None = None  # to be carried out once the cut is held
         self.progress_at = now
+        self.tries = 0  # ballots that were followed to what comes after the view
+        self.leader: int = promised[1]  # who is known to be under way with the highest of them
         self._highest_round = promised[0]  # heard of
 
     def meet(self, names: Iterable[int]) -> None:
@@ -65,7 +68,7 @@ class ViewAgreement:
         if view.id != self.view.id:
             self.view, self.promised, self.accepted = view, NO_BALLOT, None
         self.round = self.accepting = self.decided = None
-        self.progress_at = now
+        self.progress_at, self.tries = now, 0
 
     @rule("docs/membership.md, quorum")
     def is_quorum(self, names: Collection[int]) -> bool:
@@ -96,7 +99,8 @@ class ViewAgreement:
         if not self.may_follow(ballot):
             return False
         if ballot > self.promised:
-            self.promised, self.progress_at = ballot, now
+            self.promised, self.progress_at, self.leader = ballot, now, ballot[1]
+            self.tries += 1
             if self.round is not None and self.round.ballot < ballot:
                 self.round = None
         return True
@@ -127,10 +131,10 @@ class ViewAgreement:
 
     # As one who proposes
 
-    def propose(self, me: int, targets: Iterable[int], now: Instant) -> None:
-        """Begin a ballot of one's own."""
+    def propose(self, me: int, targets: Iterable[int], again: Backoff, now: Instant) -> None:
+        """Begin a ballot of one's own; what is not answered is said `again`."""
         self._highest_round += 1
-        self.round = Round((self._highest_round, me), targets, now)
+        self.round = Round((self._highest_round, me), targets, again, now)
         self.progress_at = now
 
     def questions(self, me: int, flush: Flush | None) -> Iterator[tuple[set[int], MembershipMessage]]:
@@ -163,7 +167,7 @@ class ViewAgreement:
         """Give one's ballot up if it was refused."""
         self.heard_of(refusal.promised)
         if self.round is not None and self.round.ballot == refusal.ballot:
-            self.round, self.progress_at = None, now
+            self.round, self.progress_at, self.leader = None, now, refusal.promised[1]
 
     def may_choose(self, living: Collection[int], grace_ns: Duration, now: Instant) -> bool:
         """Say whether enough have answered, and the living had time to."""
@@ -203,7 +207,8 @@ class ViewAgreement:
         if bound is not None:
             return bound.change
         latest = {name_of(other): other for other in sorted(states)}  # of each name the last incarnation
-        alive = [other for other in latest.values() if states[other].standing != "leaver" and other not in unwanted]
+        away = {other for other, state in states.items() if state.standing in ("leaver", "behind")}.union(unwanted)
+        alive = [other for other in latest.values() if other not in away]
         held = {member: states[member] for member in self.view.members if member in states and states[member].reach}
         staying = [member for member in held if member in alive]
         awaiting = [member for member in staying if held[member].standing == "awaiting"]

@@ -12,25 +12,29 @@ from antiphon.protocol.membership.decisions import Decisions
 from antiphon.protocol.membership.lifecycle import Lifecycle
 from antiphon.protocol.membership.messages import ViewAnswer, ViewQuestion
 from antiphon.protocol.membership.outbox import Outbox
+from antiphon.protocol.membership.timing import Times
 from antiphon.protocol.membership.views import name_of
 from antiphon.protocol.rules import rule
+from antiphon.protocol.timers import Backoff
 
 
 class ViewConfirmation:
     """Asks the other members whether the view still stands, and answers them."""
 
-    def __init__(self, lifecycle: Lifecycle, decisions: Decisions, outbox: Outbox) -> None:
-        self._life, self._decisions, self._outbox = lifecycle, decisions, outbox
+    def __init__(self, lifecycle: Lifecycle, decisions: Decisions, times: Times, outbox: Outbox) -> None:
+        self._life, self._decisions, self._times, self._outbox = lifecycle, decisions, times, outbox
         self._asked_since: Instant = 0  # tells the answers to this question from earlier ones
         self._confirmed_by: set[int] = set()
-        self.ask_at: Instant | None = None  # when to ask again; None: there is nothing to ask
+        self._again: Backoff | None = None  # when to ask again; None: there is nothing to ask
 
     def begin(self, now: Instant) -> None:
         """Stop, because this process was away, until a quorum has confirmed the view."""
         session = self._life.session
         if session is not None and self.must_be_confirmed():
-            session.confirmed = False
-            self._asked_since, self.ask_at = now, now
+            if session.away_since is None:
+                session.away_since = now
+            self._asked_since = now
+            self._again = self._times.repetition(session.view.names, now)
             self._confirmed_by = {self._life.own.name}
             self._go_on_if_confirmed(now)
 
@@ -39,13 +43,17 @@ class ViewConfirmation:
         """Decide whether one who was away asks before it goes on."""
         return True
 
+    @property
+    def ask_at(self) -> Instant | None:
+        """When to ask again, if there is anything to ask."""
+        return None if self._again is None else self._again.at
+
     def look(self, now: Instant) -> None:
         """Ask, and ask again those who have not answered."""
         session = self._life.session
         if session is None or session.confirmed:
-            self.ask_at = None
-        elif self.ask_at is not None and self.ask_at <= now:
-            self.ask_at = now + self._life.membership.retry_ns
+            self._again = None
+        elif self._again is not None and self._again.over(now):
             silent = [name for name in session.view.names if name not in self._confirmed_by]
             self._outbox.say_to_names(silent, ViewQuestion(session.view.id, self._asked_since))
 
@@ -65,5 +73,5 @@ class ViewConfirmation:
     def _go_on_if_confirmed(self, now: Instant) -> None:
         session = self._life.session
         if session is not None and not session.confirmed and session.view.is_quorum(self._confirmed_by):
-            session.confirmed = True
+            session.away_since = None
             self._life.go_on(now)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-_STEPS_MAX: Final = 2_000  # then the best set that was found stands: still one in which everyone hears everyone
+_LINKS_MAX: Final = 50_000  # looked at; then the best set that was found stands: everyone in it hears everyone too
 
 
 def connected(names: Sequence[int], unheard: Mapping[int, Collection[int]]) -> tuple[int, ...]:
@@ -38,19 +38,22 @@ class _Search:
     """Takes names out until no broken link is left, one way and the other, and keeps the best set that remains."""
 
     def __init__(self, order: Mapping[int, int]) -> None:
-        self._order, self._steps = order, 0
+        self._order, self._looked_at = order, 0
         self.best: frozenset[int] = frozenset()
 
     def run(self, names: frozenset[int], links: set[tuple[int, int]]) -> None:
         """Look for the best set among these names."""
-        self._steps += 1
-        if len(names) < len(self.best) or (self._steps > _STEPS_MAX and self.best):
+        self._looked_at += len(links)
+        if len(names) < len(self.best) or (self._looked_at > _LINKS_MAX and self.best):
             return
         if not links:
             if self._rank(names) > self._rank(self.best):
                 self.best = names
             return
-        ends = {name: {b if a == name else a for a, b in links if name in (a, b)} for name in names}
+        ends: dict[int, set[int]] = {name: set() for name in names}
+        for one, other in links:
+            ends[one].add(other)
+            ends[other].add(one)
         worst = max(names, key=lambda name: (len(ends[name]), self._order[name]))
         for gone in ({worst}, ends[worst]):
             self.run(names - gone, {link for link in links if not gone.intersection(link)})

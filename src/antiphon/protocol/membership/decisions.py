@@ -36,9 +36,12 @@ class Decisions:
 
     def on_alive(self, sender: int, alive: Alive, now: Instant) -> None:
         """Hear a sign of life, and which view its sender knows."""
-        peer = self._detector.by_name[name_of(sender)]
-        peer.says(alive)
-        if now >= self.life.learnt_at + self._membership.retry_ns:  # else the news is on its way
+        detector, life = self._detector, self.life
+        detector.says(sender, alive, now)
+        if alive.asks:
+            answer = Alive(life.view.id, life.standing, detector.unheard(now))
+            self._outbox.say(sender, detector.times.sign(answer, now, name_of(sender)))
+        if now >= life.learnt_at + detector.times.retry_ns((name_of(sender),)):  # else the news is on its way
             self.tell_if_behind(sender, alive.view)
 
     def on_superseded(self, sender: int, superseded: Superseded, now: Instant) -> None:
@@ -100,7 +103,8 @@ class Decisions:
         """Ask for what is missing of a cut."""
         assert self.life.session is not None
         assert self.life.session.flush is not None
-        for names, fetch in self.life.session.flush.fetches(change, self._membership.retry_ns, now):
+        retry_ns = self._detector.times.retry_ns(self._agreement.view.names)
+        for names, fetch in self.life.session.flush.fetches(change, retry_ns, now):
             self._outbox.say_to_names((name for name in names if name != self.life.own.name), fetch)
 
     def give_up_fetching(self, now: Instant) -> None:
@@ -112,7 +116,8 @@ class Decisions:
 
     def hear_of(self, sender: int, view: GroupView, now: Instant, decision: Change | None = None) -> None:
         """Hear of another view, for which the cut before it is of no use or not known."""
-        accepted, heeds = self._agreement.accepted, self._agreement.heeds(view, sender)
+        accepted = self._agreement.accepted
+        heeds = self._agreement.heeds(view, sender) and self.may_give_way(view, now)
         if self.may_begin(view):
             if self._may_adopt(sender, view, now):
                 self.life.past = Past(decision)
@@ -139,6 +144,17 @@ class Decisions:
         """
         return view.lists(self.life.own.id) and view.ballot in self.life.own.ballots
 
+    @rule("docs/membership.md, each side goes on")
+    def may_give_way(self, view: GroupView, now: Instant) -> bool:
+        """Decide whether to give way to another side: only who hears all of it, and is heard, could join it.
+
+        All of a side give way together: where one of them has, the others wait until they hear the other side.
+        """
+        mates = (self._detector.by_name.get(name) for name in self._agreement.view.names)
+        gave_way = any(mate is not None and mate.standing == "joiner" and mate.view == view.id for mate in mates)
+        majority = self._membership.partition == "majority"
+        return majority or gave_way or self._detector.hears_and_is_heard_by(view.names, now)
+
     @rule("docs/membership.md, agreement, commit")
     def may_begin(self, view: GroupView) -> bool:
         """Decide whether this process can begin a view that it hears of: not before it has ended the one it is in."""
@@ -155,7 +171,7 @@ class Decisions:
             return False
         if view.lists(self.life.own.id) or self._agreement.heeds(view, sender):
             return True
-        return not self._detector.has_members(self._agreement.view, now) and (
+        return not self.life.roster.has_members(self._agreement.view, now) and (
             view.lists(sender) or view.id > self._agreement.view.id
         )
 
@@ -163,6 +179,6 @@ class Decisions:
         """Let the old view's messages go when all of the new one have begun it."""
         life, view = self.life, self._agreement.view
         if life.past.flush is not None and all(
-            other == life.own.id or self._detector.knows(other, view.id) for other in view.members
+            other == life.own.id or self.life.roster.knows(other, view.id) for other in view.members
         ):
             life.past = Past(life.past.decision)

@@ -1,4 +1,4 @@
-"""Who is alive and what everyone wants to be, as far as one process can tell: the failure detector."""
+"""Who is alive and hears whom, as far as one process can tell: the failure detector."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
-from antiphon.protocol.machine import Duration, Instant
+from antiphon.protocol.machine import SECOND, Instant
 from antiphon.protocol.membership.connectivity import broken_links, connected
 from antiphon.protocol.membership.messages import Alive, Standing
+from antiphon.protocol.membership.options import MembershipOptions
 from antiphon.protocol.membership.outbox import OwnProcess
-from antiphon.protocol.membership.views import NO_VIEW, GroupView, ViewId, name_of
+from antiphon.protocol.membership.timing import Times
+from antiphon.protocol.membership.views import NO_VIEW, ViewId, name_of
+from antiphon.protocol.timers import Jitter
 
 
 class Peer(msgspec.Struct):
@@ -23,40 +26,58 @@ class Peer(msgspec.Struct):
     reported: frozenset[int] = frozenset()  # the names that it did not hear when it spoke last
     unheard: frozenset[int] = frozenset()  # those that it did not hear twice in succession
     awaited: bool = False  # it was given time to speak once, and has not spoken since
+    asked_at: Instant | None = None  # when it was first asked something since it spoke last
 
-    def says(self, alive: Alive) -> None:
-        """Take what a sign of life says; one report of silence may be of a moment's loss, two count."""
-        self.view, self.standing = alive.view, alive.standing
+    def says(self, alive: Alive) -> bool:
+        """Take what a sign of life says, and return if it is new.
+
+        One report of silence may be of a moment's loss, two count.
+        """
         reported = frozenset(alive.unheard)
+        before = self.view, self.standing, self.reported, self.unheard
+        self.view, self.standing = alive.view, alive.standing
         self.reported, self.unheard = reported, reported & self.reported
+        return before != (self.view, self.standing, self.reported, self.unheard)
 
 
 class FailureDetector:
     """Every other name that this process knows of, and itself; one that is silent for too long is suspected."""
 
     def __init__(
-        self, own: OwnProcess, names: Iterable[int], suspect_ns: Duration, now: Instant, *, sides: bool = False
+        self, own: OwnProcess, names: Iterable[int], options: MembershipOptions, jitter: Jitter, now: Instant
     ) -> None:
-        """Suspect names that are silent for longer than `suspect_ns`; with `sides`, who joins has chosen a view."""
-        self._own, self._suspect_ns, self._sides = own, suspect_ns, sides
+        self._own, self._sides = own, options.partition == "each-side"
+        self._suspect_ns, self._retry_ns = options.suspect_ns, options.heartbeat_ns
+        self.times = Times(options, jitter, now)
         self.beat_at: Instant = now  # when this process gives its next sign of life
         self.by_name: dict[int, Peer] = {}
+        self._told: tuple[int, ...] = ()  # who was not heard when this process spoke last
+        self._living: tuple[Instant, frozenset[int]] | None = None  # who is not suspected at an instant, once found out
+        self._ask_at: Instant = now  # when those who are late may be asked again
+        self.links_changed_at: Instant = now - SECOND  # when a link first broke or was mended of late
+        self.news = True  # something was heard that was not known before, since this was last set to False
         self.meet(names, now)
 
     def meet(self, names: Iterable[int], now: Instant) -> None:
         """Get to know names; new ones have time to speak before they are suspected."""
         for name in names:
-            if name != self._own.name:
-                self.by_name.setdefault(name, Peer(now))
+            if name != self._own.name and name not in self.by_name:
+                self.by_name[name] = Peer(now)
+                self.times.meet(name)
+                self._living = None
 
     def heard(self, process: int, now: Instant) -> bool:
         """Note a sign of life; say whether it comes from its name's latest incarnation and not from an earlier one."""
-        peer = self.by_name.setdefault(name_of(process), Peer(now))
+        self.meet((name_of(process),), now)
+        peer = self.by_name[name_of(process)]
         if peer.process is None or process > peer.process:
             # whom it does not hear is a matter of the links, which are the same for every incarnation
             peer.process, peer.view, peer.standing = process, NO_VIEW, "joiner"
+            self.news = True
         if process == peer.process:
-            peer.heard_at, peer.awaited = max(peer.heard_at, now), False
+            self.news |= self.suspected(name_of(process), now)
+            peer.heard_at, peer.awaited, peer.asked_at = max(peer.heard_at, now), False, None
+            self._living = None
         return process == peer.process
 
     def latest(self, process: int) -> int:
@@ -64,48 +85,156 @@ class FailureDetector:
         known = self.by_name[name_of(process)].process
         return process if known is None else known
 
-    def was_away(self, now: Instant) -> bool:
-        """Return whether this process itself was silent for too long: its own sign of life is overdue."""
-        return self.beat_at + self._suspect_ns // 2 < now
-
     def refresh(self, now: Instant) -> None:
         """Give everyone time: this process itself was away."""
         for peer in self.by_name.values():
-            peer.heard_at = now
+            peer.heard_at, peer.asked_at = now, None
+        self._living = None
+
+    def asked(self, names: Iterable[int], now: Instant) -> None:
+        """Note that names were asked something that they answer if they are alive."""
+        for name in names:
+            peer = self.by_name.get(name)
+            if peer is not None and peer.asked_at is None:
+                peer.asked_at = now
+        self._living = None
 
     def await_word(self, names: Iterable[int], now: Instant) -> None:
         """Give time to names that should be about to speak: once, since a broken link would earn it for ever."""
         for name in names:
             peer = self.by_name.get(name)
             if peer is not None and not peer.awaited:
-                peer.heard_at, peer.awaited = now, True
+                peer.heard_at, peer.awaited, peer.asked_at = now, True, None
+        self._living = None
+
+    # Signs of life
+
+    def says(self, process: int, alive: Alive, now: Instant) -> None:
+        """Take what a sign of life says of its sender, which was heard."""
+        name = name_of(process)
+        self.times.says(name, self._own.name, alive, now)
+        self._living = None
+        reported = self.by_name[name].reported
+        self.news |= self.by_name[name].says(alive)
+        if reported != self.by_name[name].reported:
+            self._note_links(now)
+
+    def sign(self, view: ViewId, standing: Standing, now: Instant) -> Alive:
+        """Give a sign of life to all; what is new in it is told twice soon, since two reports count."""
+        unheard, period_ns = self.unheard(now), self.times.period_ns
+        self.beat_at = now + (period_ns if unheard == self._told else max(self.times.news_ns, self._retry_ns))
+        self._told = unheard
+        return self.times.sign(Alive(view, standing, unheard), now)
+
+    def question(self, view: ViewId, standing: Standing, now: Instant) -> Alive:
+        """Give a sign of life to some, who are to give one in return at once."""
+        return self.times.sign(Alive(view, standing, self.unheard(now), asks=True), now)
+
+    def tell_soon(self, now: Instant) -> None:
+        """Give the next sign of life soon, because there is news."""
+        self.beat_at = min(self.beat_at, now + self.times.news_ns)
+
+    def look(self, now: Instant) -> list[int]:
+        """Look around: whoever falls silent, or speaks again, is news for all; name those who should be asked."""
+        self.news = False
+        self.times.look(now)
+        self._living = None
+        if self.unheard(now) != self._told:
+            self.tell_soon(now)
+            self._note_links(now)
+        return self.late(now)
+
+    def _note_links(self, now: Instant) -> None:
+        """Note that a link broke or was mended: what is told of it for a while is the same news."""
+        if now >= self.links_changed_at + SECOND:
+            self.links_changed_at = now
+
+    @property
+    def look_at(self) -> Instant:
+        """When to look around next."""
+        at = min(self.beat_at, self.times.look_at)
+        return at if self._suspect_ns is not None else min(at, self._ask_at)
 
     # Who is alive
 
     def suspected(self, name: int, now: Instant) -> bool:
         """Say whether a name has been silent for too long."""
-        return now - self.by_name[name].heard_at > self._suspect_ns
+        peer = self.by_name[name]
+        if self._suspect_ns is not None:
+            return now - peer.heard_at > self._suspect_ns
+        late_ns = now - self._due_at(name, peer)
+        return late_ns > self.times.margin_ns_min and late_ns > self.times.margin_ns(name, now)
 
-    def living(self, now: Instant) -> set[int]:
+    def _due_at(self, name: int, peer: Peer) -> Instant:
+        """Return when a name should have spoken: in its time, or as soon as it can after it was asked."""
+        due_at = peer.heard_at + self.times.expected_ns(name)
+        if peer.asked_at is None:
+            return due_at
+        return min(due_at, peer.asked_at + self.times.answer_ns((name,)))
+
+    def _late_at(self, name: int, peer: Peer) -> Instant:
+        return self._due_at(name, peer) + self._retry_ns
+
+    def late(self, now: Instant) -> list[int]:
+        """Name those who should have spoken and are not suspected yet, if it is time to ask them again."""
+        if self._suspect_ns is not None or now < self._ask_at:
+            return []
+        names: list[int] = []
+        self._ask_at = now + self.times.period_ns
+        for name, peer in self.by_name.items():
+            late_at = self._late_at(name, peer)
+            if late_at > now:
+                self._ask_at = min(self._ask_at, late_at)
+            elif not self.suspected(name, now):
+                names.append(name)
+        if names:
+            self._ask_at = now + self._retry_ns
+        return names
+
+    def living(self, now: Instant) -> frozenset[int]:
         """Name all that are not suspected, this process among them."""
-        return {name for name in self.by_name if not self.suspected(name, now)} | {self._own.name}
+        if self._living is None or self._living[0] != now:
+            names = [name for name in self.by_name if not self.suspected(name, now)]
+            self._living = now, frozenset((*names, self._own.name))
+        return self._living[1]
 
     def unheard(self, now: Instant) -> tuple[int, ...]:
         """Name all that are suspected here: what this process reports to the others."""
-        return tuple(name for name in self.by_name if self.suspected(name, now))
+        living = self.living(now)
+        return tuple(name for name in self.by_name if name not in living)
 
     def connected(self, names: Iterable[int], now: Instant) -> tuple[int, ...]:
-        """Choose those of some names that all hear one another, as many as possible; the suspected are left out."""
-        living = self.living(now)
-        return connected([name for name in names if name in living], self._reports())
+        """Choose those of some names that all hear one another, as many as possible; the suspected are left out.
 
-    def broken_links(self, names: Collection[int], now: Instant) -> tuple[tuple[int, int], ...]:
+        Where each side goes on, those who are left out by this choice choose among themselves in the same way.
+        """
+        living, reports, own = self.living(now), self._reports(), self._own.name
+        names = [name for name in names if name in living]
+        chosen = connected(names, reports)
+        while self._sides and own in names and own not in chosen:
+            names = [name for name in names if name not in chosen]
+            chosen = connected(names, reports)
+        return chosen
+
+    def hears_and_is_heard_by(self, names: Iterable[int], now: Instant) -> bool:
+        """Say whether this process hears all of some names, and none of them reports that it does not hear this one."""
+        own, reports, living = self._own.name, self._reports(), self.living(now)
+        return all(name in living and not any(broken_links((own, name), reports)) for name in names if name != own)
+
+    def broken_links(
+        self, names: Collection[int], now: Instant, *, count_late: bool = False
+    ) -> tuple[tuple[int, int], ...]:
         """Name the links among some names that are reported as broken, as (from, to), and this process' own.
 
-        What one reported who is not heard any more may have changed since.
+        What one reported who is not heard any more may have changed since. Suspicion comes at another time for each
+        name; `count_late` names those too that should have spoken and are about to be suspected.
         """
-        reports = {name: links for name, links in self._reports().items() if not self.suspected(name, now)}
-        reports[self._own.name] = frozenset(self.unheard(now))
+        living = self.living(now)
+        reports = {name: links for name, links in self._reports().items() if name in living}
+        unheard = set(self.unheard(now))
+        if count_late and self._suspect_ns is None:
+            unheard.update(name for name, peer in self.by_name.items() if self._late_at(name, peer) <= now)
+        reports[self._own.name] = frozenset(unheard)
         return tuple(sorted(broken_links(names, reports)))
 
     def _reports(self) -> dict[int, frozenset[int]]:
@@ -116,89 +245,4 @@ class FailureDetector:
         if name_of(process) == self._own.name:
             return process == self._own.id
         peer = self.by_name[name_of(process)]
-        return peer.process in (None, process) and not self.suspected(name_of(process), now)
-
-    def knows(self, process: int, view: ViewId) -> bool:
-        """Say whether another process said that it knows a view, or a newer one."""
-        peer = self.by_name.get(name_of(process))
-        return peer is not None and peer.process == process and peer.view >= view
-
-    def behind(self, view: ViewId, now: Instant) -> bool:
-        """Say whether anyone that is alive, and does not join, has not said yet that it knows a view."""
-        return any(
-            peer.process is not None
-            and peer.standing != "joiner"
-            and peer.view < view
-            and not self.suspected(name, now)
-            for name, peer in self.by_name.items()
-        )
-
-    # Who wants what
-
-    def joiners(self, view: GroupView, now: Instant) -> list[int]:
-        """List who is alive and wants to join a view, by name; this process too if it does.
-
-        With sides, only who has not chosen another view.
-        """
-        joiners = [
-            peer.process
-            for name, peer in self.by_name.items()
-            if peer.process is not None
-            and peer.standing == "joiner"
-            and not self.suspected(name, now)
-            and not view.lists(peer.process)
-            and (not self._sides or peer.view == view.id)
-        ]
-        if self._own.standing == "joiner":
-            joiners.append(self._own.id)
-        return sorted(joiners, key=name_of)
-
-    def leavers(self) -> set[int]:
-        """Give those who leave, this process too if it does."""
-        leavers = {peer.process for peer in self.by_name.values() if peer.standing == "leaver"}
-        return {other for other in leavers if other is not None} | (
-            {self._own.id} if self._own.standing == "leaver" else set()
-        )
-
-    def coming(self, view: GroupView, now: Instant) -> set[int]:
-        """Name those of a view that were never heard and may be about to speak."""
-        unheard = (name for name, peer in self.by_name.items() if peer.process is None)
-        return {name for name in unheard if name in view.names and not self.suspected(name, now)}
-
-    def without_state(self, view: GroupView) -> set[int]:
-        """Give the other members of a view that have not said yet that they have the application's state."""
-        return {
-            peer.process
-            for peer in self.by_name.values()
-            if peer.process is not None and view.lists(peer.process) and peer.standing in ("joiner", "awaiting")
-        }
-
-    def has_members(self, view: GroupView, now: Instant) -> bool:
-        """Say whether anyone is alive who says that it is a member of this very view."""
-        return any(
-            peer.process is not None
-            and view.lists(peer.process)
-            and peer.view == view.id
-            and peer.standing in ("member", "awaiting")
-            and not self.suspected(name, now)
-            for name, peer in self.by_name.items()
-        )
-
-    def candidates(self, view: GroupView, unwanted: Collection[int], joiners: Iterable[int], now: Instant) -> list[int]:
-        """List the names that may propose what follows a view, in order: living members, or those who join if none.
-
-        Before the first view, a founder that was not heard yet may be about to. Where all leave and nobody joins, they
-        do it themselves.
-        """
-        living = [member for member in view.members if view.number > 0 and self.lives(member, now)]
-        away = self.leavers().union(unwanted)
-        members = [name_of(member) for member in living if member not in away]
-        coming = sorted(self.coming(view, now).union(map(name_of, joiners)))
-        return members or coming or [name_of(member) for member in living if member not in unwanted]
-
-    def change_due(self, view: GroupView, unwanted: Collection[int], joiners: Collection[int], now: Instant) -> bool:
-        """Say whether a view is no longer what it should be."""
-        if joiners:
-            return True
-        away = self.leavers().union(unwanted)
-        return any(member in away or not self.lives(member, now) for member in view.members)
+        return peer.process in (None, process) and name_of(process) in self.living(now)

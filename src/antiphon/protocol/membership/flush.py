@@ -32,6 +32,7 @@ class Flush:
         self._upto = list(self.reach)
         self.fetch_at: Instant | None = None  # when to ask again for what is missing
         self.fetching_since: Instant | None = None
+        self._repetitions = 0
 
     @rule("docs/membership.md, agreement, commit")
     def lacking(self, cut: Cut) -> list[tuple[int, int, int]]:
@@ -53,7 +54,8 @@ class Flush:
         ranges, first = self.lacking(change.cut), self.fetch_at is None
         if self.fetching_since is None:
             self.fetching_since = now
-        self.fetch_at = now + retry_ns
+        self.fetch_at = now + (retry_ns << min(self._repetitions, 3))
+        self._repetitions += 1
         if not first:  # the holder may be gone, but others may have fetched it too
             yield tuple(dict.fromkeys((*self.view.names, *change.new.names))), Fetch(change.old, ranges)
             return

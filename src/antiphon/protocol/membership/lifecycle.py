@@ -9,13 +9,13 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Iterable
-from functools import partial
 from typing import ClassVar, Literal
 
 import msgspec
 
 from antiphon.errors import LocalProtocolError
 from antiphon.protocol.machine import (
+    SECOND,
     Deliver,
     Effect,
     Input,
@@ -32,13 +32,13 @@ from antiphon.protocol.membership.flush import Flush
 from antiphon.protocol.membership.messages import Acceptance, Alive, Newer, SnapshotChunk, Standing
 from antiphon.protocol.membership.options import MembershipOptions
 from antiphon.protocol.membership.outbox import Outbox, OwnProcess
+from antiphon.protocol.membership.roster import Roster
 from antiphon.protocol.membership.session import ViewSession
 from antiphon.protocol.membership.slow_receiver import SlowReceiverPolicy
 from antiphon.protocol.membership.state_transfer import StateTransfer
 from antiphon.protocol.membership.views import Ballot, Ballots, Change, GroupView, incarnation_of, name_of, process
 from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.rules import rule
-from antiphon.protocol.timers import jittered
 
 
 class Saved(msgspec.Struct, frozen=True, array_like=True):
@@ -82,10 +82,11 @@ class Lifecycle:
         self.agreement, self._detector, self._outbox, self._random = agreement, detector, outbox, randomness
         self.session: ViewSession | None = None  # in the newest view, if this process is its member
         self.past = Past(decision)
-        self.transfer = StateTransfer(membership, outbox, partial(jittered, randomness))
+        self.roster = Roster(own, detector, sides=membership.partition == "each-side")
+        self.transfer = StateTransfer(membership, outbox, detector.times)
         self.slow = SlowReceiverPolicy(membership, now)
         self.queue: deque[Submit] = deque()  # to be sent in the next view
-        self.learnt_at: Instant = now - membership.retry_ns  # when the newest view was learnt of
+        self.learnt_at: Instant = now - SECOND  # when the newest view was learnt of
         self.linger_until: Instant | None = None  # after leaving, how long others may still ask
 
     @property
@@ -96,8 +97,9 @@ class Lifecycle:
     @property
     def standing(self) -> Standing:
         """What this process says that it is in the newest view, or wants to be."""
-        awaiting = self.own.standing == "member" and self.transfer.holds_back
-        return "awaiting" if awaiting else self.own.standing
+        if self.own.standing == "member" and self.transfer.holds_back:
+            return "awaiting"
+        return "behind" if self.own.standing == "joiner" and self.own.full else self.own.standing
 
     @property
     def active(self) -> bool:
@@ -105,6 +107,13 @@ class Lifecycle:
         return self.session is not None and self.session.active
 
     # The application's messages
+
+    def take_in(self, now: Instant, *, full: bool) -> None:
+        """Note whether the application is too far behind to take in more: who is does not join."""
+        if self.own.full != full:
+            self.own.full = full
+            if self.session is None:
+                self._detector.beat_at = now
 
     def submit(self, message: Submit, room: int, now: Instant) -> None:
         """Send a message in the present view, or in the next if that ends."""
@@ -182,7 +191,7 @@ class Lifecycle:
         captures = self.transfer.begin(view, self.own.id, elder=before is not None, now=now)
         install = Install(view.number, view.members, view.members[: view.elders], view.wire)
         self._outbox.effects += self.transfer.shown([install, *captures], self.own.id)
-        self._detector.beat_at = now  # tell the others at once
+        self._detector.tell_soon(now)
         self._send_queued(now)
 
     def give_way(self, view: GroupView, how: Literal["excluded", "yielded"], now: Instant) -> None:
@@ -263,7 +272,7 @@ class Lifecycle:
         """Return whether this process is the last member, and nobody waits to join."""
         if self.session is None or self.session.flush is not None or self.view.members != (self.own.id,):
             return False
-        return not self._detector.joiners(self.view, now)
+        return not self.roster.joiners(self.view, now)
 
     def depart(self, now: Instant) -> None:
         """Leave; stay within reach for those who do not know the new view yet."""
@@ -273,15 +282,16 @@ class Lifecycle:
         self._outbox.say_to_names(self._detector.by_name, Alive(self.view.id, "leaver"))
         if self.past.decision is not None:  # who is alone waits only for those who have just left together with it
             alone = self.view.members == (self.own.id,)
-            self.linger_until = now + (1 if alone else 4) * self.membership.suspect_ns
+            suspicion_ns = self._detector.times.suspicion_ns(self.view.names, now)
+            self.linger_until = now + (1 if alone else 4) * suspicion_ns
 
     def linger(self, now: Instant) -> None:
         """After leaving, be there until a quorum of the new view knows of it or, if that is nobody else, all do."""
         if self.linger_until is None:
             return
-        knowing = {name_of(other) for other in self.view.members if self._detector.knows(other, self.view.id)}
+        knowing = {name_of(other) for other in self.view.members if self.roster.knows(other, self.view.id)}
         alone = self.view.members == (self.own.id,)
-        done = not self._detector.behind(self.view.id, now) if alone else self.view.is_quorum(knowing)
+        done = not self.roster.behind(self.view.id, now) if alone else self.view.is_quorum(knowing)
         if done or self.linger_until <= now:
             self.linger_until = None
 
@@ -290,19 +300,22 @@ class Lifecycle:
     def watch_for_a_stall(self, now: Instant) -> None:
         """Stop delivering while too few of the view hear one another, not counting those who have gone on from it.
 
-        A view that is being ended and cannot end has stalled too; then only the next one says that all goes on.
+        A view that is being ended and cannot end has stalled too; then only the next one says that all goes on. So has
+        one that nobody confirms to a member that was away.
         """
         session, detector = self.session, self._detector
         if session is None:
             return
         if session.flush is not None:
             too_few = not self.agreement.is_quorum(detector.connected(self.view.names, now))
-            if now - session.flush.since > self.membership.stall_ns or too_few:
+            if now - session.flush.since > detector.times.stall_ns(self.view.names, now) or too_few:
                 self._stall(session, now, stalled=True)
             return
-        gone_on = {name for name, peer in detector.by_name.items() if peer.view > self.view.id}
+        gone_on = self.roster.gone_on(self.view)
         with_us = (name for name in self.view.names if name not in gone_on)
         stalled = not self.agreement.is_quorum(detector.connected(with_us, now))
+        if session.away_since is not None:
+            stalled |= now - session.away_since > detector.times.stall_ns(self.view.names, now)
         if stalled != session.stalled:
             self._stall(session, now, stalled=stalled)
             if not stalled:
@@ -319,5 +332,5 @@ class Lifecycle:
     def _stall(self, session: ViewSession, now: Instant, *, stalled: bool) -> None:
         if stalled != session.stalled:
             session.stalled = stalled
-            links = self._detector.broken_links(self.view.names, now) if stalled else ()
+            links = self._detector.broken_links(self.view.names, now, count_late=True) if stalled else ()
             self._outbox.effects.append(StandingChanged("stalled" if stalled else "resumed", links))

@@ -23,11 +23,13 @@ TEXTS_MAX: Final = 4  # unfinished ones that are kept of each sender
 RANGES_MAX: Final = 4_096
 
 CHUNKS_MAX: Final = 256  # of a state, at once
+ECHOES_MAX: Final = 8  # in one sign of life
 
 FIRST_SPOKEN: Final = Spoken(2, 2)
 
 Digest: TypeAlias = Annotated[bytes, msgspec.Meta(max_length=32)]
-Standing: TypeAlias = Literal["member", "awaiting", "joiner", "leaver"]  # awaiting: a member that lacks the state yet
+# awaiting: a member that lacks the state yet; behind: one that joins once its application has taken what waits for it
+Standing: TypeAlias = Literal["member", "awaiting", "joiner", "leaver", "behind"]
 
 
 class Piece(Pdu, tag=100):
@@ -40,6 +42,14 @@ class Piece(Pdu, tag=100):
     data: Annotated[bytes, msgspec.Meta(max_length=65_507)]
 
 
+class Echo(msgspec.Struct, frozen=True, array_like=True):
+    """What another's sign of life said of its time, and how long ago it came: it measures a round trip."""
+
+    name: ProcessId
+    at: Timestamp
+    held_ns: Timestamp
+
+
 class Alive(Pdu, tag=101):
     """A sign of life to everyone: the newest view that its sender knows, and what it is in it or wants to be."""
 
@@ -47,6 +57,11 @@ class Alive(Pdu, tag=101):
     view: ViewId
     standing: Standing
     unheard: Processes = ()  # the names that its sender does not hear
+    asks: bool = False  # whether it wants a sign of life in return, at once
+    at: Timestamp = 0  # when it was given, by its sender's clock
+    period_ns: Timestamp = 0  # when its sender gives the next one
+    pause_ns: Timestamp = 0  # how long its sender's machine has kept it waiting of late
+    echoes: Annotated[tuple[Echo, ...], msgspec.Meta(max_length=ECHOES_MAX)] = ()
 
 
 class Prepare(Pdu, tag=102):

@@ -11,17 +11,17 @@ from antiphon.protocol.machine import MILLISECOND, SECOND, Duration
 
 
 class MembershipOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Times, and what to do with those who are too slow."""
+    """Times, and what to do with those who are too slow. A time that is None is found by measuring (`timing`)."""
 
-    heartbeat_ns: Duration = 50 * MILLISECOND  # one in ten suffices
-    suspect_ns: Duration = 500 * MILLISECOND  # a name that is silent for longer is taken for dead
-    retry_ns: Duration = 50 * MILLISECOND  # what was not answered is said again
-    grace_ns: Duration = 200 * MILLISECOND  # how long the living may take to answer; at least 3 round trips
-    patience_ns: Duration = 400 * MILLISECOND  # a change that takes longer is taken over, by the next in rank
-    stall_ns: Duration = SECOND  # a member that ends a view for longer says that it has stalled
+    heartbeat_ns: Duration = 50 * MILLISECOND  # the least between two signs of life: many members speak less often
+    suspect_ns: Duration | None = None  # a name that is silent for longer is taken for dead; fixes the heartbeat too
+    retry_ns: Duration = 50 * MILLISECOND  # what was not answered is said again; then less and less often
+    grace_ns: Duration | None = None  # how long the living may take to answer; at least 3 round trips
+    patience_ns: Duration | None = None  # a change that takes longer is taken over, by the next in rank
+    stall_ns: Duration | None = None  # a member that ends a view for longer says that it has stalled
     partition: Literal["majority", "each-side"] = "majority"  # who goes on when a group is cut in two
     slow: Literal["block", "drop", "lag"] = "block"  # a member that holds all back: see `slowness`
-    slow_ns: Duration = SECOND  # without anything becoming stable, until that is so
+    slow_ns: Duration | None = None  # without anything becoming stable, until that is so
     lifetime_ns: Duration = SECOND  # with `lag`: how long a message is worth waiting for
     transfer: bool = False  # whether joiners are given an older member's application state
     piece_bytes: int = 1_200  # what is longer goes in pieces
@@ -31,5 +31,5 @@ class MembershipOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
         for key, value in msgspec.structs.asdict(self).items():
             if isinstance(value, int) and not isinstance(value, bool) and value < 1:
                 raise UsageError(f"membership.{key}: must be at least 1, not {value}")
-        if self.suspect_ns < 2 * self.heartbeat_ns:
+        if self.suspect_ns is not None and self.suspect_ns < 2 * self.heartbeat_ns:
             raise UsageError("membership.suspect_ns: give at least two heartbeats, or the living are suspected")

@@ -25,6 +25,7 @@ class OwnProcess(msgspec.Struct):
     remembers: bool = True  # what this name has promised and accepted in the newest view, if it is one of its voters
     ballots: Ballots = ()  # by which this name has offered itself to join the newest view
     left: bool = False
+    full: bool = False  # the application is too far behind to take in more
 
     def offer(self, ballot: Ballot) -> None:
         """Offer to join the view that a ballot may make."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from itertools import groupby
 from typing import Any, ClassVar, TypeAlias, assert_never
 
@@ -27,6 +28,7 @@ from antiphon.protocol.machine import (
     Effect,
     Input,
     Instant,
+    Intake,
     Leave,
     Meet,
     Receive,
@@ -76,12 +78,13 @@ from antiphon.protocol.membership.views import (
 )
 from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.rules import rule
+from antiphon.protocol.timers import jittered
 from antiphon.protocol.view.member import Member
 from antiphon.protocol.wire import VERSIONS, Codec, Malformed, group_tag
 
 __all__ = ["MembershipOptions", "Process", "ProcessInput", "Saved"]  # what a driver needs
 
-ProcessInput: TypeAlias = Input | Snapshot | Chunk | Meet | Disband
+ProcessInput: TypeAlias = Input | Snapshot | Chunk | Meet | Intake | Disband
 _Handler: TypeAlias = Callable[[int, Any, Instant], None]  # (sender, message, now)
 
 
@@ -129,7 +132,7 @@ class Process:
         self._outbox = outbox = Outbox(own, self._codec, traced=traced)
         majority = membership.partition == "majority"
         self.detector = FailureDetector(
-            own, (*founders, *last.view.names), membership.suspect_ns, now, sides=not majority
+            own, (*founders, *last.view.names), membership, partial(jittered, randomness), now
         )
         agreement_type = self.agreement_type if majority else PartitionableAgreement
         agreement = agreement_type(last.view.with_names(founders), last.promised, last.accepted, now)
@@ -139,7 +142,7 @@ class Process:
         )
         self.decisions = self.decisions_type(life, self.detector, outbox)
         self.view_change = self.view_change_type(life, self.decisions, self.detector, outbox)
-        self.confirmation = self.confirmation_type(life, self.decisions, outbox)
+        self.confirmation = self.confirmation_type(life, self.decisions, self.detector.times, outbox)
         self._handlers = self._table()
         self._data_tag = group_tag(options.group).to_bytes(4, "little")
         self._started = False
@@ -245,9 +248,11 @@ class Process:
     def _next_look(self) -> Instant:
         """Return when something is due beside what the member has to do."""
         current, session = self.lifecycle.agreement.round, self.lifecycle.session
-        at = self.detector.beat_at
-        if current is not None and current.retry_at < at:
-            at = current.retry_at
+        at = self.detector.look_at
+        if not self.lifecycle.active:
+            at = min(at, self._look_at)  # something is under way
+        if current is not None:
+            at = earliest(at, current.again.at) or at
         if session is None:
             return at
         return earliest(at, self.lifecycle.transfer.deadline, self.confirmation.ask_at) or at
@@ -291,7 +296,9 @@ class Process:
             elif type(event) is Receive:
                 if event.datagram[4:8] == self._data_tag:
                     return straight.handle(event, now)
-            elif type(event) is Submit and not self._own.leaving and not self.lifecycle.slow.limits:
+            elif type(event) is Wake or (
+                type(event) is Submit and not self._own.leaving and not self.lifecycle.slow.limits
+            ):
                 return straight.handle(event, now)
         if self._own.left and isinstance(event, Submit):
             raise LocalProtocolError("this member has left the group; join again to send")
@@ -300,7 +307,7 @@ class Process:
         if not self._started:
             self._started = True
             life.persist()
-        if detector.was_away(now):
+        if detector.times.was_away(now):
             detector.refresh(now)  # the silence was one's own
             life.agreement.progress_at = now
             self.confirmation.begin(now)
@@ -328,16 +335,19 @@ class Process:
                 look = True
                 detector.meet(event.names, now)
                 life.agreement.meet(event.names)
+            case Intake(full):
+                look = True
+                life.take_in(now, full=full)
             case Disband():
                 life.disband()
             case _:
                 assert_never(event)
-        if look:
-            self._look_at = now + life.membership.retry_ns // 5
+        if look or detector.news:
             self._do_what_is_due(now)
+            self._look_at = now + life.membership.heartbeat_ns
         self._straight = self.member if life.active and not life.transfer.holds_back else None
         if self._straight is not None:
-            self._due_at = self._next_look()
+            self._due_at = self._look_at = self._next_look()
         return self._outbox.take()
 
     def _receive(self, datagrams: list[bytes], now: Instant) -> bool:
@@ -346,9 +356,8 @@ class Process:
         for is_data, together in groupby(datagrams, lambda datagram: datagram[4:8] == self._data_tag):
             session = self.lifecycle.session
             if not is_data:
-                only_data = False
                 for datagram in together:
-                    self._read(datagram, now)
+                    only_data &= self._read(datagram, now)
             elif session is not None:
                 if session.takes_data():
                     self.lifecycle.drive(ReceiveMany(list(together)), now)
@@ -364,7 +373,9 @@ class Process:
             for other, at in self.lifecycle.session.signs_of_life():
                 self.detector.heard(other, at)
 
-    def _read(self, datagram: bytes, now: Instant) -> None:
+    def _read(self, datagram: bytes, now: Instant) -> bool:
+        """Take a datagram about views; return whether it brought nothing but signs of life."""
+        messages: list[MembershipMessage] = []
         try:
             sender, messages = self._codec.read(datagram)
             if name_of(sender) == self._own.name:
@@ -379,6 +390,7 @@ class Process:
         except Malformed as garbage:
             self._outbox.counts["dropped-" + garbage.reason] += 1
             self._outbox.effects.append(Drop(garbage.reason))
+        return all(isinstance(message, Alive) for message in messages)
 
     def _hear(self, sender: int, message: MembershipMessage, now: Instant) -> None:
         if not self._own.left:
@@ -402,6 +414,7 @@ class Process:
     def _do_what_is_due(self, now: Instant) -> None:
         """See to everything that time, or what has just happened, calls for."""
         life, detector, change = self.lifecycle, self.detector, self.view_change
+        late = detector.look(now)
         while True:
             while self._outbox.to_itself:
                 self._hear(self._own.id, self._outbox.to_itself.popleft(), now)
@@ -413,7 +426,8 @@ class Process:
             self.decisions.forget_the_past()
             life.watch_for_a_stall(now)
             if life.session is not None:
-                life.slow.watch(life.session.member, life.active, life.view, now)
+                slow_ns = detector.times.slow_ns(life.view.names)
+                life.slow.watch(life.session.member, life.active, life.view, slow_ns, now)
             change.consider_proposing(now)
             change.continue_round(now)
             if not self._outbox.to_itself:
@@ -422,8 +436,9 @@ class Process:
         life.transfer.look(life.view, now)
         self.confirmation.look(now)
         if detector.beat_at <= now:
-            detector.beat_at = now + life.membership.heartbeat_ns
-            self._outbox.say_to_names(detector.by_name, Alive(life.view.id, life.standing, detector.unheard(now)))
+            self._outbox.say_to_names(detector.by_name, detector.sign(life.view.id, life.standing, now))
+        elif late:
+            self._outbox.say_to_names(late, detector.question(life.view.id, life.standing, now))
 
 
 def _checked(

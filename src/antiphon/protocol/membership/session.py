@@ -35,7 +35,9 @@ class ViewSession:
         translated = View(self.tag(view), view.members, view.names, view.sent_before, codec)
         self.member = self.member_type(me, translated, options, randomness, traced=traced)
         self.flush: Flush | None = None  # the member was stopped: its view ends
-        self.confirmed = True  # False: this process was away, and nobody has said yet that the view still stands
+        self.away_since: Instant | None = (
+            None  # this process was away, and too few have said that the view still stands
+        )
         self.stalled = False  # nothing is delivered: too few are within reach, or the view cannot end
 
     @rule("docs/membership.md, views")
@@ -47,6 +49,11 @@ class ViewSession:
     def active(self) -> bool:
         """Whether messages are sent and delivered now."""
         return self.flush is None and not self.stalled and self.confirmed
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether this process was not away, or has heard since that the view still stands."""
+        return self.away_since is None
 
     @rule("docs/membership.md, agreement, prepare")
     def takes_data(self) -> bool:

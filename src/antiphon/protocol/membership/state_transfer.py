@@ -33,8 +33,9 @@ from antiphon.protocol.machine import (
 from antiphon.protocol.membership.messages import SnapshotChunk, SnapshotRequest
 from antiphon.protocol.membership.options import MembershipOptions
 from antiphon.protocol.membership.outbox import Outbox
+from antiphon.protocol.membership.timing import Times
 from antiphon.protocol.membership.views import GroupView, ViewId
-from antiphon.protocol.timers import Backoff, Jitter, RoundTripEstimate
+from antiphon.protocol.timers import Backoff, RoundTripEstimate
 
 WINDOW_MIN: Final = 2  # chunks that are asked for at once
 WINDOW_MAX: Final = 32
@@ -76,8 +77,8 @@ class _Awaited(msgspec.Struct):
 class StateTransfer:
     """One process' part in bringing joiners up to date: as a joiner, then as one who was there before."""
 
-    def __init__(self, options: MembershipOptions, outbox: Outbox, jitter: Jitter) -> None:
-        self._options, self._outbox, self._jitter = options, outbox, jitter
+    def __init__(self, options: MembershipOptions, outbox: Outbox, times: Times) -> None:
+        self._options, self._outbox, self._times = options, outbox, times
         self._chunk_bytes = options.piece_bytes * _PIECES_PER_CHUNK
         self._awaited: _Awaited | None = None
         self._offers: dict[int, _Offer] = {}  # by the view's number
@@ -99,9 +100,9 @@ class StateTransfer:
         if not self._options.transfer:
             return []
         if not elder and view.elders:
-            retry_ns = self._options.retry_ns
+            retry_ns = self._times.retry_ns(view.names)
             trips = RoundTripEstimate(retry_ns, timeout_ns_min=retry_ns, timeout_ns_max=8 * retry_ns)
-            again = Backoff(self._jitter, retry_ns, 8 * retry_ns, first_ns=0)
+            again = Backoff(self._times.jitter, retry_ns, 8 * retry_ns, first_ns=0)
             again.start(now)
             self._awaited = _Awaited(view.id, view.members[: view.elders], again, trips)
         for offer in list(self._offers.values()):
@@ -230,7 +231,7 @@ class StateTransfer:
             self._release()
             return
         pause_ns = awaited.trips.timeout_ns  # something has come: the rest is on its way
-        awaited.again = Backoff(self._jitter, pause_ns, max(pause_ns, 8 * self._options.retry_ns), first_ns=0)
+        awaited.again = Backoff(self._times.jitter, pause_ns, max(pause_ns, 8 * self._options.retry_ns), first_ns=0)
         awaited.again.start(now)
         awaited.again.over(now)
         if awaited.asked_upto < min(awaited.size, awaited.offset + awaited.window // 2 * self._chunk_bytes):

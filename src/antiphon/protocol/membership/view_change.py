@@ -32,34 +32,39 @@ class ViewChangeProtocol:
         if agreement.decided is not None or not agreement.is_quorum(detector.connected(view.names, now)):
             return
         unwanted, joiners = self.unwanted(now), self.welcome(now)
-        candidates = detector.candidates(view, unwanted, joiners, now)
+        candidates = life.roster.candidates(view, unwanted, joiners, now)
         if self._own.name not in candidates or view.lists(self._own.id) != (life.session is not None):
             return
         turn = candidates.index(self._own.name)
         ending = life.session is None or life.session.flush is not None
         if agreement.promised > NO_BALLOT and ending:
-            due = now >= agreement.progress_at + (turn + 1) * self._membership.patience_ns  # what was begun must end
+            tries = agreement.tries if agreement.leader not in unwanted else 1  # that one ends nothing for us
+            patience_ns = detector.times.patience_ns(view.names, tries, now)
+            turns = turn if self._cannot_end(now) else turn + 1
+            due = now >= agreement.progress_at + turns * patience_ns  # what was begun must end
         else:
             due = turn == 0 and agreement.round is None
-            due = due and detector.change_due(view, unwanted, joiners, now)
+            due = due and life.roster.change_due(view, unwanted, joiners, now)
         if due:
-            agreement.propose(self._own.id, dict.fromkeys((*view.names, *map(name_of, joiners))), now)
+            agreement.propose(
+                self._own.id, life.roster.targets(view, joiners, now), detector.times.repetition(view.names, now), now
+            )
             self._outbox.counts["proposals"] += 1
             self.continue_round(now)
 
     @rule("docs/membership.md, broken links")
     def unwanted(self, now: Instant) -> frozenset[int]:
         """Return the members that the next view is to do without: the too slow, and who is not heard by all others."""
-        view, detector = self._agreement.view, self._detector
-        living = [member for member in view.members if view.number > 0 and detector.lives(member, now)]
-        chosen = detector.connected(map(name_of, living), now)
-        return self._life.slow.accused.union(member for member in living if name_of(member) not in chosen)
+        view, life = self._agreement.view, self._life
+        living = [member for member in view.members if view.number > 0 and life.roster.stays(member, view, now)]
+        chosen = self._detector.connected(map(name_of, living), now)
+        return life.slow.accused.union(member for member in living if name_of(member) not in chosen)
 
     @rule("docs/membership.md, broken links")
     def welcome(self, now: Instant) -> list[int]:
         """Return who may join: whoever wants to, and hears and is heard by all that it would be together with."""
         view, detector = self._agreement.view, self._detector
-        joiners, unwanted = detector.joiners(view, now), self.unwanted(now)
+        joiners, unwanted = self._life.roster.joiners(view, now), self.unwanted(now)
         staying = [name_of(member) for member in view.members if detector.lives(member, now) and member not in unwanted]
         if view.number == 0:
             together = set(detector.connected(map(name_of, joiners), now))
@@ -76,19 +81,23 @@ class ViewChangeProtocol:
         view, detector, life = self._agreement.view, self._detector, self._life
         if not life.membership.transfer or not view.elders:
             return True
-        away = detector.leavers().union(self.unwanted(now))
+        away = life.roster.leavers().union(self.unwanted(now))
         staying = {member for member in view.members if detector.lives(member, now) and member not in away}
-        awaiting = staying & detector.without_state(view) | ({self._own.id} if life.standing == "awaiting" else set())
+        awaiting = staying & life.roster.without_state(view) | (
+            {self._own.id} if life.standing == "awaiting" else set()
+        )
         return 2 * len(awaiting) < len(staying) or awaiting == staying
 
     def continue_round(self, now: Instant) -> None:
-        """Say again what was not answered."""
+        """Say again what was not answered, and go on where nobody else is waited for."""
         current, session = self._agreement.round, self._life.session
-        if current is None or current.retry_at > now:
+        if current is None:
             return
-        current.retry_at = now + self._membership.retry_ns
-        for names, question in self._agreement.questions(self._own.id, None if session is None else session.flush):
-            self._outbox.say_to_names(names, question)
+        if current.again.over(now):
+            flush = None if session is None else session.flush
+            for names, question in self._agreement.questions(self._own.id, flush):
+                self._outbox.say_to_names(names, question)
+                self._detector.asked(names, now)
         self._close_first_phase(now)
 
     def on_prepare(self, sender: int, prepare: Prepare, now: Instant) -> None:
@@ -98,7 +107,7 @@ class ViewChangeProtocol:
         self._decisions.hear_of(sender, prepare.view, now)
         if self._decisions.tell_if_behind(sender, prepare.view.id) or prepare.view.id != agreement.view.id:
             return  # a member of both views has to finish the one before; it asks by its signs of life
-        if self._lost_its_session() or not self.may_answer():
+        if self._lost_its_session() or not self.may_answer() or not self.may_join() or not self.may_heed(sender, now):
             return
         if life.session is None and agreement.may_follow(prepare.ballot):
             self._own.offer(prepare.ballot)  # which is written down together with the promise
@@ -115,10 +124,29 @@ class ViewChangeProtocol:
     def may_answer(self) -> bool:
         """Decide whether this process answers a ballot: not where its name is a voter and has lost what it promised.
 
-        It is a newcomer then, and waits until the others have gone on without its earlier incarnation.
+        It is a newcomer then, and waits until the others have gone on without its earlier incarnation. Where each side
+        goes on, processes vote and not names: what an earlier incarnation has promised binds nobody.
         """
         view, own = self._agreement.view, self._own
-        return own.remembers or view.number == 0 or own.name not in view.names
+        by_process = self._membership.partition == "each-side"
+        return own.remembers or by_process or view.number == 0 or own.name not in view.names
+
+    @rule("docs/membership.md, each side goes on")
+    def may_heed(self, sender: int, now: Instant) -> bool:
+        """Decide whether to follow another's ballot: where each side goes on, not into a side that is not one's own.
+
+        Who hears more of the others than the proposer does would be lost to the larger side.
+        """
+        return self._membership.partition == "majority" or sender not in self.unwanted(now)
+
+    @rule("docs/membership.md, slow receivers")
+    def may_join(self) -> bool:
+        """Decide whether this process offers itself: not where its application is too far behind to take in more.
+
+        A name that has a vote answers all the same, since its vote is waited for.
+        """
+        own, life = self._own, self._life
+        return life.session is not None or not own.full or own.name in self._agreement.view.names
 
     def _promise(self, sender: int, ballot: Ballot, now: Instant) -> bool:
         """Stop, and follow no lower ballot; return whether that could be promised."""
@@ -145,14 +173,29 @@ class ViewChangeProtocol:
     def _close_first_phase(self, now: Instant) -> None:
         """Propose a change when enough have answered and the living had time to."""
         agreement = self._agreement
-        if not agreement.may_choose(self._detector.living(now), self._membership.grace_ns, now):
-            return
         current = agreement.round
-        assert current is not None
+        if current is None or current.change is not None:
+            return
+        grace_ns = self._detector.times.grace_ns(current.targets, now)
+        if not agreement.may_choose(self._answering(now), grace_ns, now):
+            return
         current.change = agreement.choose(self._life.options, self.unwanted(now), self._fits)
         if current.change is not None:
-            current.retry_at = now
+            current.again = self._detector.times.repetition(agreement.view.names, now)
             self.continue_round(now)
+
+    def _answering(self, now: Instant) -> frozenset[int]:
+        """Name the living whose answers are waited for: not of those whom the next view does without anyway."""
+        return self._detector.living(now).difference(map(name_of, self.unwanted(now)))
+
+    def _cannot_end(self, now: Instant) -> bool:
+        """Return whether the last ballot comes to nothing: one that it needs is silent, begun anew or gone on."""
+        agreement, current = self._agreement, self._agreement.round
+        needed = {agreement.leader}
+        if current is not None and current.change is not None and self._membership.partition == "each-side":
+            needed.update(current.change.new.members)  # all of them must accept it
+        known = (other for other in needed if name_of(other) in self._detector.by_name)
+        return not all(self._life.roster.stays(other, agreement.view, now) for other in known)
 
     def _fits(self, size: int) -> bool:
         """Return whether the buffers that were configured suffice for a view of this size."""
@@ -205,7 +248,7 @@ class ViewChangeProtocol:
         if not agreement.take_vote(sender, vote):
             return
         if sender == self._own.id and agreement.round is not None:
-            agreement.round.retry_at = now
+            agreement.round.again.start(now)
         change = agreement.decision()
         if change is not None:
             names = dict.fromkeys((*agreement.view.names, *change.new.names))
@@ -241,7 +284,8 @@ class ViewChangeProtocol:
         flush = None if session is None else session.flush
         if flush is None or flush.fetch_at is None or flush.fetch_at > now:
             return
-        if flush.fetching_since is not None and now - flush.fetching_since > 8 * self._membership.suspect_ns:
+        suspicion_ns = self._detector.times.suspicion_ns(agreement.view.names, now)
+        if flush.fetching_since is not None and now - flush.fetching_since > 8 * suspicion_ns:
             self._decisions.give_up_fetching(now)
         elif agreement.decided is not None:
             self._decisions.fetch(agreement.decided, now)

@@ -15,8 +15,6 @@ from typing import Any
 import msgspec
 
 import antiphon
-from antiphon.protocol.machine import MILLISECOND
-from antiphon.protocol.membership.options import MembershipOptions
 from antiphon.testing.torture.log import (
     ApplicationStart,
     MessageName,
@@ -62,17 +60,6 @@ def keywords(setup: Setup, own: str, addresses: Sequence[str], keys: Sequence[by
         "state": state,
         "key": list(keys) if setup.key else None,
     }
-    suspect_ns = setup.suspect_ms * MILLISECOND
-    if suspect_ns > 500 * MILLISECOND:
-        settings["membership"] = MembershipOptions(
-            heartbeat_ns=suspect_ns // 10,
-            suspect_ns=suspect_ns,
-            retry_ns=suspect_ns // 10,
-            grace_ns=2 * suspect_ns // 5,
-            patience_ns=4 * suspect_ns // 5,
-            stall_ns=2 * suspect_ns,
-            slow_ns=2 * suspect_ns,
-        )
     match setup.discover:
         case "multicast":
             settings["discover"], settings["members"] = "239.1.2.3:7100", len(addresses)

@@ -1,0 +1,124 @@
+"""What everyone wants to be, as far as one process was told: who stays in a view, joins, leaves or may propose."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from antiphon.protocol.machine import Instant
+from antiphon.protocol.membership.failure_detector import FailureDetector
+from antiphon.protocol.membership.outbox import OwnProcess
+from antiphon.protocol.membership.views import GroupView, ViewId, name_of
+
+
+class Roster:
+    """The living by what they say of themselves, and this process among them."""
+
+    def __init__(self, own: OwnProcess, detector: FailureDetector, *, sides: bool) -> None:
+        """Where each side goes on (`sides`), who joins has chosen a view."""
+        self._own, self._detector, self._sides = own, detector, sides
+
+    def stays(self, process: int, view: GroupView, now: Instant) -> bool:
+        """Say whether a member of a view may be alive in it: where each side goes on, it may have gone to another."""
+        peer = self._detector.by_name.get(name_of(process))
+        return self._detector.lives(process, now) and not (self._sides and peer is not None and peer.view > view.id)
+
+    def gone_on(self, view: GroupView) -> set[int]:
+        """Name those who know a newer view."""
+        return {name for name, peer in self._detector.by_name.items() if peer.view > view.id}
+
+    def knows(self, process: int, view: ViewId) -> bool:
+        """Say whether another process said that it knows a view, or a newer one."""
+        peer = self._detector.by_name.get(name_of(process))
+        return peer is not None and peer.process == process and peer.view >= view
+
+    def behind(self, view: ViewId, now: Instant) -> bool:
+        """Say whether anyone that is alive, and does not join, has not said yet that it knows a view."""
+        living = self._detector.living(now)
+        return any(
+            peer.process is not None
+            and peer.standing not in ("joiner", "behind")
+            and peer.view < view
+            and name in living
+            for name, peer in self._detector.by_name.items()
+        )
+
+    def joiners(self, view: GroupView, now: Instant) -> list[int]:
+        """List who is alive and wants to join a view, by name; this process too if it does.
+
+        With sides, only who has not chosen another view.
+        """
+        living = self._detector.living(now)
+        joiners = [
+            peer.process
+            for name, peer in self._detector.by_name.items()
+            if peer.process is not None
+            and peer.standing == "joiner"
+            and name in living
+            and not view.lists(peer.process)
+            and (not self._sides or peer.view == view.id)
+        ]
+        if self._own.standing == "joiner" and not self._own.full:
+            joiners.append(self._own.id)
+        return sorted(joiners, key=name_of)
+
+    def leavers(self) -> set[int]:
+        """Give those who leave, this process too if it does."""
+        leavers = {peer.process for peer in self._detector.by_name.values() if peer.standing == "leaver"}
+        return {other for other in leavers if other is not None} | (
+            {self._own.id} if self._own.standing == "leaver" else set()
+        )
+
+    def coming(self, view: GroupView, now: Instant) -> frozenset[int]:
+        """Name those of a view that were never heard and may be about to speak."""
+        unheard = (name for name, peer in self._detector.by_name.items() if peer.process is None)
+        return self._detector.living(now).intersection(unheard, view.names)
+
+    def without_state(self, view: GroupView) -> set[int]:
+        """Give the other members of a view that have not said yet that they have the application's state."""
+        return {
+            peer.process
+            for peer in self._detector.by_name.values()
+            if peer.process is not None and view.lists(peer.process) and peer.standing in ("joiner", "awaiting")
+        }
+
+    def has_members(self, view: GroupView, now: Instant) -> bool:
+        """Say whether anyone is alive who says that it is a member of this very view."""
+        living = self._detector.living(now)
+        return any(
+            peer.process is not None
+            and view.lists(peer.process)
+            and peer.view == view.id
+            and peer.standing in ("member", "awaiting")
+            and name in living
+            for name, peer in self._detector.by_name.items()
+        )
+
+    def candidates(self, view: GroupView, unwanted: Collection[int], joiners: Iterable[int], now: Instant) -> list[int]:
+        """List the names that may propose what follows a view, in order: living members, or those who join if none.
+
+        Before the first view, a founder that was not heard yet may be about to. Where all leave and nobody joins, they
+        do it themselves.
+        """
+        living = [member for member in view.members if view.number > 0 and self.stays(member, view, now)]
+        away = self.leavers().union(unwanted)
+        members = [name_of(member) for member in living if member not in away]
+        coming = sorted(self.coming(view, now).union(map(name_of, joiners)))
+        return members or coming or [name_of(member) for member in living if member not in unwanted]
+
+    def change_due(self, view: GroupView, unwanted: Collection[int], joiners: Collection[int], now: Instant) -> bool:
+        """Say whether a view is no longer what it should be.
+
+        Where each side goes on, nothing but the reports of broken links says who is on which, so they must be in.
+        """
+        if joiners:
+            return True
+        settled_at = self._detector.links_changed_at + self._detector.times.settling_ns(view.names)
+        if self._sides and now < settled_at:
+            return False
+        away = self.leavers().union(unwanted)
+        return any(member in away or not self.stays(member, view, now) for member in view.members)
+
+    def targets(self, view: GroupView, joiners: Iterable[int], now: Instant) -> tuple[int, ...]:
+        """Name whom to ask for the next view: where each side goes on, those of other sides are not stopped."""
+        names = self._detector.connected(view.names, now) if self._sides else view.names
+        return tuple(dict.fromkeys((*names, *map(name_of, joiners))))

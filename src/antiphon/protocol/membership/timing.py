@@ -1,0 +1,167 @@
+"""How long to wait for others: what was measured of the network and of the machines, unless a time was given.
+
+Every sign of life says when its sender speaks next and how long its machine has kept it waiting of late, so that a
+busy machine is not taken for a dead one; a link that is cut teaches nobody to wait longer. It also echoes others' signs
+of life, a few at a time, so that round trips are measured on what is sent anyway. What a member costs per second is
+bounded by speaking less often the more members there are, and by asking whoever is late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from antiphon.protocol.machine import SECOND, Duration, Instant
+from antiphon.protocol.membership.messages import ECHOES_MAX, Alive, Echo
+from antiphon.protocol.membership.options import MembershipOptions
+from antiphon.protocol.timers import Backoff, Jitter, LongestPause, RoundTripEstimate
+
+_BEATS: Final = 9  # heartbeats that whoever is late, or was asked, has to speak before it is suspected
+_PAUSES: Final = 2  # times the longest pause of either side, which is not the longest there will ever be
+_QUICK_MEMBERS: Final = 3  # up to so many speak as often as they may
+_PERIOD_NS_MAX: Final = 60 * SECOND  # what another may ask to be believed for
+_DOUBLINGS_MAX: Final = 3
+
+
+class PeerTimes:
+    """What was measured of one other name, and what it says of itself."""
+
+    def __init__(self, period_ns: Duration, heartbeat_ns: Duration) -> None:
+        self.answers = RoundTripEstimate(2 * heartbeat_ns)
+        self.lateness = RoundTripEstimate(0, timeout_ns_min=0)  # how much later than announced it is heard
+        self.period_ns = period_ns  # from one sign of life to the next, as it says
+        self.pause_ns: Duration = 0  # how long its machine has kept it waiting of late, as it says
+        self.due_at: Instant | None = None  # when its next sign of life should have been given
+
+
+class Times:
+    """How long one process waits for what; a time that was given stands as it is."""
+
+    def __init__(self, options: MembershipOptions, jitter: Jitter, now: Instant) -> None:
+        self._options, self.jitter = options, jitter
+        self._pauses = LongestPause(self.away_ns)
+        self._echoes: dict[int, tuple[Instant, Instant]] = {}  # by name: what its last sign of life said, when it came
+        self.by_name: dict[int, PeerTimes] = {}
+        self.look_at: Instant = now  # when this process looks around at the latest
+        self.margin_ns_min = _BEATS * options.heartbeat_ns  # how late anyone may be
+
+    def meet(self, name: int) -> None:
+        """Get to know a name."""
+        if name not in self.by_name:
+            self.by_name[name] = PeerTimes(self.period_ns, self._options.heartbeat_ns)
+
+    # This process itself
+
+    @property
+    def period_ns(self) -> Duration:
+        """How often this process gives a sign of life: less often the more there are to tell, unless time was given."""
+        heartbeat_ns = self._options.heartbeat_ns
+        if self._options.suspect_ns is not None:
+            return heartbeat_ns
+        return max(heartbeat_ns, heartbeat_ns * (len(self.by_name) + 1) // _QUICK_MEMBERS)
+
+    @property
+    def news_ns(self) -> Duration:
+        """How soon news is told to all: at once by few; many let it gather."""
+        return (self.period_ns - self._options.heartbeat_ns) // 4
+
+    @property
+    def away_ns(self) -> Duration:
+        """By how much a process may be late, and how long look away: together less than it takes to be suspected."""
+        return 2 * (self._options.suspect_ns or 10 * self._options.heartbeat_ns) // 5
+
+    def look(self, now: Instant) -> None:
+        """Note when this process looks around, and how late that is."""
+        self._pauses.measured(max(0, now - self.look_at), now)
+        self.look_at = now + min(self.period_ns, self.away_ns)
+
+    def was_away(self, now: Instant) -> bool:
+        """Return whether this process itself stood still for too long."""
+        return self.look_at + self.away_ns < now
+
+    # Signs of life
+
+    def says(self, name: int, own: int, alive: Alive, now: Instant) -> None:
+        """Take what a sign of life says of its sender's times, and what it measures."""
+        peer = self.by_name[name]
+        late_ns = 0 if peer.due_at is None else max(0, now - peer.due_at)
+        if late_ns <= self.margin_ns(name, now):  # else it was suspected: who is cut off teaches nothing
+            peer.lateness.measured(late_ns)
+        for echo in alive.echoes:
+            if echo.name == own and echo.at + echo.held_ns <= now:
+                peer.answers.measured(now - echo.at - echo.held_ns)
+        peer.period_ns = min(alive.period_ns or self._options.heartbeat_ns, _PERIOD_NS_MAX)
+        peer.pause_ns = min(alive.pause_ns, self.away_ns)
+        peer.due_at = now + peer.period_ns
+        if alive.at:
+            self._echoes[name] = alive.at, now  # a new one comes behind the others
+
+    def sign(self, alive: Alive, now: Instant, to: int | None = None) -> Alive:
+        """Add to a sign of life when it is given and what it echoes: of one name, or of those whose turn it is."""
+        names = list(self._echoes)[:ECHOES_MAX] if to is None else [name for name in (to,) if name in self._echoes]
+        alive.period_ns, alive.pause_ns, alive.at = self.period_ns, self._pauses.ns(now), max(0, now)
+        came = ((name, *self._echoes.pop(name)) for name in names)
+        alive.echoes = tuple(Echo(name, at, now - came_at) for name, at, came_at in came)
+        return alive
+
+    # Others
+
+    def expected_ns(self, name: int) -> Duration:
+        """Return how long after a sign of life the next is expected at the latest."""
+        return self.by_name[name].period_ns
+
+    def margin_ns(self, name: int, now: Instant) -> Duration:
+        """Return how late a sign of life may be before its sender is suspected."""
+        peer = self.by_name[name]
+        return self.margin_ns_min + peer.lateness.timeout_ns + _PAUSES * (self._pauses.ns(now) + peer.pause_ns)
+
+    def answer_ns(self, names: Iterable[int]) -> Duration:
+        """Return how long an answer of any of these may take on its way."""
+        known = (self.by_name[name].answers.timeout_ns for name in names if name in self.by_name)
+        return max(known, default=self._options.heartbeat_ns)
+
+    def suspicion_ns(self, names: Iterable[int], now: Instant) -> Duration:
+        """Return how long it takes at most until one of these is suspected that falls silent."""
+        known = [name for name in names if name in self.by_name]
+        longest = max((self.expected_ns(name) + self.margin_ns(name, now) for name in known), default=0)
+        return self._options.suspect_ns or longest or 10 * self._options.heartbeat_ns
+
+    def grace_ns(self, names: Iterable[int], now: Instant) -> Duration:
+        """Return how long the living may take to answer: longer than to be suspected once they were asked."""
+        if self._options.grace_ns is not None:
+            return self._options.grace_ns
+        known = [name for name in names if name in self.by_name]
+        margin = max((self.margin_ns(name, now) for name in known), default=0)
+        return margin + 3 * self.answer_ns(known)
+
+    def patience_ns(self, names: Iterable[int], tries: int, now: Instant) -> Duration:
+        """Return how long a change may take before it is taken over: each time longer than the last."""
+        first = self._options.patience_ns or 2 * self.grace_ns(names, now)
+        return first << min(max(0, tries - 1), _DOUBLINGS_MAX)
+
+    def stall_ns(self, names: Iterable[int], now: Instant) -> Duration:
+        """Return for how long a view may end before that is called a stall."""
+        return self._options.stall_ns or max(SECOND, self.patience_ns(names, 1, now))
+
+    def slow_ns(self, names: Iterable[int]) -> Duration:
+        """Return for how long nothing may become stable before someone is too slow."""
+        return self._options.slow_ns or max(SECOND, 4 * self.answer_ns(names))
+
+    def retry_ns(self, names: Iterable[int]) -> Duration:
+        """Return how long to wait for an answer before a question is repeated."""
+        return max(self._options.retry_ns, self.answer_ns(names))
+
+    def settling_ns(self, names: Iterable[int]) -> Duration:
+        """Return how long it may take until all have noticed what one of these has, and have told it twice."""
+        return 3 * self._options.heartbeat_ns + self.answer_ns(names)
+
+    def farewell_ns(self, names: Iterable[int]) -> Duration:
+        """Return how long it may take until the others have gone on without one who leaves: two changes."""
+        return 8 * self.answer_ns(names)
+
+    def repetition(self, names: Iterable[int], now: Instant) -> Backoff:
+        """Return a timer for a question to some names: it is asked now, and again less and less often."""
+        pause = self.retry_ns(names)
+        again = Backoff(self.jitter, pause, pause << _DOUBLINGS_MAX, first_ns=0)
+        again.start(now)
+        return again

@@ -1,0 +1,146 @@
+"""Groups at the defaults that stay up: on far networks, on busy machines, with an application that does not listen.
+
+In virtual time, through the public interface, over the very transport and sessions that run live.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+import antiphon
+from antiphon import testing
+from antiphon.testing import World
+
+
+def joined(addresses: list[str], own: str, **settings: Any) -> antiphon.Group:
+    return antiphon.join("up", bind=own, peers=[peer for peer in addresses if peer != own], **settings)
+
+
+class Heard:
+    """What an application was told, and when."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.views: list[tuple[float, int]] = []  # when, and with how many members
+        self.notices: list[str] = []
+        self.messages: list[float] = []
+
+    async def listen(self, group: antiphon.Group) -> None:
+        async for event in group:
+            if isinstance(event, antiphon.ViewChange):
+                self.views.append((self._world.now, len(event.members)))
+            elif isinstance(event, antiphon.Notice):
+                self.notices.append(event.what)
+            else:
+                self.messages.append(self._world.now)
+
+
+@pytest.mark.parametrize(
+    ("latency", "ordering"),
+    [
+        ("fixed 300ms", "total"),
+        ("fixed 300ms", "causal"),
+        ("uniform 80ms 140ms", "fifo"),
+        ("exponential 60ms", "total"),
+    ],
+)
+def test_a_group_on_a_far_network_has_one_view_and_goes_on_without_one_who_died(latency: str, ordering: str) -> None:
+    async def main(world: World) -> None:
+        addresses = world.addresses(4)
+        heard = {own: Heard(world) for own in addresses}
+
+        async def member(own: str) -> None:
+            async with joined(addresses, own, ordering=ordering) as group:
+                listening = asyncio.create_task(heard[own].listen(group))
+                while world.now < 17:
+                    await group.send(b"here")
+                    await asyncio.sleep(1)
+                listening.cancel()
+
+        for own in addresses:
+            world.spawn(own, member, own)
+        await asyncio.sleep(10)
+        for one in heard.values():
+            assert [size for _, size in one.views] == [4], "one view"
+            assert one.views[0][0] < 4
+            assert max(one.messages) > 8
+        world.crash(addresses[0])
+        await asyncio.sleep(6.5)
+        for own in addresses[1:]:
+            assert [size for _, size in heard[own].views] == [4, 3]
+            assert heard[own].views[-1][0] < 15, "noticed and gone on"
+            assert max(heard[own].messages) > 15
+        await asyncio.sleep(24)  # they leave in good order
+
+    testing.run(main, latency=latency)
+
+
+def test_busy_machines_do_not_make_views_and_a_dead_one_is_still_noticed() -> None:
+    """Each member stands still now and then, at first for 300 ms, then for 700 ms, as if it had to wait for a core."""
+
+    async def main(world: World) -> None:
+        addresses = world.addresses(5)
+        heard = {own: Heard(world) for own in addresses}
+
+        async def member(own: str) -> None:
+            async with joined(addresses, own) as group:
+                listening = asyncio.create_task(heard[own].listen(group))
+                while world.now < 37:
+                    await group.send(b"here")
+                    await asyncio.sleep(0.5)
+                listening.cancel()
+
+        chance = random.Random(7)
+        for own in addresses:
+            world.spawn(own, member, own)
+            at = 2.0
+            while at < 30:
+                pause = min(0.3 if at < 10 else 0.7, chance.expovariate(8))
+                world.at(at, world.pause, own)
+                world.at(at + pause, world.resume, own)
+                at += pause + chance.expovariate(4)
+        await asyncio.sleep(30)
+        assert [[size for _, size in one.views] for one in heard.values()] == [[5]] * 5, "one view all the time"
+        world.crash(addresses[2])
+        await asyncio.sleep(6)
+        for own in addresses[:2]:
+            assert [size for _, size in heard[own].views] == [5, 4]
+            assert heard[own].views[-1][0] < 33.5
+        await asyncio.sleep(10)
+
+    testing.run(main)
+
+
+def test_one_who_does_not_listen_is_dropped_once_and_comes_back_when_it_listens() -> None:
+    async def main(world: World) -> None:
+        addresses = world.addresses(3)
+        heard = {own: Heard(world) for own in addresses}
+        listens = asyncio.Event()
+
+        async def member(own: str) -> None:
+            settings = {"slow": "drop", "inbox_bytes_max": 50_000, "window": 4, "ordering": "fifo"}
+            async with joined(addresses, own, **settings) as group:
+                if own == addresses[2]:
+                    await listens.wait()
+                listening = asyncio.create_task(heard[own].listen(group))
+                while world.now < 22:
+                    if own != addresses[2]:
+                        await group.send(bytes(1_000))
+                    await asyncio.sleep(0.05)
+                listening.cancel()
+
+        for own in addresses:
+            world.spawn(own, member, own)
+        await asyncio.sleep(14)
+        assert [size for _, size in heard[addresses[0]].views] == [3, 2], "dropped once, not let in with a full inbox"
+        listens.set()
+        await asyncio.sleep(6)
+        assert [size for _, size in heard[addresses[0]].views] == [3, 2, 3]
+        assert heard[addresses[2]].notices == ["excluded"]
+        await asyncio.sleep(10)
+
+    testing.run(main)
