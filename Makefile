@@ -10,10 +10,11 @@ VIEWS ?=
 MODULE ?=
 SAMPLE ?= 400
 SEED ?= 1
+CHAPTERS ?=
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick lint types unit faults torture torture-stack bench soak mutants docs wheel pythons pins clean
+.PHONY: help setup demo test quick lint types unit faults torture torture-stack bench soak mutants docs wheel newcomer pythons pins clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -73,6 +74,9 @@ docs: setup ## build the documentation site into out/docs
 
 wheel: setup ## build the wheel and try it outside the checkout
 	@scripts/try-wheel.sh
+
+newcomer: setup ## install the wheel elsewhere, and play chapters 1 to 6 there as they are written, timed: CHAPTERS="1 5"
+	@scripts/newcomer.sh $(CHAPTERS)
 
 clean: ## remove what the other targets made
 	@rm -rf .venv .venv-* .java out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -108,8 +108,9 @@ def _kind(language: str, text: str, before: str) -> str | None:
 class Reader:
     """Does in a folder of its own what a page says, block by block."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, typing: bool = False) -> None:
         self.folder = folder
+        self.typing = typing  # every command is a process of its own, as at a terminal
         self.names: dict[str, Any] = {"__name__": "__page__"}
 
     def follow(self, page: Path) -> None:
@@ -157,12 +158,12 @@ class Reader:
         if words[0] == "make":
             assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), f"{where}: {line}"
             return ""
-        if words[0] == "antiphon":
+        if words[0] == "antiphon" and not self.typing:
             code, out, err = _antiphon(words[1:])
         else:
             path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
             done = subprocess.run(
-                ["bash", "-c", line], capture_output=True, text=True, timeout=60, env={**os.environ, "PATH": path}
+                ["bash", "-c", line], capture_output=True, text=True, timeout=300, env={**os.environ, "PATH": path}
             )
             code, out, err = done.returncode, done.stdout, done.stderr
         assert code == (int(expected[1]) if expected else 0), f"{where}: {line}: exit code {code}\n{out}\n{err}"

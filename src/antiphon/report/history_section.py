@@ -16,6 +16,7 @@ from antiphon.web.elements import element, figure, joined, section, table
 from antiphon.wording import count, duration
 
 LANES_MAX: Final = 40
+LANES_FEW: Final = 12  # of a larger group, where nothing happened to more
 LISTED_MAX: Final = 100
 _MARKED: Final = ("crash", "silent end", "exclusion", "leave", "clock", "merge", "split")
 _SHADED: Final = ("partition", "cut", "pause", "silence")
@@ -77,7 +78,8 @@ def _drawn(facts: Facts, happened: Sequence[Occurrence]) -> str:
     run, rows = facts.run, facts.processes
     every = names_in(facts)
     concerned = {lane_of(facts, member) for one in happened if one.kind != "view" for member in one.members}
-    names = sorted(sorted(every, key=lambda name: (name not in concerned, name))[:LANES_MAX])
+    most = LANES_MAX if len(every) <= LANES_MAX else min(max(len(concerned), LANES_FEW), LANES_MAX)
+    names = sorted(sorted(every, key=lambda name: (name not in concerned, name))[:most])
     last = max((at for row in rows if (at := ended_at(facts, row)) is not None), default=None)
     if run is None or last is None or last <= 0 or not names:
         return ""
@@ -92,7 +94,8 @@ def _drawn(facts: Facts, happened: Sequence[Occurrence]) -> str:
     label = f"{group_size(facts)} over time: when each came and went, and {count(len(facts.views), 'view')}."
     shown = [member_name(facts, name) for name in names]
     if len(every) > len(names):
-        shown.append(f"and {len(every) - len(names):,} more")
+        rest = ", to whom nothing happened" if concerned and concerned <= set(names) else ""
+        shown.append(f"and {len(every) - len(names):,} more{rest}")
     views = [one for one in moments(facts) if one.kind == "view"]
     return charts.timeline(shown, lives, views, list(_shades(facts, happened, lanes, last)), last, label)
 

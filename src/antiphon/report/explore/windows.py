@@ -18,7 +18,7 @@ from antiphon.trace.schema import COLUMNS
 
 DRAWN_MAX: Final = 500  # events of a window that are drawn one by one
 EXACT_MAX: Final = 20_000  # up to so many are counted row by row; more are estimated from the survey's buckets
-TIMES_KEPT: Final = 48  # segments whose times stay in memory, 8 MB each at most
+TIMES_KEPT: Final = 48  # segments whose times and kinds of events stay in memory, 9 MB each at most
 _SKELETON: Final = ("view", "leave", "crash", "end")
 
 
@@ -28,6 +28,7 @@ class Windows:
     def __init__(self, survey: Survey) -> None:
         self.survey, self.layout = survey, survey.layout
         self._times = functools.lru_cache(maxsize=TIMES_KEPT)(self._read_times)
+        self._kinds = functools.lru_cache(maxsize=TIMES_KEPT)(self._read_kinds)
         self._unit_of = {survey.member(unit): unit for unit in survey.units}
 
     def units(self, members: Sequence[int]) -> list[Unit]:
@@ -106,7 +107,7 @@ class Windows:
 
     def next_message(self, after: int, units: Sequence[Unit], *, backwards: bool = False) -> Message | None:
         """Return the first message that one of some members sent after a time, or the last before it."""
-        found: list[tuple[int, Message]] = []
+        found: list[tuple[int, Segment, int]] = []
         for unit in units:
             first = range(int(self.layout.bounds[unit]), int(self.layout.bounds[unit + 1]))
             low, high = (self.survey.start, after - 1) if backwards else (after + 1, self.survey.end)
@@ -114,14 +115,17 @@ class Windows:
             for segment in reversed(segments) if backwards else segments:
                 if not self.layout.column["send"][segment]:
                     continue
-                column = self.layout.read_segment(segment, ("event", "sender", "seq"))
                 times = self._times(unit, segment)
-                rows = np.flatnonzero((column["event"] == SEND) & (times >= low) & (times <= high))
+                rows = np.flatnonzero((self._kinds(segment) == SEND) & (times >= low) & (times <= high))
                 if len(rows):
                     row = int(rows[times[rows].argmax() if backwards else times[rows].argmin()])
-                    found.append((int(times[row]), (int(column["sender"][row]), int(column["seq"][row]))))
+                    found.append((int(times[row]), segment, row))
                     break
-        return (max(found) if backwards else min(found))[1] if found else None
+        if not found:
+            return None
+        _, segment, row = max(found) if backwards else min(found)
+        column = self.layout.read_segment(segment, ("sender", "seq"))
+        return int(column["sender"][row]), int(column["seq"][row])
 
     def _sent(self, sender: int, number: int) -> int | None:
         """Return when a message was sent; where sendings are not recorded, when it was delivered first."""
@@ -130,9 +134,9 @@ class Windows:
         segments = () if unit is None else range(int(self.layout.bounds[unit]), int(self.layout.bounds[unit + 1]))
         for segment in segments:
             if self.layout.column["send"][segment] and first[segment] <= number <= last[segment]:
-                column = self.layout.read_segment(segment, ("event", "seq"))
+                numbers = self.layout.read_segment(segment, ("seq",))["seq"]
                 assert unit is not None
-                at = self._known(unit, segment, np.flatnonzero((column["event"] == SEND) & (column["seq"] == number)))
+                at = self._known(unit, segment, np.flatnonzero((self._kinds(segment) == SEND) & (numbers == number)))
                 if at is not None:
                     return at
         every = [self._delivered(one, (sender, number), self.survey.start) for one in self.survey.units]
@@ -141,8 +145,8 @@ class Windows:
     def _delivered(self, unit: Unit, message: Message, since: int) -> int | None:
         """Return when a member delivered a message, if it did soon enough to be found in the segments from there on."""
         for segment in self.survey.segments(unit, since, self.survey.end)[: 2 if since > self.survey.start else None]:
-            column = self.layout.read_segment(segment, ("event", "sender", "seq"))
-            is_it = (column["event"] == DELIVER) & (column["sender"] == message[0]) & (column["seq"] == message[1])
+            column = self.layout.read_segment(segment, ("sender", "seq"))
+            is_it = (self._kinds(segment) == DELIVER) & (column["sender"] == message[0]) & (column["seq"] == message[1])
             at = self._known(unit, segment, np.flatnonzero(is_it))
             if at is not None:
                 return at
@@ -162,6 +166,10 @@ class Windows:
         times = self.survey.times(segment, before)
         shift = self.survey.shift[unit]
         return np.where(times == NULL_TIME, NULL_TIME, times - shift) if shift else times
+
+    def _read_kinds(self, segment: Segment) -> Array:
+        kinds: Array = self.layout.read_segment(segment, ("event",))["event"]
+        return kinds
 
     def _read(self, segment: Segment, rows: Array) -> Iterator[Event]:
         file, row_group = self.layout.where(segment)
