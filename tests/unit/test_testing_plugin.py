@@ -118,6 +118,36 @@ def test_a_violated_guarantee_fails_the_test_with_its_witness(pytester: pytest.P
 
 
 @pytest.mark.slow
+def test_a_failure_is_told_with_names_lives_and_what_was_said(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import asyncio, pytest, antiphon
+
+        async def member(own, peers):
+            async with antiphon.join("g", bind=own, peers=peers) as group:
+                await group.send(b"hello from " + own.encode())
+                async for _ in group:
+                    pass
+
+        @pytest.mark.antiphon(seeds=1)
+        async def test_it(world):
+            addresses = dict(zip(("alice", "bob", "carol"), world.addresses(3)))
+            for name, own in addresses.items():
+                world.spawn(name, member, own, [peer for peer in addresses.values() if peer != own])
+            await asyncio.sleep(1)
+            world.crash("bob")
+            await asyncio.sleep(2)
+            world.restart("bob")
+            await asyncio.sleep(2)
+            assert False
+        """
+    )
+    result = pytester.runpytest("-p", "no:xdist", "--antiphon-no-shrink")
+    result.stdout.fnmatch_lines(
+        ["*0: alice *1: bob *2: carol *: bob, 2nd life*", "*“hello from*", "*deliver bob, 2nd life/1*"]
+    )
+
+
 def test_under_xdist(pytester: pytest.Pytester) -> None:
     pytest.importorskip("xdist")
     pytester.makepyfile(TESTS)

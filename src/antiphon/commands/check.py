@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from antiphon.commands.choices import one_of
 from antiphon.commands.log_options import add_log_options, mapping_of, show_names
+from antiphon.commands.member_words import MemberWords
 from antiphon.commands.quarantine import show_reasons
 from antiphon.commands.spark_options import add_spark_options, look_ahead, say_stale, scratch_of, spark_session
 from antiphon.console import show_table
@@ -58,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     from antiphon.pipeline.checking import CheckOptions, check_layout
     from antiphon.pipeline.ingesting.keep import lay_out_trace
     from antiphon.pipeline.results import CHECK_FILE, as_json, write_result
-    from antiphon.pipeline.store.layout import QUARANTINE
+    from antiphon.pipeline.store.layout import QUARANTINE, TraceLayout
     from antiphon.pipeline.store.location import copy_tree
     from antiphon.pipeline.store.output import output_folder
     from antiphon.trace.verdict import deciding, exit_code
@@ -84,17 +85,17 @@ def run(args: argparse.Namespace) -> int:
         decisive = deciding(words, laid.totals.promises, named=result.named)
         write_result(out / CHECK_FILE, result)
         copy_tree(laid.folder / QUARANTINE, out / "quarantine")
-    say_stale(result.stale)
-    if args.json:
-        print(as_json(result))
-    else:
-        _show(result, decisive)
-        if args.out:
-            print(f"\nwritten to {args.out}")
+        say_stale(result.stale)
+        if args.json:
+            print(as_json(result))
+        else:
+            _show(result, decisive, MemberWords(args.trace, TraceLayout(laid.folder), result.names))
+    if args.out and not args.json:
+        print(f"\nwritten to {args.out}")
     return exit_code([words[name] for name in decisive])
 
 
-def _show(result: CheckResult, decisive: list[str]) -> None:
+def _show(result: CheckResult, decisive: list[str], words: MemberWords) -> None:
     named = (("run", result.runs), ("member", result.members), ("event", result.events))
     counts = ", ".join(f"{count:,} {name}{'s' if count != 1 else ''}" for name, count in named)
     aside = f", {result.quarantined:,} rows quarantined" if result.quarantined else ""
@@ -120,4 +121,5 @@ def _show(result: CheckResult, decisive: list[str]) -> None:
                 f"({event.sender}, {event.seq})"
                 for event in witness.events
             )
-            print(f"\n{name}, run {witness.run}: {witness.why}\n  {where}")
+            why = words.sentence(witness.run, witness.why)
+            print(f"\n{name}, run {witness.run}: {why}\n  {where}")

@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from antiphon.commands.log_options import add_log_options, mapping_of
+from antiphon.commands.member_words import MemberWords
 from antiphon.commands.quarantine import show_reasons
 from antiphon.commands.spark_options import add_spark_options, look_ahead, say_stale, scratch_of, spark_session
 from antiphon.console import show_table
@@ -33,6 +34,7 @@ def run(args: argparse.Namespace) -> int:
     from antiphon.pipeline.ingesting.keep import lay_out_trace
     from antiphon.pipeline.measuring import measure_layout
     from antiphon.pipeline.results import MEASURE_FILE, as_json, write_result
+    from antiphon.pipeline.store.layout import TraceLayout
     from antiphon.pipeline.store.output import output_folder
 
     mapping = mapping_of(args)
@@ -44,17 +46,17 @@ def run(args: argparse.Namespace) -> int:
         laid = lay_out_trace(spark, args.trace, scratch / "layout", mapping)
         result = measure_layout(spark, laid.folder, laid.totals, out, scratch / "work")
         write_result(out / MEASURE_FILE, result)
-    say_stale(result.stale)
-    if args.json:
-        print(as_json(result))
-    else:
-        show(result)
-        if args.out:
-            print(f"\ntables written to {args.out}")
+        say_stale(result.stale)
+        if args.json:
+            print(as_json(result))
+        else:
+            _show(result, MemberWords(args.trace, TraceLayout(laid.folder), result.names))
+    if args.out and not args.json:
+        print(f"\ntables written to {args.out}")
     return 0
 
 
-def show(result: MeasureResult) -> None:
+def _show(result: MeasureResult, words: MemberWords) -> None:
     """Print the summary."""
     aside = f", {result.quarantined:,} rows quarantined" if result.quarantined else ""
     print(f"{result.trace}: {result.runs:,} runs, {result.members:,} members, {result.events:,} events{aside}")
@@ -100,17 +102,22 @@ def show(result: MeasureResult) -> None:
     for name, counted in (("retransmissions", result.retransmissions), ("duplicates", result.duplicates)):
         print(f"{name:<17}" + ("unknown" if counted is None else f"{counted:,}"))
     for repair in result.repairs:
-        whom = "everybody" if repair.target is None else f"member {repair.target}"
-        print(f"  member {repair.repairer} repaired {whom} {repair.count:,} times (run {repair.run})")
+        whom = "everybody" if repair.target is None else words.called(repair.run, repair.target)
+        who = words.called(repair.run, repair.repairer)
+        print(f"  {who} repaired {whom} {repair.count:,} times (run {repair.run})")
     peak = result.buffer
     print(
         "buffer peak      "
-        + ("unknown" if peak is None else f"{peak.peak:,} messages at member {peak.member} (run {peak.run})")
+        + (
+            "unknown"
+            if peak is None
+            else f"{peak.peak:,} messages at {words.called(peak.run, peak.member)} (run {peak.run})"
+        )
     )
     print("held back by     " + ("unknown" if not result.held_back else ""))
     for held in result.held_back:
         lacked = f", never held {held.lacked:,}" if held.lacked else ""
         print(
-            f"  member {held.member}: last to hold {held.last:,} messages{lacked}; waited for alone "
+            f"  {words.called(held.run, held.member)}: last to hold {held.last:,} messages{lacked}; waited for alone "
             f"{duration(held.waited_ns)} in all, at most {duration(held.longest_ns)} (run {held.run})"
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from antiphon.protocol.membership.views import name_of
@@ -49,14 +49,19 @@ def members_named(facts: Facts, members: Sequence[int]) -> str:
 
 def with_names(facts: Facts, text: str) -> str:
     """Return a sentence of a checker, which speaks of members by number, with their names."""
-    said = re.sub(r"\bmember (-?\d+)\b", lambda found: member_name(facts, int(found[1])), text)
-    if not facts.settings.names:
-        return said
-    return re.sub(
-        r"\b(message \d+ of) (-?\d+)\b",
-        lambda found: f"{found[1]} {member_name(facts, int(found[2])).removeprefix('member ')}",
-        said,
-    )
+    return put_names(text, lambda member: member_name(facts, member), named=bool(facts.settings.names))
+
+
+def put_names(text: str, called: Callable[[int], str], *, named: bool) -> str:
+    """Return a sentence of a checker with what members are called; `named`: somebody gave them names."""
+    said = re.sub(r"\bmember (-?\d+)\b", lambda found: called(int(found[1])), text)
+    if named:
+        said = re.sub(
+            r"\b(message \d+ of) (-?\d+)\b",
+            lambda found: f"{found[1]} {called(int(found[2])).removeprefix('member ')}",
+            said,
+        )
+    return after_lives(said)
 
 
 def after_lives(text: str) -> str:

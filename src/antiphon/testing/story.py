@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -10,11 +11,12 @@ import msgspec
 
 from antiphon.diagram.marks import tell_payload
 from antiphon.protocol.machine import SECOND
-from antiphon.protocol.membership.views import incarnation_of, name_of
+from antiphon.protocol.membership.views import name_of
 from antiphon.testing.errors import Violated
 from antiphon.testing.trace import Run
 from antiphon.testing.world import World
 from antiphon.trace.event import Event
+from antiphon.wording import ordinal
 
 _TOLD: Final = ("send", "deliver", "discard", "view", "leave", "crash", "end")
 _ROWS: Final = 40
@@ -27,6 +29,7 @@ class Story(msgspec.Struct, frozen=True):
     rows: list[Event]
     marked: list[tuple[int, int]]
     title: str
+    owners: Mapping[str, str]  # the processes by address
 
     def text(self) -> str:
         """Draw it for a terminal: a column a member, a line an event, a star where it is marked."""
@@ -41,16 +44,21 @@ class Story(msgspec.Struct, frozen=True):
         return "\n".join(line.rstrip() for line in lines)
 
     def _name(self, process: int) -> str:
-        incarnation = incarnation_of(process) if self.run.views else 1
         address = self.run.addresses[name_of(process)]
-        return address if incarnation < 2 else f"{address} #{incarnation}"
+        name = self.owners.get(address, address)
+        earlier = [
+            log
+            for log in self.run.logs
+            if name_of(log.member) == name_of(process) and log.member < process and log.took_part
+        ]
+        return f"{name}, {ordinal(len(earlier) + 1)} life" if earlier and self.run.views else name
 
     def _told(self, row: Event) -> str:
         if row.event == "view":
             return f"view {row.view} of {len(row.members or ())}"
         if row.sender is None or row.sender == row.member:
             return row.event if row.seq is None else f"{row.event} own {row.seq} {tell_payload(row)}".rstrip()
-        return f"{row.event} {self._name(row.sender).split(':')[0]}/{row.seq}"
+        return f"{row.event} {re.sub(':[0-9]+$', '', self._name(row.sender))}/{row.seq}"
 
     def page(self, *, clocks_agree: bool) -> str:
         """Draw it as a whole HTML file."""
@@ -66,6 +74,7 @@ class Story(msgspec.Struct, frozen=True):
 
 def tell(world: World, error: BaseException) -> Story | None:
     """Choose what to show of a failure: what a witness speaks of, or else what happened last."""
+    owners = world.host.network.owners
     if isinstance(error, Violated):
         run = world.runs[error.run]
         marked = [
@@ -74,13 +83,13 @@ def tell(world: World, error: BaseException) -> Story | None:
         ]
         messages = {(event.sender, event.seq) for event in error.witness.events}
         rows = [row for row in error.events if (row.member, row.step) in marked or _is_about(row, messages)]
-        return Story(run, _in_time(rows)[: 2 * _ROWS], marked, str(error))
+        return Story(run, _in_time(rows)[: 2 * _ROWS], marked, str(error), owners)
     told = {name: [row for row in run.events if row.event in _TOLD] for name, run in world.runs.items()}
     if not any(told.values()):
         return None
     name = max(told, key=lambda name: max((row.time_ns or 0 for row in told[name]), default=-1))  # the last to act
     title = f"{type(error).__name__} with seed {world.seed}: what happened last"
-    return Story(world.runs[name], _in_time(told[name])[-_ROWS:], [], title)
+    return Story(world.runs[name], _in_time(told[name])[-_ROWS:], [], title, owners)
 
 
 def _is_about(row: Event, messages: Collection[tuple[int | None, int | None]]) -> bool:

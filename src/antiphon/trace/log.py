@@ -98,6 +98,11 @@ class MemberLog:
         """Give the column `members`: who is in the view that begins, by row."""
         return {first: members for first, _, members in self._stays if members is not None}
 
+    @property
+    def took_part(self) -> bool:
+        """Whether it got into a view, or into a group that has none."""
+        return len(self._stays) > 1 or any(event in ("send", "deliver") for event in self.events)
+
     def count(self, event: str) -> int:
         """Count the events of one name."""
         return self.events.count(event)

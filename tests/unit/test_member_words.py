@@ -1,0 +1,53 @@
+"""Members on the console: by name and life, wherever the trace tells them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+from antiphon.commands.member_words import MemberWords
+from antiphon.pipeline.ingesting.keep import lay_out_trace
+from antiphon.pipeline.inline import Inline
+from antiphon.pipeline.store.layout import TraceLayout
+from antiphon.trace.event import Event
+from pipeline.traces import write
+
+
+def words(folder: Path, about: str, given: dict[int, str] | None = None) -> MemberWords:
+    """Members 0 and 1; 1 lost its state, tried in vain as its 1,005th incarnation and came back as its 1,006th."""
+    again, in_vain = 1_005 * 10_000 + 1, 1_004 * 10_000 + 1
+    rows = [
+        Event("r", 0, 1, "view", view=1, members=[0, 1]),
+        Event("r", 0, 2, "view", view=2, members=[0, again]),
+        Event("r", 1, 1, "view", view=1, members=[0, 1]),
+        Event("r", 1, 2, "crash", view=1),
+        Event("r", in_vain, 1, "leave"),
+        Event("r", again, 1, "view", view=2, members=[0, again]),
+    ]
+    (folder / "trace").mkdir()
+    write(rows, folder / "trace" / "events.parquet")
+    (folder / "trace" / "run.json").write_text(about)
+    laid = lay_out_trace(Inline(), str(folder / "trace"), folder / "layout", None)
+    return MemberWords(str(folder / "trace"), TraceLayout(laid.folder), given or {})
+
+
+def test_names_and_lives_in_what_checkers_say(tmp_path: Path) -> None:
+    said = words(tmp_path, '{"run": "r", "views": true, "names": {"0": "alice", "1": "bob"}}')
+    assert [said.called("r", member) for member in (0, 1, 10_050_001)] == ["alice", "bob", "bob, 2nd life"]
+    why = "member 10050001 delivers message 5 of 1 again"
+    assert said.sentence("r", why) == "bob, 2nd life, delivers message 5 of bob again"
+
+
+def test_lives_of_members_without_names(tmp_path: Path) -> None:
+    said = words(tmp_path, '{"run": "r", "views": true}')
+    assert said.sentence("r", "member 10050001 delivers message 5 of 0 again") == (
+        "member 1, 2nd life, delivers message 5 of 0 again"
+    )
+
+
+def test_numbers_of_another_system_are_left_alone(tmp_path: Path) -> None:
+    said = words(tmp_path, "{}", {0: "billing"})
+    assert [said.called("r", member) for member in (0, 10_050_001)] == ["billing", "member 10050001"]
