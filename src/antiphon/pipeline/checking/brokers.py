@@ -102,9 +102,10 @@ def leave_consumption(
     whole, ended = says(SUBSCRIBED), says(UNSUBSCRIBED)
     parts: list[ConsumerPart] = []
     local = np.full(len(topics.groups) + 1, _NONE, np.int32)  # group code (the last: none) -> consumer of this log
-    makes = np.union1d(taken, begun)
-    for code in np.unique(group[makes]).tolist():
-        rows = makes[group[makes] == code]
+    makes = np.union1d(taken, begun) if len(begun) else taken
+    of_group = group[makes]
+    for code in (np.flatnonzero(np.bincount(of_group + 1)) - 1).tolist():
+        rows = makes[of_group == code]
         over = np.concatenate((gone, ended[group[ended] == code]))
         patterns = {int(topics.topic[row]) for row in whole[group[whole] == code]} - {_NONE}
         local[code] = len(parts)

@@ -27,11 +27,11 @@ def read_batches(
     kind = format_of(Path(file)) or "parquet"
     if kind == "parquet":
         source, mapping = open_parquet_input(file, mapping)
-        wanted = [
-            foreign
-            for name in (*COLUMNS, *BROKER_COLUMNS)
-            if (foreign := mapping.foreign(name)) in source.schema_arrow.names
-        ]
+        present = {*source.schema_arrow.names}
+        wanted = [foreign for name in (*COLUMNS, *BROKER_COLUMNS) if (foreign := mapping.foreign(name)) in present]
+        if row_groups is None and source.metadata.num_rows <= BATCH_ROWS:
+            yield sort_out(source.read(columns=wanted, use_threads=False), file, 1, mapping)
+            return
         row = 1
         if row_groups is not None:
             row += sum(source.metadata.row_group(group).num_rows for group in range(row_groups[0]))
@@ -48,10 +48,11 @@ def open_parquet_input(file: str, mapping: Mapping) -> tuple[pq.ParquetFile, Map
     """Open an input Parquet file whose columns have the contract's types, and fit the mapping to it."""
     try:
         where = location(file)
-        names = open_parquet(where).schema_arrow.names
+        plain = open_parquet(where)
+        names = plain.schema_arrow.names
         mapping = mapping.fitted(file, names)
         texts = [foreign for name in ("run", "event") if (foreign := mapping.foreign(name)) in names]
-        source = open_parquet(where, read_dictionary=texts)
+        source = open_parquet(where, metadata=plain.metadata, read_dictionary=texts)
     except pa.ArrowInvalid:
         raise UsageError(f"{file}: not a Parquet file") from None
     require_columns(source.schema_arrow, file, mapping)

@@ -39,6 +39,7 @@ from antiphon.pipeline.store.files import files_ending
 from antiphon.pipeline.store.layout import QUARANTINE
 from antiphon.pipeline.store.location import Location, location, open_parquet, open_stream, read_tables, replacement
 
+_COMPRESSION: Final = {name: "none" if name in ("id", "span", "about") else "lz4" for name in FOREIGN_SCHEMA.names}
 _LOOKED_AT: Final = 50  # records of a file, to see whether it has names and ids of its own
 
 
@@ -154,7 +155,7 @@ def _read_files(job: BringJob, task: int) -> bytes:
     with (
         replacement(path) as fresh,
         pq.ParquetWriter(
-            fresh, FOREIGN_SCHEMA, compression="lz4", use_dictionary=CODED, write_statistics=["run"]
+            fresh, FOREIGN_SCHEMA, compression=_COMPRESSION, use_dictionary=CODED, write_statistics=["run"]
         ) as out,
     ):
         for number in range(task, len(job.files), job.tasks):

@@ -25,6 +25,9 @@ _FULL: Final = -3
 _QUOTE, _ESCAPE, _COMMA, _COLON = ord('"'), ord("\\"), ord(","), ord(":")
 _BRACE, _BRACE_END, _BRACKET, _BRACKET_END = ord("{"), ord("}"), ord("["), ord("]")
 _PRODUCER, _CONSUMER, _ERROR = 4, 5, 2
+_SPECIAL = np.array(
+    [byte < 32 or byte in (_QUOTE, _ESCAPE) for byte in range(256)]
+)  # bytes that mean something in a text
 
 
 def _word(text: str) -> Array:
@@ -40,24 +43,34 @@ _STRING, _INT, _BOOL, _DOUBLE = _word("stringValue"), _word("intValue"), _word("
 _TRUE, _FALSE, _MESSAGING = _word("true"), _word("false"), _word("messaging.")
 _KIND_PRODUCER, _KIND_CONSUMER = _word("SPAN_KIND_PRODUCER"), _word("SPAN_KIND_CONSUMER")
 _CODE_ERROR = _word("STATUS_CODE_ERROR")
+# an attribute as collectors write it, without blanks
+_USUAL_KEY, _USUAL_TEXT, _USUAL_END = _word('{"key":"'), _word('","value":{"stringValue":"'), _word('"}}')
 
 
 class WantedKeys(NamedTuple):
-    """The keys of attributes that are looked for, one after the other in one text."""
+    """The keys of attributes that are looked for, one after the other in one text, the shortest first."""
 
     text: Array
     start: Array
+    column: Array  # by key
+    by_length: Array  # the first key of each length, up to one more than the longest
 
 
 def wanted_keys(keys: list[str]) -> WantedKeys:
-    """Return keys as the scanners compare them."""
+    """Return keys as the scanners compare them; their columns follow the spans' own, in the order given."""
     encoded = [key.encode() for key in keys]
-    start = np.cumsum([0, *(len(key) for key in encoded)]).astype(np.int64)
-    return WantedKeys(np.frombuffer(b"".join(encoded) + b"\0", np.uint8), start)
+    order = sorted(range(len(keys)), key=lambda number: len(encoded[number]))
+    lengths = np.array([len(encoded[number]) for number in order], np.int64)
+    return WantedKeys(
+        np.frombuffer(b"".join(encoded[number] for number in order) + b"\0", np.uint8),
+        np.cumsum([0, *lengths]).astype(np.int64),
+        np.array(order, np.int64) + OWN_COLUMNS,
+        np.searchsorted(lengths, np.arange(int(lengths.max(initial=0)) + 2)),
+    )
 
 
 class SpanArrays(NamedTuple):
-    """What the scanners fill: by column (the span's own, then the wanted keys) and span."""
+    """What the scanners fill: by span and column (the span's own, then the wanted keys)."""
 
     kind: Array  # NOTHING, TEXT (value is its position), NUMBER or TRUTH (value is it)
     value: Array
@@ -72,9 +85,9 @@ class SpanArrays(NamedTuple):
 def span_arrays(columns: int, spans: int) -> SpanArrays:
     """Make room for so many spans, and twice as many links."""
     return SpanArrays(
-        np.zeros((columns, spans), np.uint8),
-        np.zeros((columns, spans), np.int64),
-        np.zeros((columns, spans), np.int32),
+        np.zeros((spans, columns), np.uint8),
+        np.zeros((spans, columns), np.int64),
+        np.zeros((spans, columns), np.int32),
         np.zeros(spans, np.bool_),
         np.zeros((2, spans), np.int64),
         np.zeros((3, 2 * spans), np.int64),
@@ -94,17 +107,18 @@ def _same(text: Array, start: int, end: int, word: Array) -> bool:
 
 
 @compiled
-def _column_of(text: Array, start: int, end: int, keys: Array, key_start: Array) -> int:
+def _column_of(text: Array, start: int, end: int, keys: WantedKeys) -> int:
     """Return the column of a key; 0 if nobody wants it."""
     size = end - start
-    for number in range(key_start.size - 1):
-        first = key_start[number]
-        if key_start[number + 1] - first == size:
-            i = size - 1  # keys differ in their ends
-            while i >= 0 and keys[first + i] == text[start + i]:
-                i -= 1
-            if i < 0:
-                return OWN_COLUMNS + number
+    if size + 1 >= keys.by_length.size:
+        return 0
+    for number in range(keys.by_length[size], keys.by_length[size + 1]):
+        first = keys.start[number]
+        i = size - 1  # keys differ in their ends
+        while i >= 0 and keys.text[first + i] == text[start + i]:
+            i -= 1
+        if i < 0:
+            return int(keys.column[number])
     return 0
 
 
@@ -119,7 +133,7 @@ def _begin_span(arrays: SpanArrays, start: int) -> int:
     span = arrays.counts[0]
     if span >= arrays.messaging.size:
         return _FULL
-    arrays.kind[:, span] = NOTHING
+    arrays.kind[span, :] = NOTHING
     arrays.messaging[span] = False
     arrays.extent[0, span] = start
     arrays.counts[0] = span + 1
@@ -139,13 +153,15 @@ def _add_link(arrays: SpanArrays, span: int, start: int, length: int) -> bool:
 @compiled
 def _end_resource(arrays: SpanArrays, first: int) -> None:
     """Let spans have the attributes of their resource that they do not have themselves."""
-    for column in range(OWN_COLUMNS, arrays.kind.shape[0]):
-        if arrays.resource[0, column] != NOTHING:
+    for column in range(OWN_COLUMNS, arrays.kind.shape[1]):
+        kind = arrays.resource[0, column]
+        if kind != NOTHING:
+            value, length = arrays.resource[1, column], arrays.resource[2, column]
             for span in range(first, arrays.counts[0]):
-                if arrays.kind[column, span] == NOTHING:
-                    arrays.kind[column, span] = arrays.resource[0, column]
-                    arrays.value[column, span] = arrays.resource[1, column]
-                    arrays.length[column, span] = arrays.resource[2, column]
+                if arrays.kind[span, column] == NOTHING:
+                    arrays.kind[span, column] = kind
+                    arrays.value[span, column] = value
+                    arrays.length[span, column] = length
 
 
 @compiled
@@ -154,9 +170,9 @@ def _note(arrays: SpanArrays, span: int, column: int, kind: int, value: int, len
     if span < 0:
         arrays.resource[0, column], arrays.resource[1, column], arrays.resource[2, column] = kind, value, length
     else:
-        arrays.kind[column, span] = kind
-        arrays.value[column, span] = value
-        arrays.length[column, span] = length
+        arrays.kind[span, column] = kind
+        arrays.value[span, column] = value
+        arrays.length[span, column] = length
 
 
 # --- JSON -------------------------------------------------------------------------------------------------------------
@@ -174,16 +190,14 @@ def _text_end(text: Array, at: int) -> tuple[int, bool]:
     """Return the position of the quote that ends a text, below 0 if none does, and whether it has no escapes."""
     plain = True
     while True:
-        byte = text[at]
-        if byte == _QUOTE:
-            return at, plain
-        if byte == _ESCAPE:
-            plain = False
-            at += 2
-        elif byte < 32:
-            return _ODD, False
-        else:
+        while not _SPECIAL[text[at]]:
             at += 1
+        if text[at] == _QUOTE:
+            return at, plain
+        if text[at] != _ESCAPE:
+            return _ODD, False
+        plain = False
+        at += 2
 
 
 @compiled
@@ -319,7 +333,61 @@ def _any_value(text: Array, at: int) -> tuple[int, int, int, int]:
 
 
 @compiled
-def _attributes(text: Array, at: int, span: int, arrays: SpanArrays, keys: Array, key_start: Array) -> int:
+def _usual_attribute(text: Array, at: int) -> tuple[int, int, int, int, int]:
+    """Read an attribute that is a text, written without blanks: its key and end, value and length, what is behind."""
+    if _starts(text, at, _USUAL_KEY):
+        key = at + _USUAL_KEY.size
+        key_end, plain = _text_end(text, key)
+        if plain and _starts(text, key_end, _USUAL_TEXT):
+            value = key_end + _USUAL_TEXT.size
+            value_end, plain = _text_end(text, value)
+            if plain and _starts(text, value_end, _USUAL_END):
+                return key, key_end, value, value_end - value, value_end + _USUAL_END.size
+    return 0, 0, 0, 0, _ODD
+
+
+@compiled
+def _starts(text: Array, at: int, word: Array) -> bool:
+    i = 0
+    while i < word.size and text[at + i] == word[i]:
+        i += 1
+    return i == word.size
+
+
+@compiled
+def _json_attribute(text: Array, at: int) -> tuple[int, int, int, int, int, int]:
+    """Return an attribute's key and end, what its value is, the value, its length, and what is behind."""
+    key, key_end, value, length, behind = _usual_attribute(text, at)
+    if behind > 0:
+        return key, key_end, TEXT, value, length, behind
+    kind = NOTHING
+    if text[at] != _BRACE:
+        return key, key_end, kind, value, length, _ODD
+    at += 1
+    first = True
+    while True:
+        name, name_end, value_at = _member(text, at, first)
+        first = False
+        if name == _END:
+            return key, key_end, kind, value, length, (name_end if key else _ODD)
+        if name == _ODD:
+            return key, key_end, kind, value, length, _ODD
+        if _same(text, name, name_end, _KEY):
+            key = value_at + 1
+            key_end, plain = _text_end(text, key)
+            if text[value_at] != _QUOTE or not plain:
+                return key, key_end, kind, value, length, _ODD
+            at = key_end + 1
+        elif _same(text, name, name_end, _VALUE):
+            kind, value, length, at = _any_value(text, value_at)
+        else:
+            at = skip_value(text, value_at)
+        if at < 0:
+            return key, key_end, kind, value, length, _ODD
+
+
+@compiled
+def _attributes(text: Array, at: int, span: int, arrays: SpanArrays, keys: WantedKeys) -> int:
     """Take in the attributes of a span or (below 0) of a resource; return the position behind them."""
     if text[at] != _BRACKET:
         return _ODD
@@ -330,45 +398,36 @@ def _attributes(text: Array, at: int, span: int, arrays: SpanArrays, keys: Array
         first = False
         if element == _END:
             return behind
-        if element == _ODD or text[element] != _BRACE:
+        if element == _ODD:
             return _ODD
-        at = element + 1
-        key_at = key_end = 0
-        kind, value, length = NOTHING, 0, 0
-        inner = True
-        while True:
-            key, end, value_at = _member(text, at, inner)
-            inner = False
-            if key == _END:
-                at = end
-                break
-            if key == _ODD:
-                return _ODD
-            if _same(text, key, end, _KEY):
-                if text[value_at] != _QUOTE:
-                    return _ODD
-                key_at = value_at + 1
-                key_end, plain = _text_end(text, key_at)
-                if key_end < 0 or not plain:
-                    return _ODD
-                at = key_end + 1
-            elif _same(text, key, end, _VALUE):
-                kind, value, length, at = _any_value(text, value_at)
-            else:
-                at = skip_value(text, value_at)
-            if at < 0:
-                return _ODD
-        if not key_at:
+        key, key_end, kind, value, length, at = _json_attribute(text, element)
+        if at < 0:
             return _ODD
-        if kind == NOTHING:
-            continue
-        if span >= 0 and not arrays.messaging[span] and _of_messaging(text, key_at, key_end):
-            arrays.messaging[span] = True
-        column = _column_of(text, key_at, key_end, keys, key_start)
-        if column:
-            if kind == _UNUSUAL:
-                return _ODD
-            _note(arrays, span, column, kind, value, length)
+        if kind != NOTHING and not _take_attribute(text, key, key_end, span, kind, value, length, arrays, keys):
+            return _ODD
+
+
+@compiled
+def _take_attribute(
+    text: Array,
+    key: int,
+    key_end: int,
+    span: int,
+    kind: int,
+    value: int,
+    length: int,
+    arrays: SpanArrays,
+    keys: WantedKeys,
+) -> bool:
+    """Note an attribute if it is wanted; False if it is and its value is unusual."""
+    if span >= 0 and not arrays.messaging[span] and _of_messaging(text, key, key_end):
+        arrays.messaging[span] = True
+    column = _column_of(text, key, key_end, keys)
+    if column and kind == _UNUSUAL:
+        return False
+    if column:
+        _note(arrays, span, column, kind, value, length)
+    return True
 
 
 @compiled
@@ -446,7 +505,7 @@ def _failed(text: Array, at: int) -> tuple[bool, int]:
 
 
 @compiled
-def _span(text: Array, at: int, arrays: SpanArrays, keys: Array, key_start: Array) -> int:
+def _span(text: Array, at: int, arrays: SpanArrays, keys: WantedKeys) -> int:
     if text[at] != _BRACE:
         return _ODD
     span = _begin_span(arrays, at)
@@ -465,7 +524,7 @@ def _span(text: Array, at: int, arrays: SpanArrays, keys: Array, key_start: Arra
             return _ODD
         size = end - key
         if size == 10 and _same(text, key, end, _ATTRIBUTES):
-            at = _attributes(text, value_at, span, arrays, keys, key_start)
+            at = _attributes(text, value_at, span, arrays, keys)
         elif size == 17 and _same(text, key, end, _START_TIME):
             start, at = _integer(text, value_at)
             _note(arrays, span, START, NUMBER, start, 0)
@@ -496,7 +555,7 @@ def _span(text: Array, at: int, arrays: SpanArrays, keys: Array, key_start: Arra
 
 
 @compiled
-def _scope(text: Array, at: int, arrays: SpanArrays, keys: Array, key_start: Array) -> int:
+def _scope(text: Array, at: int, arrays: SpanArrays, keys: WantedKeys) -> int:
     """Take in the spans of one scope; return the position behind it."""
     if text[at] != _BRACE:
         return _ODD
@@ -526,13 +585,13 @@ def _scope(text: Array, at: int, arrays: SpanArrays, keys: Array, key_start: Arr
                 break
             if element == _ODD:
                 return _ODD
-            at = _span(text, element, arrays, keys, key_start)
+            at = _span(text, element, arrays, keys)
             if at < 0:
                 return at
 
 
 @compiled
-def _resource(text: Array, at: int, arrays: SpanArrays, keys: Array, key_start: Array) -> int:
+def _resource(text: Array, at: int, arrays: SpanArrays, keys: WantedKeys) -> int:
     """Take in one resource and its spans; return the position behind it."""
     if text[at] != _BRACE:
         return _ODD
@@ -563,7 +622,7 @@ def _resource(text: Array, at: int, arrays: SpanArrays, keys: Array, key_start: 
                 if key == _ODD:
                     return _ODD
                 if _same(text, key, end, _ATTRIBUTES):
-                    at = _attributes(text, value_at, -1, arrays, keys, key_start)
+                    at = _attributes(text, value_at, -1, arrays, keys)
                 else:
                     at = skip_value(text, value_at)
                 if at < 0:
@@ -582,7 +641,7 @@ def _resource(text: Array, at: int, arrays: SpanArrays, keys: Array, key_start: 
                     break
                 if element == _ODD:
                     return _ODD
-                at = _scope(text, element, arrays, keys, key_start)
+                at = _scope(text, element, arrays, keys)
                 if at < 0:
                     return at
         else:
@@ -592,7 +651,7 @@ def _resource(text: Array, at: int, arrays: SpanArrays, keys: Array, key_start: 
 
 
 @compiled
-def _export(text: Array, at: int, arrays: SpanArrays, keys: Array, key_start: Array) -> int:
+def _export(text: Array, at: int, arrays: SpanArrays, keys: WantedKeys) -> int:
     if text[at] != _BRACE:
         return _ODD
     at += 1
@@ -621,13 +680,13 @@ def _export(text: Array, at: int, arrays: SpanArrays, keys: Array, key_start: Ar
                 break
             if element == _ODD:
                 return _ODD
-            at = _resource(text, element, arrays, keys, key_start)
+            at = _resource(text, element, arrays, keys)
             if at < 0:
                 return at
 
 
 @compiled
-def scan_json(text: Array, at: int, arrays: SpanArrays, keys: Array, key_start: Array) -> tuple[int, bool]:
+def scan_json(text: Array, at: int, arrays: SpanArrays, keys: WantedKeys) -> tuple[int, bool]:
     """Take in exports, one after the other; return how far it came, and whether what follows there is unusual.
 
     It stops before an export for whose spans there is no room.
@@ -637,7 +696,7 @@ def scan_json(text: Array, at: int, arrays: SpanArrays, keys: Array, key_start: 
         if text[at] == 0:
             return at, False
         spans, links = arrays.counts[0], arrays.counts[1]
-        behind = _export(text, at, arrays, keys, key_start)
+        behind = _export(text, at, arrays, keys)
         if behind < 0:
             arrays.counts[0], arrays.counts[1] = spans, links
             return at, behind != _FULL
@@ -692,7 +751,7 @@ def _field(content: Array, at: int, stop: int) -> tuple[int, Any, int, int]:
 
 
 @compiled
-def _attribute(content: Array, at: int, stop: int, span: int, arrays: SpanArrays, keys: Array, key_start: Array) -> int:
+def _attribute(content: Array, at: int, stop: int, span: int, arrays: SpanArrays, keys: WantedKeys) -> int:
     key = size = 0
     kind, noted, noted_length = NOTHING, 0, 0
     while at < stop:
@@ -719,18 +778,12 @@ def _attribute(content: Array, at: int, stop: int, span: int, arrays: SpanArrays
         return at
     if not key:
         return _ODD
-    if span >= 0 and not arrays.messaging[span] and _of_messaging(content, key, key + size):
-        arrays.messaging[span] = True
-    column = _column_of(content, key, key + size, keys, key_start)
-    if column:
-        if kind == _UNUSUAL:
-            return _ODD
-        _note(arrays, span, column, kind, noted, noted_length)
-    return at
+    good = _take_attribute(content, key, key + size, span, kind, noted, noted_length, arrays, keys)
+    return at if good else _ODD
 
 
 @compiled
-def _protobuf_span(content: Array, at: int, stop: int, arrays: SpanArrays, keys: Array, key_start: Array) -> int:
+def _protobuf_span(content: Array, at: int, stop: int, arrays: SpanArrays, keys: WantedKeys) -> int:
     span = _begin_span(arrays, at)
     if span < 0:
         return span
@@ -741,7 +794,7 @@ def _protobuf_span(content: Array, at: int, stop: int, arrays: SpanArrays, keys:
         if at < 0:
             return _ODD
         if number == 9:
-            if _attribute(content, value, value + length, span, arrays, keys, key_start) < 0:
+            if _attribute(content, value, value + length, span, arrays, keys) < 0:
                 return _ODD
         elif number == 7:
             _note(arrays, span, START, NUMBER, value, 0)
@@ -771,7 +824,7 @@ def _protobuf_span(content: Array, at: int, stop: int, arrays: SpanArrays, keys:
 
 
 @compiled
-def scan_protobuf(content: Array, at: int, stop: int, arrays: SpanArrays, keys: Array, key_start: Array) -> int:
+def scan_protobuf(content: Array, at: int, stop: int, arrays: SpanArrays, keys: WantedKeys) -> int:
     """Take in one export; below 0 if it is unusual (-2), or if there is no room for its spans (-3)."""
     while at < stop:
         number, value, length, at = _field(content, at, stop)
@@ -792,10 +845,10 @@ def scan_protobuf(content: Array, at: int, stop: int, arrays: SpanArrays, keys: 
                 if inner < 0:
                     return _ODD
                 if number == 1 and of == 1:
-                    if _attribute(content, value, value + length, -1, arrays, keys, key_start) < 0:
+                    if _attribute(content, value, value + length, -1, arrays, keys) < 0:
                         return _ODD
                 elif number == 2 and of == 2:
-                    behind = _protobuf_span(content, value, value + length, arrays, keys, key_start)
+                    behind = _protobuf_span(content, value, value + length, arrays, keys)
                     if behind < 0:
                         return behind
         _end_resource(arrays, first_span)

@@ -21,8 +21,8 @@ from antiphon.pipeline.ingesting.foreign.form import LogForm
 from antiphon.pipeline.ingesting.foreign.span_scan import NUMBER, TEXT, TRUTH, SpanArrays
 from antiphon.pipeline.store.location import location, open_input, open_stream
 
-_BLOCK_BYTES: Final = 16 << 20
-_SPANS: Final = 1 << 16  # that a table has, about
+_BLOCK_BYTES: Final = 8 << 20
+_SPANS: Final = 1 << 14  # that a table has, about
 _OWN: Final = ("span.start", "span.kind", "span.failed", "span.id", "span.parent")
 _POPPED: Final = ("span.failed", "span.links", "span.parent")
 _DERIVED: Final = (*otlp.OPERATIONS, *otlp.IDS, *otlp.OFFSETS, *otlp.TOPICS, *otlp.PARTITIONS)
@@ -53,7 +53,7 @@ class _SpanReader:
         self._arrays = span_scan.span_arrays(span_scan.OWN_COLUMNS + len(keys), _SPANS)
 
     def _room_for_more(self) -> None:
-        columns, spans = self._arrays.kind.shape
+        spans, columns = self._arrays.kind.shape
         self._arrays = span_scan.span_arrays(columns, 4 * spans)
 
     def _singly(self, records: Iterator[dict[str, Any]]) -> list[LogRecord]:
@@ -90,7 +90,7 @@ class _SpanReader:
         while at < len(content):
             block = content[at : at + size]
             text = np.frombuffer(block.tobytes() + span_scan.PADDING, np.uint8)
-            end, odd = span_scan.scan_json(text, 0, self._arrays, self._wanted.text, self._wanted.start)
+            end, odd = span_scan.scan_json(text, 0, self._arrays, self._wanted)
             if found := self._flush(text, as_hex=False, decode=decode):
                 yield found
             at += end
@@ -118,7 +118,7 @@ class _SpanReader:
         for start, stop in otlp.protobuf_extents(content, self._file):
             while True:
                 before = self._arrays.counts.copy()
-                end = span_scan.scan_protobuf(whole, start, stop, self._arrays, self._wanted.text, self._wanted.start)
+                end = span_scan.scan_protobuf(whole, start, stop, self._arrays, self._wanted)
                 if end >= 0:
                     break
                 self._arrays.counts[:] = before
@@ -139,12 +139,14 @@ def _table(arrays: SpanArrays, keys: list[str], content: Array, *, as_hex: bool)
     chosen = np.flatnonzero(arrays.messaging[:spans])
     if not len(chosen):
         return None
-    every = None if len(chosen) == spans else chosen
+    every = slice(spans) if len(chosen) == spans else chosen
+    there = (arrays.kind[:spans] != span_scan.NOTHING).any(axis=0)
 
     def column(number: int, hexadecimal: bool = False) -> pa.Array:
+        if not there[number]:
+            return pa.nulls(len(chosen), pa.string())
         kind, value, length = (
-            part[number, :spans] if every is None else part[number][every]
-            for part in (arrays.kind, arrays.value, arrays.length)
+            np.ascontiguousarray(part[every, number]) for part in (arrays.kind, arrays.value, arrays.length)
         )
         return _column(content, kind, value, length, hexadecimal)
 
