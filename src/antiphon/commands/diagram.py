@@ -54,11 +54,13 @@ def run(args: argparse.Namespace) -> int:
     from antiphon.diagram.page import page_of, standalone
     from antiphon.pipeline.reading.mapping import load_mapping
     from antiphon.pipeline.store.table import stale_table
+    from antiphon.progress import Progress
     from antiphon.report.diagram_window import read_window
     from antiphon.report.run_settings import count_lives, names_of
 
     say_stale(stale_table(args.trace))
-    window = read_window(args.trace, request, load_mapping(args.mapping) if args.mapping else None)
+    with Progress("reading the events around it"):
+        window = read_window(args.trace, request, load_mapping(args.mapping) if args.mapping else None)
     layout = lay_out(
         window.events,
         clocks_agree=window.clocks_agree,

@@ -12,6 +12,7 @@ from antiphon.atomic_write import atomic_write
 from antiphon.commands.log_options import add_log_options, mapping_of
 from antiphon.commands.spark_options import add_spark_options, say_stale, scratch_of, spark_session
 from antiphon.errors import UsageError
+from antiphon.progress import Progress
 
 if TYPE_CHECKING:
     from antiphon.report.facts import Facts
@@ -63,7 +64,8 @@ def _sweep(folder: Path) -> tuple[str, dict[str, Any], int]:
     sweep = read_sweep(folder)
     counted = sweep.count()
     result = {"headline": headline(sweep), "sweep": str(folder), **msgspec.structs.asdict(counted)}
-    return sweep_page(sweep), result, counted.exit_code()
+    with Progress("drawing the page"):
+        return sweep_page(sweep), result, counted.exit_code()
 
 
 def _trace(args: argparse.Namespace, given: Given) -> tuple[str, dict[str, Any], int]:
@@ -102,7 +104,8 @@ def _trace(args: argparse.Namespace, given: Given) -> tuple[str, dict[str, Any],
             for one in facts.drawn
         ],
     }
-    return trace_page(facts), result, _exit_code(args, facts)
+    with Progress("drawing the page"):
+        return trace_page(facts), result, _exit_code(args, facts)
 
 
 def _exit_code(args: argparse.Namespace, facts: Facts) -> int:

@@ -23,32 +23,43 @@ NEVER: Final = np.int32(2**31 - 1)
 
 @compiled
 def survey_rows(
-    code: Array, sender: Array, has_sender: Array, seq: Array, step: Array, member: int, counts: Array
-) -> tuple[bool, int, int, bool]:
-    """Count one member's rows by event and say whether all can be read and come in order of step.
+    starts: Array,
+    stops: Array,
+    members: Array,
+    code: Array,
+    sender: Array,
+    has_sender: Array,
+    seq: Array,
+    step: Array,
+    counts: Array,
+    sends: Array,
+) -> bool:
+    """Count the rows of stretches of one member each by event; False if one cannot be read or is out of order of step.
 
-    Returns (good, number of the first send, of the last, whether the sends are numbered one by one upwards).
+    `sends` gets, by stretch, the number of the first send, of the last, and whether they go up one by one.
     """
-    first_seq = last_seq = 0
-    steady = True
     masked = has_sender.size == code.size
-    for i in range(code.size):
-        kind = code[i]
-        counts[kind] += 1
-        if i and step[i] <= step[i - 1]:
-            return False, first_seq, last_seq, False
-        if kind < CONTROL:
-            if seq[i] < 1 or (masked and not has_sender[i]):
-                return False, first_seq, last_seq, False
-            if kind == SEND:
-                if sender[i] != member:
-                    return False, first_seq, last_seq, False
-                if first_seq == 0:
-                    first_seq = seq[i]
-                elif seq[i] != last_seq + 1:
-                    steady = False
-                last_seq = seq[i]
-    return True, first_seq, last_seq, steady
+    for stretch in range(starts.size):
+        first_seq = last_seq = np.int64(0)
+        steady = True
+        for i in range(starts[stretch], stops[stretch]):
+            kind = code[i]
+            counts[stretch, kind] += 1
+            if i > starts[stretch] and step[i] <= step[i - 1]:
+                return False
+            if kind < CONTROL:
+                if seq[i] < 1 or (masked and not has_sender[i]):
+                    return False
+                if kind == SEND:
+                    if sender[i] != members[stretch]:
+                        return False
+                    if first_seq == 0:
+                        first_seq = seq[i]
+                    elif seq[i] != last_seq + 1:
+                        steady = False
+                    last_seq = seq[i]
+        sends[stretch, 0], sends[stretch, 1], sends[stretch, 2] = first_seq, last_seq, steady
+    return True
 
 
 @compiled

@@ -15,11 +15,11 @@ from antiphon.errors import UsageError
 from antiphon.pipeline.checking.compare import compare_members
 from antiphon.pipeline.checking.encode import collect_sends, encode_members
 from antiphon.pipeline.checking.findings import Finding, TaskFindings
-from antiphon.pipeline.checking.run import CheckJob, steady_span
+from antiphon.pipeline.checking.run import CheckJob, all_steady
 from antiphon.pipeline.checking.witness import Witnesses
 from antiphon.pipeline.results import CheckResult, GuaranteeResult
 from antiphon.pipeline.session import Session
-from antiphon.pipeline.store.layout import Totals, TraceLayout
+from antiphon.pipeline.store.layout import UNIT_COST, Totals, TraceLayout
 from antiphon.pipeline.store.location import Location
 from antiphon.pipeline.verdicts import HappenedBefore, left_open, verdict
 from antiphon.trace.schema import ALL_GUARANTEES, BROKER_GUARANTEES
@@ -89,7 +89,7 @@ def _find(
         if guarantee not in ALL_GUARANTEES:
             raise UsageError(f"no guarantee is called {guarantee!r}; the guarantees are {', '.join(ALL_GUARANTEES)}")
     layout = TraceLayout(folder)
-    rows = int(layout.unit_rows.sum()) + 1_000 * len(layout.unit_rows)
+    rows = int(layout.unit_rows.sum()) + UNIT_COST * len(layout.unit_rows)
     tasks = max(1, min(len(layout.unit_rows), -(-rows // TASK_ROWS), 4096), min(session.parallelism, rows // 100_000))
     job = CheckJob(
         layout=str(folder),
@@ -105,7 +105,7 @@ def _find(
         compare_tasks=tasks,
         parallelism=session.parallelism,
     )
-    if any(steady_span(layout, unit) is None for unit in range(len(layout.unit_rows))):
+    if not all_steady(layout):
         session.each(tasks, functools.partial(collect_sends, job), "numbers")
         job = msgspec.structs.replace(job, spans_known=True)
     found = _each(session, job, encode_members, "encode", job.encode_tasks)
@@ -115,7 +115,9 @@ def _find(
     if not found.topics and options.guarantees == ALL_GUARANTEES:
         eight = tuple(name for name in job.guarantees if name not in BROKER_GUARANTEES)
         job = msgspec.structs.replace(job, guarantees=eight)
-    if job.compares:
+    left = len(layout.runs) - found.settled
+    if job.compares and left:
+        job = msgspec.structs.replace(job, compare_tasks=max(1, tasks * left // len(layout.runs)))
         found.merge(_each(session, job, compare_members, "compare", job.compare_tasks))
     return job, found
 

@@ -16,7 +16,7 @@ from antiphon.pipeline.checking.run import CheckedRun, CheckJob, Workspace
 from antiphon.pipeline.checking.stability import check_stability
 from antiphon.pipeline.checking.total import check_total
 from antiphon.pipeline.checking.view_synchrony import check_view_synchrony
-from antiphon.pipeline.columns import RunIndex
+from antiphon.pipeline.columns import Array, RunIndex
 from antiphon.pipeline.kernels import BLOCK
 from antiphon.pipeline.store.layout import TraceLayout, shares
 
@@ -33,12 +33,12 @@ class CheckPiece(msgspec.Struct, frozen=True):
     cost: int
 
 
-def plan(layout: TraceLayout, job: CheckJob) -> Iterator[CheckPiece]:
-    """All pieces of work; every task plans the same and takes its share."""
+def plan(layout: TraceLayout, job: CheckJob, settled: Array) -> Iterator[CheckPiece]:
+    """All pieces of work but for runs that are settled; every task plans the same and takes its share."""
     if not layout.runs:
         return
     rows = np.add.reduceat(layout.unit_rows, layout.run_bounds[:-1])
-    for run in range(len(layout.runs)):
+    for run in np.setdiff1d(np.arange(len(layout.runs)), settled).tolist():
         members = int(layout.run_bounds[run + 1] - layout.run_bounds[run])
         size = int(rows[run])
         # a piece reads or lays out much of the run again, so there are no more of them than keep everyone busy
@@ -64,7 +64,9 @@ def plan(layout: TraceLayout, job: CheckJob) -> Iterator[CheckPiece]:
 def compare_members(job: CheckJob, task: int) -> bytes:
     """Do one task's share of the pieces."""
     here = Workspace(job)
-    pieces = list(plan(here.layout, job))
+    pieces = list(plan(here.layout, job, here.settled()))
+    if not pieces:
+        return msgspec.msgpack.encode(TaskFindings(job.witnesses, job.per_run))
     start, stop = shares(np.array([piece.cost for piece in pieces]), job.compare_tasks)[task : task + 2]
     found = TaskFindings(job.witnesses, job.per_run)
     consumers = functools.lru_cache(maxsize=1)(RunConsumers)  # three guarantees look at them

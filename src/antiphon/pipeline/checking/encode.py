@@ -22,7 +22,8 @@ from antiphon.pipeline.checking.brokers import (
     read_topics,
 )
 from antiphon.pipeline.checking.findings import Finding, Stub, TaskFindings
-from antiphon.pipeline.checking.run import CheckedRun, CheckJob, Workspace, spans_of, steady_span
+from antiphon.pipeline.checking.plain_runs import settle_plain_runs
+from antiphon.pipeline.checking.run import SETTLED, CheckedRun, CheckJob, Workspace, spans_of, steady_span
 from antiphon.pipeline.checking.total import fingerprint
 from antiphon.pipeline.columns import DELIVER, DISCARD, RECEIVE, SEND, STABLE, Array, Unit
 from antiphon.pipeline.store.arena import ArenaWriter
@@ -77,7 +78,13 @@ def encode_members(job: CheckJob, task: int) -> bytes:
     found = TaskFindings(job.witnesses, job.per_run)
     arena = ArenaWriter(job.scratch, "encoded", task)
     strays = None if job.strays_known else ArenaWriter(job.scratch, "strays", task)
-    for unit in here.units(task):
+    units = here.units(task)
+    settled = settle_plain_runs(here, units, found)
+    arena.put(units.start, SETTLED, settled)
+    found.settled = len(settled)
+    for unit in (
+        units.start + np.flatnonzero(~np.isin(here.layout.unit_run[units.start : units.stop], settled))
+    ).tolist():
         run = here.run(int(here.layout.unit_run[unit]))
         _encode_unit(run, unit, found, arena, strays)
     arena.close()

@@ -41,6 +41,7 @@ class TaskFindings(msgspec.Struct):
     per_run: bool
     strays: int = 0  # messages that somebody names and nobody sent
     topics: bool = False  # whether any row has a topic
+    settled: int = 0  # runs that need no second stage
     found: dict[str, dict[str, Finding]] = {}
 
     def at(self, run: str, guarantee: str) -> Finding:
@@ -56,6 +57,7 @@ class TaskFindings(msgspec.Struct):
         """Take in what another task found."""
         self.strays += other.strays
         self.topics |= other.topics
+        self.settled += other.settled
         for run, of_run in other.found.items():
             for guarantee, part in of_run.items():
                 self.add(run, guarantee, part)

@@ -16,6 +16,7 @@ from antiphon.pipeline.store.location import location
 
 GONE: Final = -1
 NOTHING: Final = -2
+SETTLED: Final = "settled"  # the runs, under a task's first unit, that need no second stage
 SMALL_BYTES: Final = 1 << 16  # arrays up to this size are kept at hand
 TABLE_SIZE_MAX: Final = 1 << 22  # senders whose ids lie closer together than this are found by a table
 
@@ -107,6 +108,12 @@ class Workspace:
 
     def _open_run(self, run: RunIndex) -> CheckedRun:
         return CheckedRun(self.layout, self.scratch, self.job, run)
+
+    def settled(self) -> Array:
+        """Return the runs that the first stage has settled."""
+        tasks = range(len(self.first_units) - 1)
+        found = [self.scratch.arena("encoded", task).get(int(self.first_units[task]), SETTLED) for task in tasks]
+        return np.concatenate([np.zeros(0, np.int64), *(one for one in found if one is not None)])
 
     def units(self, task: int) -> range:
         """Return the units that an encoding task reads."""
@@ -328,6 +335,17 @@ def steady_span(layout: TraceLayout, unit: Unit) -> tuple[int, int] | None:
     if layout.column["steady"][segments][sends].all() and (first[1:] == last[:-1] + 1).all():
         return int(first[0]), int(last[-1])
     return None
+
+
+def all_steady(layout: TraceLayout) -> bool:
+    """Say whether every member's numbers go up one by one, so that each unit has a steady span."""
+    sends = np.flatnonzero(layout.column["send"] > 0)
+    if not layout.column["steady"][sends].all():
+        return False
+    unit = np.searchsorted(layout.bounds, sends, side="right")
+    same = unit[1:] == unit[:-1]
+    first, last = layout.column["first_seq"][sends], layout.column["last_seq"][sends]
+    return bool((first[1:] == last[:-1] + 1)[same].all())
 
 
 def merge_spans(sender: Array, low: Array, high: Array) -> tuple[Array, Array, Array]:

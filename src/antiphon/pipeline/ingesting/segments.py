@@ -43,57 +43,53 @@ class Segments:
         step, seq, sender = (as_numpy(table[name], name) for name in ("step", "seq", "sender"))
         if table["step"].null_count or (code == NO_EVENT).any():
             return False
-        has_sender = pc.is_valid(table["sender"]).to_numpy() if table["sender"].null_count else np.ones(1, bool)
+        has_sender = pc.is_valid(table["sender"]).to_numpy() if table["sender"].null_count else np.ones(0, bool)
         stops = np.append(starts[1:], table.num_rows)
-        rare_columns: pa.Table | None = None
-        for start, stop, run, member in zip(starts.tolist(), stops.tolist(), runs, members, strict=True):
-            part = slice(start, stop)
-            mask = has_sender[part] if len(has_sender) > 1 or table.num_rows == 1 else has_sender
-            counts = np.zeros(len(EVENTS), np.int64)
-            good, first_seq, last_seq, steady = survey_rows(
-                code[part], sender[part], mask, seq[part], step[part], member, counts
-            )
-            if not good:
-                return False
-            row: dict[str, Any] = {
-                "run": run,
-                "member": member,
-                "file": file,
-                "row_group": row_group,
-                "offset": start,
-                "rows": stop - start,
-                "first_step": step[start],
-                "last_step": step[stop - 1],
-                "first_seq": first_seq,
-                "last_seq": last_seq,
-                "steady": steady,
-                "global_clock": clock,
-                **dict(zip(EVENTS, counts.tolist(), strict=True)),
-            }
-            for name, values in self.index.items():
-                values.append(row[name])
-            if counts[list(SKELETON_EVENTS)].any():
-                rare_columns = rare() if rare_columns is None else rare_columns
-                self._add_skeleton(
-                    table["step"][part], rare_columns.slice(start, stop - start), code[part], run, member
-                )
+        counts = np.zeros((len(starts), len(EVENTS)), np.int64)
+        sends = np.zeros((len(starts), 3), np.int64)
+        whose = np.array(members, np.int64)
+        if not survey_rows(starts, stops, whose, code, sender, has_sender, seq, step, counts, sends):
+            return False
+        found: dict[str, Any] = {
+            "run": runs,
+            "member": members,
+            "file": [file] * len(starts),
+            "row_group": [row_group] * len(starts),
+            "offset": starts.tolist(),
+            "rows": (stops - starts).tolist(),
+            "first_step": step[starts].tolist(),
+            "last_step": step[stops - 1].tolist(),
+            "first_seq": sends[:, 0].tolist(),
+            "last_seq": sends[:, 1].tolist(),
+            "steady": (sends[:, 2] == 1).tolist(),
+            "global_clock": [clock] * len(starts),
+            **dict(zip(EVENTS, counts.T.tolist(), strict=True)),
+        }
+        for name, values in self.index.items():
+            values += found[name]
+        if counts[:, list(SKELETON_EVENTS)].any():
+            self._add_skeleton(table["step"], rare(), code, starts, runs, members)
         return True
 
-    def _add_skeleton(self, step: pa.ChunkedArray, rare: pa.Table, code: Array, run: str, member: int) -> None:
-        index = pa.array(np.flatnonzero(np.isin(code, SKELETON_EVENTS)), pa.int64())
-        chosen, size = rare.take(index), len(index)
+    def _add_skeleton(
+        self, step: pa.ChunkedArray, rare: pa.Table, code: Array, starts: Array, runs: list[str], members: list[int]
+    ) -> None:
+        chosen = np.flatnonzero(np.isin(code, SKELETON_EVENTS))
+        stretch = np.searchsorted(starts, chosen, side="right") - 1
+        index, size = pa.array(chosen, pa.int64()), len(chosen)
+        rows = rare.take(index)
         lists = pa.list_(pa.int32())
         present = rare.column_names
         self.skeleton.append(
             pa.table(
                 [
-                    pa.array([run] * size, pa.string()),
-                    pa.array([member] * size, pa.int32()),
+                    pa.array(runs, pa.string()).take(pa.array(stretch)),
+                    pa.array(members, pa.int32()).take(pa.array(stretch)),
                     step.take(index).cast(pa.int64()),
-                    index,
-                    pa.array(code[index.to_numpy()], pa.uint8()),
-                    pc.fill_null(chosen["view"].cast(pa.int64()), 0) if "view" in present else pa.array([0] * size),
-                    chosen["members"].cast(lists) if "members" in present else pa.nulls(size, lists),
+                    pa.array(chosen - starts[stretch]),
+                    pa.array(code[chosen], pa.uint8()),
+                    pc.fill_null(rows["view"].cast(pa.int64()), 0) if "view" in present else pa.array([0] * size),
+                    rows["members"].cast(lists) if "members" in present else pa.nulls(size, lists),
                 ],
                 schema=SKELETON_SCHEMA,
             )

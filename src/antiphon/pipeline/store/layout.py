@@ -24,6 +24,9 @@ from antiphon.trace.schema import EVENTS
 # the folders of a layout; what begins with _ is bookkeeping, so that a layout is a trace to whoever knows no better
 INDEX, SKELETON, QUARANTINE, ROWS = "_index", "_skeleton", "_quarantine", "events"
 
+SMALL_RUN_MEMBERS: Final = 32
+UNIT_COST: Final = 50  # what a unit costs a check beside its rows, in rows; more, unless its run is plain
+
 INDEX_SCHEMA: Final = pa.schema(
     [
         ("run", pa.string()),
@@ -114,8 +117,7 @@ class TraceLayout:
         self.unit_rows = self.per_unit("rows")
         # run r has the units run_bounds[r] .. run_bounds[r + 1]
         self.run_bounds = np.searchsorted(self.unit_run, np.arange(len(self.runs) + 1))
-        self._skeleton: pa.Table | None = None
-        self._skeleton_bounds: Array | None = None
+        self._skeleton: tuple[pa.Table, Array] | None = None
         self.texts = TextCodes()  # of the columns with texts, over all that this object reads
         # what this object has open; a small member shares its row group with its neighbours
         self.open_file = functools.lru_cache(maxsize=64)(_open_file)
@@ -126,17 +128,20 @@ class TraceLayout:
         values = self.column[column]
         return np.add.reduceat(values, self.bounds[:-1]) if len(values) else values.astype(np.int64)
 
-    def skeleton(self, run: RunIndex) -> pa.Table:
-        """The rows of a run that shape it, in order of (member, step)."""
+    def whole_skeleton(self) -> tuple[pa.Table, Array]:
+        """The rows that shape the runs, in order of (run, member, step), and where each run's begin; and the end."""
         if self._skeleton is None:
             table = _read_parts(self.folder / SKELETON, SKELETON_SCHEMA).combine_chunks()
             code = pc.index_in(table["run"], pa.array(self.runs, pa.string())).to_numpy()
             order = np.lexsort((table["step"].to_numpy(), table["member"].to_numpy(), code))
-            self._skeleton = table.take(pa.array(order)).combine_chunks()
-            self._skeleton_bounds = np.searchsorted(code[order], np.arange(len(self.runs) + 1))
-        assert self._skeleton_bounds is not None
-        start, stop = self._skeleton_bounds[run], self._skeleton_bounds[run + 1]
-        return self._skeleton.slice(start, stop - start)
+            rows = table.take(pa.array(order)).combine_chunks()
+            self._skeleton = rows, np.searchsorted(code[order], np.arange(len(self.runs) + 1))
+        return self._skeleton
+
+    def skeleton(self, run: RunIndex) -> pa.Table:
+        """The rows of a run that shape it, in order of (member, step)."""
+        rows, bounds = self.whole_skeleton()
+        return rows.slice(bounds[run], bounds[run + 1] - bounds[run])
 
     def read(self, unit: Unit, columns: Sequence[str]) -> dict[str, Array]:
         """One member's columns, in order of step; events as codes, texts as codes of `texts`, nulls as 0."""
@@ -151,9 +156,13 @@ class TraceLayout:
 
     def read_segment(self, segment: Segment, columns: Sequence[str]) -> dict[str, Array]:
         """Return one segment's columns, as `read` does."""
-        whole = self._row_group(*self.where(segment), tuple(columns))
+        whole = self.row_group(segment, columns)
         start = self.column["offset"][segment]
         return {name: whole[name][start : start + self.column["rows"][segment]] for name in columns}
+
+    def row_group(self, segment: Segment, columns: Sequence[str]) -> dict[str, Array]:
+        """Return columns of the whole row group that a segment lies in, as `read` does."""
+        return self._row_group(*self.where(segment), tuple(columns))
 
     def where(self, segment: Segment) -> tuple[str, int]:
         """Return the file and the row group that a segment lies in."""
@@ -180,8 +189,16 @@ class TraceLayout:
         return slice(int(self.bounds[self.run_bounds[run]]), int(self.bounds[self.run_bounds[run + 1]]))
 
     def unit_shares(self, tasks: int) -> Array:
-        """Return the first unit of each of so many tasks, and the end: about as many rows in each."""
-        return shares(self.unit_rows + 1_000, tasks)
+        """Return the first unit of each of so many tasks, and the end: about as many rows in each.
+
+        A run of few members is not cut.
+        """
+        cuts = shares(self.unit_rows + UNIT_COST, tasks)
+        within = np.flatnonzero(cuts < len(self.unit_run))
+        run = self.unit_run[cuts[within]]
+        first, members = self.run_bounds[run], np.diff(self.run_bounds)[run]
+        cuts[within] = np.where(members <= SMALL_RUN_MEMBERS, first, cuts[within])
+        return cuts
 
 
 def _open_file(file: str) -> pq.ParquetFile:
