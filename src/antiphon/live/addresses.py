@@ -30,6 +30,8 @@ def parse(text: str, what: str, *, port_min: int = 1) -> Address:
         raise UsageError(f"{what}: {text!r} is no address; write host:port, for instance 127.0.0.1:7001")
     if not is_numeric(host):
         try:
+            if not host.isprintable() or " " in host:
+                raise UnicodeError
             host.encode("idna")
         except UnicodeError:
             raise UsageError(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+import os
 import types
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
@@ -43,7 +45,7 @@ def conforms(value: object, hint: Any) -> bool:
     if origin in (dict, Mapping):
         return isinstance(value, Mapping) and all(conforms(key, arguments[0]) for key in value)
     if origin is PathLike:
-        return isinstance(value, PathLike)
+        return isinstance(value, PathLike) and isinstance(os.fspath(value), str)
     if hint in (int, float):
         return not isinstance(value, bool) and (isinstance(value, int) or (hint is float and _is_finite(value)))
     return isinstance(value, type(None) if hint is None else hint)
@@ -87,11 +89,46 @@ def check_range(name: str, value: float, least: float, most: float = math.inf) -
         raise UsageError(f"{name}: must be {reach}, not {value}")
 
 
-def as_payload(payload: object) -> bytes:
+def check_text(name: str, value: object) -> None:
+    """Raise a `UsageError` if a text, or one inside a list or a table, holds what no file and no packet can hold."""
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise UsageError(f"{name}: {value!r:.40} is no text: half of a surrogate pair stands alone in it") from None
+    elif isinstance(value, Mapping):
+        for key, one in value.items():
+            check_text(name, key)
+            check_text(f"{name}.{key}", one)
+    elif isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
+        for one in value:
+            check_text(name, one)
+
+
+def check_path(name: str, value: str | PathLike[str]) -> None:
+    """Raise a `UsageError` unless a text or path can name a file or a folder."""
+    text = os.fspath(value)
+    check_text(name, text)
+    if not text or "\0" in text:
+        raise UsageError(f"{name}: {text!r:.40} names no folder")
+
+
+def check_takes(name: str, function: Callable[..., object], arguments: int) -> None:
+    """Raise a `UsageTypeError` unless a function can be called with so many arguments, as far as it tells."""
+    try:
+        inspect.signature(function).bind(*[None] * arguments)
+    except ValueError:
+        return  # it does not tell, as some that are written in C
+    except TypeError:
+        takes = "one argument" if arguments else "no argument"
+        raise UsageTypeError(f"{name}: is called with {takes}, which {function!r:.60} does not take") from None
+
+
+def as_payload(payload: object, name: str = "payload") -> bytes:
     """Return a payload as bytes, or raise: text must be encoded first."""
     if isinstance(payload, bytes):
         return payload
     if isinstance(payload, bytearray | memoryview):
         return bytes(payload)
     hint = "; encode it: text.encode()" if isinstance(payload, str) else ""
-    raise UsageTypeError(f"payload: must be bytes, not {type(payload).__name__}{hint}")
+    raise UsageTypeError(f"{name}: must be bytes, not {type(payload).__name__}{hint}")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable
 from types import TracebackType
+from typing import Final
 
 from antiphon.errors import UsageError, UsageTypeError
-from antiphon.live.arguments import as_payload, check_type
+from antiphon.live.arguments import as_payload, check_range, check_type
 from antiphon.live.events import Batch, Event, Notice, Status, ViewChange
 from antiphon.live.member import LiveMember
 from antiphon.live.receipts import Receipt
@@ -16,6 +17,8 @@ from antiphon.live.sender import PLAIN, Kind
 from antiphon.live.settings import Settings, settable
 from antiphon.live.transport import Transport
 from antiphon.protocol.machine import SECOND
+
+LIFETIME_S_MAX: Final = 1_000_000_000  # when a message expires goes on the wire, in nanoseconds
 
 
 class Group:
@@ -58,7 +61,7 @@ class Group:
         sender = self._entered.sender
         if type(payload) is not bytes:
             payload = as_payload(payload)
-        if lifetime_s is None and priority == 0:
+        if lifetime_s is None and type(priority) is int and not priority:
             receipt = sender.add(payload)
             return await sender.begin(payload, PLAIN) if receipt is None else receipt
         return await sender.begin(payload, _kind(lifetime_s, priority))
@@ -67,13 +70,13 @@ class Group:
         """Multicast messages in their order, in as few bursts as they take; the receipt is the last one's."""
         if isinstance(payloads, str | bytes | bytearray | memoryview) or not isinstance(payloads, Iterable):
             raise UsageTypeError(f"payloads: must be several payloads, not {type(payloads).__name__}")
-        if isinstance(payloads, Sequence):
-            payloads = list(map(as_payload, payloads))  # all of them, or none is sent
+        if isinstance(payloads, Collection):
+            payloads = [as_payload(payload, "payloads") for payload in payloads]  # all of them, or none is sent
         receipt: Receipt | None = None
         for payload in payloads:
-            receipt = await self.send(payload)
+            receipt = await self.send(as_payload(payload, "payloads"))
         if receipt is None:
-            raise UsageError("send_many: nothing to send")
+            raise UsageError("payloads: nothing to send")
         return receipt
 
     def __aiter__(self) -> AsyncIterator[Event]:
@@ -121,6 +124,8 @@ def _kind(lifetime_s: float | None, priority: int) -> Kind:
     check_type("priority", priority, int)
     if lifetime_s is not None and lifetime_s <= 0:
         raise UsageError(f"lifetime_s: must be more than 0, not {lifetime_s}")
+    if lifetime_s is not None:
+        check_range("lifetime_s", lifetime_s, 0, LIFETIME_S_MAX)
     return None if lifetime_s is None else int(lifetime_s * SECOND), priority
 
 

@@ -89,8 +89,10 @@ class LiveMember:
             self.upcalls.me = identity.me
             transport = await self._open_transport(identity)
             await self._run(group, identity, origin, file, transport)
-        except BaseException:
+        except BaseException as error:
             await self.close()
+            if isinstance(error, OSError) and error is self.failure:  # the first thing it does is to write its state
+                raise UsageError(f"state: {error.filename}: {error.strerror}; name a folder of your own") from error
             raise
 
     async def _identify(self) -> Identity:
@@ -390,7 +392,10 @@ class LiveMember:
     def _tick(self) -> None:
         """Once a second, tell the metrics."""
         if self._settings.metrics is not None and self._standing != "left":
-            self._settings.metrics(self.status())
+            try:
+                self._settings.metrics(self.status())
+            except Exception as error:  # the application's, which the group does not die of
+                self.anomalies.note("metrics-failed", repr(error))
             asyncio.get_running_loop().call_later(1.0, self._tick)
 
 

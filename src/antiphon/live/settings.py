@@ -13,7 +13,7 @@ import msgspec
 
 from antiphon.errors import UsageError, UsageTypeError
 from antiphon.live.addresses import NAME_LENGTH_MAX, parse
-from antiphon.live.arguments import check_range, check_type
+from antiphon.live.arguments import check_path, check_range, check_takes, check_text, check_type
 from antiphon.live.burst import MESSAGE_BYTES_MAX
 from antiphon.live.events import Status
 from antiphon.live.handshake import Description
@@ -36,6 +36,7 @@ _RANGES = {  # of numbers: the least and the most
     "ttl": (0, 255),
     "leave_s": (0, math.inf),
 }
+_TAKES = {"metrics": 1, "snapshot": 0, "restore": 1}  # how many arguments the application's functions are given
 
 
 class _Named(msgspec.Struct, frozen=True):
@@ -137,17 +138,23 @@ class Settings(_Named, frozen=True, kw_only=True):
 
     def check(self) -> None:
         """Raise a `UsageError` that names what is wrong, as far as it can be seen before the addresses are known."""
-        for name, hint in get_type_hints(type(self)).items():
+        for name, hint in _hints(type(self)).items():
             check_type(name, getattr(self, name), hint)
-        for name, hint in get_type_hints(MembershipOptions).items():
+            check_text(name, getattr(self, name))
+        for name, hint in _hints(MembershipOptions).items():
             check_type(f"membership.{name}", getattr(self.membership, name), hint)
         if not self.group:
             raise UsageError("group: a group needs a name")
         for name, (least, most) in _RANGES.items():
             check_range(name, getattr(self, name), least, most)
-        for name in ("metrics", "snapshot"):
-            if inspect.iscoroutinefunction(getattr(self, name)):
+        for name in ("state", "trace"):
+            if getattr(self, name) is not None:
+                check_path(name, getattr(self, name))
+        for name, arguments in _TAKES.items():
+            if name != "restore" and inspect.iscoroutinefunction(getattr(self, name)):
                 raise UsageTypeError(f"{name}: must be a function, not a coroutine function")
+            if getattr(self, name) is not None:
+                check_takes(name, getattr(self, name), arguments)
         if (self.snapshot is None) != (self.restore is None):
             raise UsageError("snapshot, restore: one without the other cannot bring a joiner up to date")
         if self.snapshot is not None and not self.listen:
@@ -178,6 +185,9 @@ class Settings(_Named, frozen=True, kw_only=True):
                 continue
             if text is not None and (name, text) != ("discover", PEERS):
                 parse(text, name)
+
+
+_hints = functools.cache(get_type_hints)
 
 
 def dns_name(settings: Settings) -> tuple[str, int] | None:

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, Final, Literal, TypeAlias, cast
 
 import msgspec
 
-from antiphon.errors import UsageTypeError
+from antiphon.errors import UsageError, UsageTypeError
 from antiphon.live.anomalies import Anomalies
 from antiphon.protocol.fragment import Fragment
 from antiphon.protocol.machine import Chunk, ReadChunk, Release, RestoreChunk, Snapshot
@@ -194,7 +194,10 @@ def _opened(state: object) -> tuple[bytes, bytes | BinaryIO | AsyncIterable[byte
     if isinstance(state, bytes | bytearray | memoryview):
         return b"b", bytes(state)
     if isinstance(state, PathLike):
-        return b"f", Path(os.fspath(state)).open("rb")
+        try:
+            return b"f", Path(os.fspath(state)).open("rb")
+        except (OSError, ValueError, TypeError) as error:
+            raise UsageError(f"snapshot: {state!r:.200} cannot be read: {error}") from error
     if isinstance(state, AsyncIterable):
         return b"i", state
     if hasattr(state, "read"):

@@ -149,7 +149,10 @@ def _check_format(path: Path, kept: Memory | KeptState) -> None:
 
 def default_folder() -> Path:
     """Return where state is kept if no folder is named."""
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "antiphon"
+    try:
+        return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "antiphon"
+    except RuntimeError:
+        raise UsageError("state: this user has no home directory to keep it in; name a folder of your own") from None
 
 
 def digest(*about: object) -> str:

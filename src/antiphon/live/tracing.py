@@ -91,8 +91,9 @@ class LiveTrace:
             if self.failed is None:
                 try:
                     self._write(*job)
-                except OSError as error:
-                    self.failed = f"{self._folder}: {error.strerror}: the trace ends early"
+                except Exception as error:  # whatever it is, the member goes on and says so
+                    why = error.strerror if isinstance(error, OSError) else repr(error)
+                    self.failed = f"{self._folder}: {why}: the trace ends early"
 
     def _write(self, log: MemberLog, first_step: int, part: int) -> None:
         write_part(self._folder / f"member-{log.member}-{part:06}.parquet", self._run, log, first_step)

@@ -21,6 +21,8 @@ from antiphon.protocol.recovery import Recovery, RecoveryOptions
 from antiphon.protocol.stability import STABILITIES
 from antiphon.protocol.wire import PAYLOAD_BYTES_MAX, VECTOR_ENTRIES_MAX, Pdu
 
+WINDOW_MAX: Final = 8_191  # four windows of each of the most members are as many slots as a datagram can tell of
+
 # On a local network repeating costs little, and one that waits makes all wait; a small packet costs as much as a large.
 _LAN_PARTS: Final[dict[str, Any]] = {
     "piggyback": True,
@@ -60,6 +62,8 @@ class GroupOptions(msgspec.Struct, frozen=True, kw_only=True):
                 raise UsageError(
                     f"{key}: must be at least 1, or nothing could ever be sent; it is {getattr(self, key)}"
                 )
+        if self.window > WINDOW_MAX:
+            raise UsageError(f"window: must be at most {WINDOW_MAX}, not {self.window}")
         if self.payload_bytes_max > PAYLOAD_BYTES_MAX:
             raise UsageError(f"payload_bytes_max: at most {PAYLOAD_BYTES_MAX}, the room that a datagram has")
         if self.buffer and self.buffer < size * self.window:
@@ -128,6 +132,7 @@ class GroupOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _LAN: Final = GroupOptions()
+_NUMBER_MAX: Final = 10**18  # of any option: nanoseconds of thirty years
 _PAUSE_NS_MAX_MIN: Final = MILLISECOND  # the least that the longest pause between repetitions may be
 _PAUSES_NS_MIN: Final = {  # pauses that do not grow, or that part those who would answer at once
     "silence_ns": MILLISECOND // 10,
@@ -273,7 +278,14 @@ def _check_tags(kinds: Iterable[type[Pdu]]) -> None:
 def options_of(part: type[Ordering] | type[Stability], given: dict[str, Any], where: str) -> Any:
     """Turn a table of options into the part's own `Options`, or say which key is wrong."""
     try:
-        return msgspec.convert(given, part.Options)
+        made = msgspec.convert(given, part.Options)
     except msgspec.ValidationError as error:
         known = ", ".join(field.name for field in msgspec.structs.fields(part.Options))
         raise UsageError(f"{where}: {error}; its options are: {known or 'none'}") from None
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{where}: {error.object!r:.40} is no text: half of a surrogate pair stands alone") from None
+    for key in part.Options.__struct_fields__:
+        value = getattr(made, key)
+        if isinstance(value, int) and value > _NUMBER_MAX:
+            raise UsageError(f"{where}.{key}: must be at most {_NUMBER_MAX}, not {value}")
+    return made

@@ -52,10 +52,11 @@ def log_table(run: str, log: MemberLog, first_step: int = 1) -> pa.Table:
 
 def write_part(file: Path, run: str, log: MemberLog, first_step: int) -> None:
     """Write a part of a member's log, numbered from `first_step`, as a file of its own."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with Replacement(file) as fresh:
-        pq.write_table(log_table(run, log, first_step), fresh, compression="zstd")
+    with Replacement(file) as fresh, pa.OSFile(str(fresh), "wb") as out:  # it would take run:1/... for a URI
+        pq.write_table(log_table(run, log, first_step), out, compression="zstd")
 
 
 def write_trace(
@@ -73,7 +74,10 @@ def write_trace(
     events = sum(len(log) for log in logs)
     with Replacement(folder, durable=durable) as fresh:
         fresh.mkdir()
-        with pq.ParquetWriter(fresh / "events.parquet", arrow_schema(), compression="zstd") as writer:
+        with (
+            pa.OSFile(str(fresh / "events.parquet"), "wb") as out,
+            pq.ParquetWriter(out, arrow_schema(), compression="zstd") as writer,
+        ):
             for log in logs:
                 writer.write_table(log_table(run, log), row_group_size=max(len(log), 1))
         write_run_file(fresh, run, {**about, "events": events}, {"pyarrow": pa.__version__})

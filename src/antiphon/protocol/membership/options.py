@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from antiphon.errors import UsageError
 from antiphon.protocol.machine import MILLISECOND, SECOND, Duration
+
+PIECE_BYTES_MIN: Final = 256  # the longest message has at most `PIECES_MAX` pieces
+PIECE_BYTES_MAX: Final = 7_500  # eight of them, a chunk of state, go into a datagram
+LIFETIME_NS_MAX: Final = 10**18  # when a message expires goes on the wire, which ends in three hundred years
 
 
 class MembershipOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -31,5 +35,10 @@ class MembershipOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
         for key, value in msgspec.structs.asdict(self).items():
             if isinstance(value, int) and not isinstance(value, bool) and value < 1:
                 raise UsageError(f"membership.{key}: must be at least 1, not {value}")
+        if self.lifetime_ns > LIFETIME_NS_MAX:
+            raise UsageError(f"membership.lifetime_ns: must be at most {LIFETIME_NS_MAX}, not {self.lifetime_ns}")
+        if not PIECE_BYTES_MIN <= self.piece_bytes <= PIECE_BYTES_MAX:
+            least, most = PIECE_BYTES_MIN, PIECE_BYTES_MAX
+            raise UsageError(f"membership.piece_bytes: must be between {least} and {most}, not {self.piece_bytes}")
         if self.suspect_ns is not None and self.suspect_ns < 2 * self.heartbeat_ns:
             raise UsageError("membership.suspect_ns: give at least two heartbeats, or the living are suspected")

@@ -6,15 +6,16 @@ that its sender has left. A vector takes 4 bytes a member, so PDUs are O(n) long
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 
 import msgspec
 
 from antiphon.errors import UsageError
 from antiphon.protocol.machine import MILLISECOND, SECOND, Duration
-from antiphon.protocol.wire import Counter, Number, Payload, Pdu, Rank, Vector
+from antiphon.protocol.wire import NUMBER_MAX, VECTOR_ENTRIES_MAX, Counter, Number, Payload, Pdu, Rank, Vector
 
 RET_GAPS_MAX = 64
+HEADROOM_MAX: Final = NUMBER_MAX // VECTOR_ENTRIES_MAX  # in a group of any size, BUF can say that there is room for one
 
 
 class CoPdu(Pdu):
@@ -81,6 +82,8 @@ class CoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise UsageError(
                     f"ordering.{field.name}: must be at least {least}, not {getattr(self, field.name)}{why}"
                 )
+        if self.headroom > HEADROOM_MAX:
+            raise UsageError(f"ordering.headroom: must be at most {HEADROOM_MAX}, not {self.headroom}")
         if self.headroom < self.window:
             raise UsageError(f"ordering.headroom: must be at least the window, {self.window}, not {self.headroom}")
         if self.buffer and self.buffer < self.headroom * size:
@@ -91,4 +94,4 @@ class CoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def places(self, size: int) -> int:
         """Give B, the messages that a member can keep."""
-        return self.buffer or self.window * self.headroom * size
+        return min(self.buffer or self.window * self.headroom * size, NUMBER_MAX)  # what BUF can say
