@@ -129,6 +129,26 @@ def test_a_snapshot_that_breaks_is_counted() -> None:
     run(test())
 
 
+@pytest.mark.parametrize("piece_bytes", [256 << 10, 8 << 20])
+def test_the_loop_goes_on_while_an_iterator_gives_a_state(piece_bytes: int) -> None:
+    """An iterator that never waits once kept the loop from everything else: the others took its member for dead."""
+
+    async def snapshot() -> AsyncIterator[bytes]:
+        for _ in range((8 << 20) // piece_bytes):
+            yield bytes(piece_bytes)
+
+    async def test() -> None:
+        pair, turns = Pair(snapshot, print), 0
+        pair.elder.capture(1)
+        while not pair.said:
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns >= 32, "a turn of the loop for every 256 KiB"
+        pair.elder.close()
+
+    run(test())
+
+
 @pytest.mark.parametrize("kind", ["bytes", "file", "iterator"])
 def test_a_large_state_kills_nobody(kind: str, tmp_path: Path) -> None:
     """From about 4.9 MB every member that served a state once failed, one after the other."""

@@ -118,7 +118,9 @@ class StateKeeper:
                     raise UsageTypeError(f"snapshot: must yield bytes, not {type(piece).__name__}")
                 if self._captured.get(view) is not spool:
                     return  # nobody needs it any more
-                spool.append(bytes(piece))
+                for start in range(0, len(piece), _PIECE_BYTES):
+                    spool.append(bytes(piece[start : start + _PIECE_BYTES]))
+                    await asyncio.sleep(0)  # an iterator of the application's need not let the loop go on
         except Exception as error:
             self._anomalies.note("snapshots-failed", repr(error))
         else:
