@@ -23,6 +23,8 @@ def raised() -> Iterator[tuple[str, str]]:
                 called = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
                 if called in PREFIXES:
                     yield from ((PREFIXES[called] + text, where) for text in texts(node.args[0]))
+            elif isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "kind":
+                yield from ((text, where) for text in texts(node.value) if "/live/" in str(path))
             elif isinstance(node, ast.Subscript) and getattr(node.value, "attr", "") == "counts":
                 yield from ((text, where) for text in texts(node.slice))
             elif isinstance(node, ast.Dict) and "live" in where:

@@ -10,6 +10,7 @@ import pytest
 import antiphon
 from antiphon import testing
 from antiphon.live.receipts import Lost, PartReceipt, Receipt, Receipts, Unknown
+from antiphon.protocol.ordering import ORDERINGS
 from support.live_group import free_addresses, run
 
 
@@ -196,3 +197,38 @@ def test_receipts_of_a_member_that_is_left_out_twice_while_it_waits_for_its_stat
         await asyncio.gather(*(group.leave() for group in groups.values()))
 
     testing.run(main, seed=seed)
+
+
+@pytest.mark.parametrize("key", [None, bytes(16)], ids=["plain", "sealed"])
+@pytest.mark.parametrize("ordering", ORDERINGS)
+def test_without_views_nobody_is_acknowledged_who_was_started_again(ordering: str, key: bytes | None) -> None:
+    """Its first messages had the numbers of those of its first start: the others held them, so they were `stable`."""
+    stable: list[bytes] = []
+
+    async def take_part(own: str, addresses: list[str], groups: dict[str, antiphon.Group]) -> None:
+        others = [peer for peer in addresses if peer != own]
+        start = b"first" if own not in groups else b"second"
+        settings = {"bind": own, "peers": others, "views": False, "ordering": ordering, "key": key}
+        async with antiphon.join("g", **settings) as groups[own]:
+            receipts = [await groups[own].send(start + b" start of " + own.encode()) for _ in range(5)]
+            for receipt in receipts:
+                await receipt.stable()
+                stable.append(start)
+            await asyncio.Event().wait()
+
+    async def main(world: testing.World) -> None:
+        addresses, groups = world.addresses(3), dict[str, antiphon.Group]()
+        for own in addresses:
+            world.spawn(own, take_part, own, addresses, groups)
+        await asyncio.sleep(2)
+        assert stable == [b"first"] * 15
+        world.crash(addresses[2])
+        world.restart(addresses[2])
+        try:
+            await asyncio.sleep(5)
+        finally:
+            assert groups[addresses[0]].status().counts["refused-restarted"]
+
+    with pytest.raises(antiphon.UsageError, match=r"^views: this member was started again; .*stop all members"):
+        testing.run(main)
+    assert b"second" not in stable

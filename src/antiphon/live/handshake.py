@@ -6,6 +6,9 @@ what was recorded in an earlier session, of a member that is dead or was restart
 say; and a member that speaks no version that is spoken here, or is set up differently, is refused by everybody, and
 told why. Nothing is kept for those who do not answer: a cookie is computed from what it stands for.
 
+Where members never change (`views=False`), each has one session for ever: one that was started again knows nothing of
+what it sent and acknowledged before, and would have its first messages taken for those. It is refused, and told.
+
 All releases understand each other's handshakes: fields are only ever added, at the end.
 """
 
@@ -26,7 +29,7 @@ from antiphon.live.session import PacketSession, Unproven
 from antiphon.protocol.machine import MILLISECOND, Instant
 from antiphon.protocol.wire import Spoken
 
-CHALLENGE, RESPONSE = 4, 5  # first byte of a body; 0 to 3 are those of `packets`
+CHALLENGE, RESPONSE, REPLACED = 4, 5, 9  # first byte of a body; 0 to 3 are those of `packets`, 6 to 8 of `prober`
 CHALLENGE_NS: Final = 40 * MILLISECOND  # between challenges to one session: signs of life come every 50 ms
 CHALLENGED_MAX: Final = 256  # sessions whose last challenge is remembered
 DESCRIPTION_BYTES_MAX: Final = 1_100  # so that a response is one packet
@@ -96,7 +99,13 @@ def _shown(value: object) -> str:
     return repr(value)
 
 
-Difference: TypeAlias = Literal["other-version", "other-settings"]
+Difference: TypeAlias = Literal["other-version", "other-settings", "restarted", "replaced"]
+ADVICE: Final[dict[Difference, str]] = {
+    "other-version": "members of a group speak one version; see Upgrading in docs/operations.md",
+    "other-settings": "all members of a group are set up alike",
+    "restarted": "with views=False nobody comes back: stop all members, then start them",
+    "replaced": "with views=False nobody comes back: stop all members, then start them",
+}
 Differs: TypeAlias = Callable[[int, Difference, str], None]  # is told a member by its name, why it is refused, and how
 
 
@@ -110,8 +119,14 @@ class Handshake:
         description: Description,
         send: Callable[[int, bytes], None],
         differs: Differs,
+        *,
+        fixed: bool = False,
     ) -> None:
-        """`send` gives a body to a member by its name; `differs` is told who is refused, and why."""
+        """`send` gives a body to a member by its name; `differs` is told who is refused, and why.
+
+        `fixed`: members never change, and one that was started again is none.
+        """
+        self._fixed = fixed
         self._session, self._spoken, self._description = session, spoken, description
         self._send, self._differs = send, differs
         self._secret = os.urandom(32)
@@ -142,6 +157,13 @@ class Handshake:
         body = bytes([CHALLENGE]) + _encode(Challenge(session, self._cookie(name, session)))
         self._send(name, body)
 
+    def hear(self, sender: int, body: bytes) -> None:
+        """Take what a member says in a session that was let in: it asks for this one, or will not let it in."""
+        if body[0] == CHALLENGE:
+            self.answer(sender, body)
+        elif body[0] == REPLACED and self._fixed and body[1:] == self._session.number.to_bytes(8, "big"):
+            self._differs(sender, "replaced", "this member was started again; the others know its first start")
+
     def answer(self, sender: int, body: bytes) -> None:
         """Answer a challenge, if it is for this session or for whichever there is; anything else is passed over."""
         try:
@@ -167,6 +189,9 @@ class Handshake:
             self._differs(sender, "other-version", how)
         elif different := self._description.differences(response):
             self._differs(sender, "other-settings", different)
+        elif self._fixed and self._accepted[sender]:
+            self._differs(sender, "restarted", "it was started again, and knows nothing of what it sent before")
+            self._send(sender, bytes([REPLACED]) + session.to_bytes(8, "big"))
         else:
             self._accepted[sender] += 1  # cookies that were given until now are worth nothing any more
             self._session.accept(sender, session, unproven.counter)

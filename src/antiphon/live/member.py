@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Literal
 
 from antiphon.errors import UsageError
 from antiphon.live.addresses import Address, resolve, show
@@ -16,7 +16,7 @@ from antiphon.live.anomalies import Anomalies, MemberLogger
 from antiphon.live.burst import burst_text
 from antiphon.live.driver import Driver
 from antiphon.live.events import GroupClosed, Status
-from antiphon.live.handshake import Difference
+from antiphon.live.handshake import ADVICE, Difference
 from antiphon.live.hello import Founding
 from antiphon.live.host import Host, host_of
 from antiphon.live.identity import Identity, follow, found, listed
@@ -43,10 +43,6 @@ from antiphon.trace.schema import KEYS_CHANGED
 if TYPE_CHECKING:
     from antiphon.live.group import Group
 
-_ADVICE: Final[dict[Difference, str]] = {
-    "other-version": "members of a group speak one version; see Upgrading in docs/operations.md",
-    "other-settings": "all members of a group are set up alike",
-}
 _FAREWELL_S = 1.0  # at least; then the others find out by themselves
 _LEFT = "the group was left; join again to send"
 _LEFT_UNKNOWN = "the group was left before this was known"
@@ -134,6 +130,7 @@ class LiveMember:
             description=settings.description(identity.founders),
             spoken=settings.spoken(self._versions),
             differs=self._differs,
+            fixed=not settings.views,
             bind=await resolve(settings.bind, "bind"),
             multicast=None if settings.multicast is None else await resolve(settings.multicast, "multicast"),
             ttl=settings.ttl,
@@ -152,12 +149,16 @@ class LiveMember:
         return transport
 
     def _differs(self, name: int, why: Difference, how: str) -> None:
-        """Note that a member is refused because it speaks other versions, or is set up differently."""
-        other = self._names.get(name, str(name))
-        self.anomalies.note(
-            "refused-other-version" if why == "other-version" else "refused-other-settings", f"{other}: {how}"
-        )
-        self._admission.differs(name, f"{how} (at {other}); {_ADVICE[why]}")
+        """Note that a member is refused, or refuses this one, and why."""
+        words = f"{how} (at {(other := self._names.get(name, str(name)))}); {ADVICE[why]}"
+        if why == "replaced":
+            self._fail(UsageError(f"views: {words}"))
+        elif why == "restarted":
+            self.anomalies.note("refused-restarted", words)
+        else:
+            kind = "refused-other-version" if why == "other-version" else "refused-other-settings"
+            self.anomalies.note(kind, f"{other}: {how}")
+            self._admission.differs(name, words)
 
     async def _run(
         self, group: Group, identity: Identity, origin: Origin, file: MemberFile, transport: Transport

@@ -15,7 +15,7 @@ import msgspec
 
 from antiphon.live.addresses import Address
 from antiphon.live.anomalies import Anomalies
-from antiphon.live.handshake import CHALLENGE, RESPONSE, Description, Differs, Handshake
+from antiphon.live.handshake import CHALLENGE, REPLACED, RESPONSE, Description, Differs, Handshake
 from antiphon.live.packets import ASK_NS, WHOLE, PacketCodec, together_bytes
 from antiphon.live.path_mtu import MTU_BASE
 from antiphon.live.prober import PROBE, PROBE_BYTES, PROBED, Prober
@@ -42,6 +42,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     description: Description  # how this member is set up; those who are set up differently are not heard
     spoken: Spoken  # the versions of the wire that this member speaks; those who speak none of them are not heard
     differs: Differs
+    fixed: bool = False  # members never change: who was started again is none
     bind: Address
     multicast: Address | None = None
     ttl: int = 1
@@ -86,7 +87,12 @@ class Transport:
         self._codec = PacketCodec(self._room(self._prober.least), random.Random(random.getrandbits(64)))
         self.outbox: dict[tuple[int, ...], list[bytes]] = {}
         self._handshake = Handshake(
-            endpoint.session, endpoint.spoken, endpoint.description, self._tell, endpoint.differs
+            endpoint.session,
+            endpoint.spoken,
+            endpoint.description,
+            self._tell,
+            endpoint.differs,
+            fixed=endpoint.fixed,
         )
         self._probe = NameProbe(random.randbytes(8), endpoint.make_socket)
         self._asking: asyncio.TimerHandle | None = None
@@ -214,8 +220,8 @@ class Transport:
             if body[0] == WHOLE:  # as nearly always
                 complete.append(body[1:])
                 continue
-            if body[0] in (CHALLENGE, RESPONSE):
-                self._handshake.answer(sender, body)
+            if body[0] in (CHALLENGE, RESPONSE, REPLACED):
+                self._handshake.hear(sender, body)
                 continue
             if body[0] in (PROBE, PROBED):
                 body = self._prober.take(self._addresses[sender], body)
