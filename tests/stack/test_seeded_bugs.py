@@ -11,12 +11,14 @@ import pytest
 import antiphon
 from antiphon.live import burst, discovery
 from antiphon.live.events import Message, Notice, ViewChange
+from antiphon.live.handshake import Handshake
 from antiphon.live.inbox import Inbox
 from antiphon.live.receipts import Receipt, Receipts
 from antiphon.live.session import SealedSession
 from antiphon.protocol.machine import Capture, Restore
 from antiphon.protocol.membership.confirmation import ViewConfirmation
 from antiphon.protocol.membership.views import GroupView
+from antiphon.testing.disk import SimulatedDisk
 from antiphon.testing.host import SimulatedHost
 from antiphon.testing.torture.judge import judge
 from antiphon.testing.torture.run import run
@@ -85,6 +87,18 @@ def crashed(seed: int) -> Schedule:
     """Most of the group crash at once, and come back."""
     faults = (PlannedFault(kind="crash", at=600 + 40 * seed, until=1_200, members=(1, 2)),)
     return msgspec.structs.replace(busy(seed), faults=faults)
+
+
+def powerless(seed: int) -> Schedule:
+    """The machines of most of the group lose their power at once."""
+    faults = tuple(msgspec.structs.replace(fault, power=True) for fault in crashed(seed).faults)
+    return msgspec.structs.replace(crashed(seed), faults=faults)
+
+
+def started_again(seed: int) -> Schedule:
+    """Without views, one crashes in the middle of work and is started again."""
+    faults = (PlannedFault(kind="crash", at=1_500, until=1_800 + 40 * seed, members=(seed % 3,)),)
+    return msgspec.structs.replace(busy(seed, views=False, snapshot_bytes=None), faults=faults)
 
 
 def leaving(seed: int) -> Schedule:
@@ -312,6 +326,15 @@ def nothing_is_written(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SimulatedHost, "write", lambda self, path, content: None)
 
 
+def nothing_is_synced(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SimulatedDisk, "sync", lambda self, path: None)
+
+
+def who_was_started_again_is_let_in(patch: pytest.MonkeyPatch) -> None:
+    real = Handshake.__init__
+    patch.setattr(Handshake, "__init__", lambda self, *args, fixed: real(self, *args))
+
+
 def always_active(patch: pytest.MonkeyPatch) -> None:
     real = antiphon.Group.status
     patch.setattr(antiphon.Group, "status", lambda self: msgspec.structs.replace(real(self), standing="active"))
@@ -383,6 +406,8 @@ BUGS: Final[list[tuple[Plant, Callable[[int], Schedule], set[str]]]] = [
     (founding_at_once, found, {"views", "alive"}),
     (nobody_tells_newcomers, found, {"views", "alive"}),
     (nothing_is_written, crashed, {"alive"}),
+    (nothing_is_synced, powerless, {"alive"}),
+    (who_was_started_again_is_let_in, started_again, {"stable-without-views"}),
     (always_active, parted, {"alive"}),
     (links_are_not_named, parted, {"culprit"}),
     (the_wrong_link_is_named, parted, {"culprit"}),
@@ -406,7 +431,13 @@ def test_a_bug_is_noticed(
     pytest.fail(f"not noticed in {SEEDS_MAX} schedules; instead: {sorted(noticed)}")
 
 
-@pytest.mark.parametrize("schedule", [busy, heavy, cancelled, rotated, found, parted, leaving, deaf, paused, crashed])
+CALM: Final = [
+    *(busy, heavy, cancelled, rotated, found, parted, leaving, deaf, paused, crashed),
+    *(powerless, started_again),
+]
+
+
+@pytest.mark.parametrize("schedule", CALM)
 def test_without_a_bug_nothing_is_noticed(schedule: Callable[[int], Schedule]) -> None:
     for seed in range(SEEDS_MAX):
         flaws, _ = judge(run(schedule(seed)))

@@ -35,6 +35,10 @@ def test_schedules_draw_everything() -> None:
 
 RARE: Final = {
     "clock step of a day",
+    "crash by a loss of power",
+    "loss of power before a write is synced",
+    "loss of power once a write is synced",
+    "no views",
     "crash of everyone",
     "crash without the state folder",
     "cut both ways",

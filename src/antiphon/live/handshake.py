@@ -147,7 +147,11 @@ class Handshake:
         sender, session, body = unproven.sender, unproven.session, unproven.body
         if body[0] == RESPONSE:
             return self._take_response(unproven)
-        if body[0] == CHALLENGE and _is_due(self._answered, (sender, session), now):
+        if body[0] == REPLACED:
+            self.hear(sender, body)  # it names this session, which nobody knew before its start
+            return True
+        is_another = self._fixed and self._accepted[sender] > 0  # must not hear what its first start is told
+        if body[0] == CHALLENGE and not is_another and _is_due(self._answered, (sender, session), now):
             self.answer(sender, body)
         if _is_due(self._challenged, (sender, session), now):
             self._challenge(sender, session)

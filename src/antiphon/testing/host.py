@@ -82,8 +82,9 @@ class SimulatedHost:
         return self.disk.read(path)
 
     def write(self, path: Path, content: bytes) -> None:
-        """Write to the disk in memory."""
+        """Write to the disk in memory, and wait until it is there, as `atomic_write` does."""
         self.disk.write(path, content)
+        self.disk.sync(path)
 
     def journals(
         self, group: Group, origin: Origin, names: Mapping[int, str], own: str

@@ -50,6 +50,7 @@ def keywords(setup: Setup, own: str, addresses: Sequence[str], keys: Sequence[by
     settings: dict[str, Any] = {
         "bind": own,
         "ordering": setup.ordering,
+        "views": setup.views,
         "stability": setup.stability,
         "safe": setup.safe,
         "partition": setup.partition,

@@ -51,14 +51,25 @@ def _name_all(starts: list[ApplicationStart]) -> None:
                     start.stream[place] = msgspec.structs.replace(entry, members=members, elders=elders)
 
 
+def _show_the_only_view(outcome: Outcome) -> None:
+    """Put in the view that never changes, where a group has no other; who was started again is alone in its own."""
+    everyone = tuple(sorted(outcome.addresses))
+    for start in outcome.starts:
+        members = everyone if start.number == 1 else (start.address,)
+        start.stream.insert(0, Viewed(start.at, 0, members, members, (), ()))
+
+
 class Case:
     """All that the rules look at."""
 
     def __init__(self, outcome: Outcome) -> None:
         self.outcome, self.schedule, self.starts = outcome, outcome.schedule, outcome.starts
         _name_all(self.starts)
+        if not self.schedule.setup.views:
+            _show_the_only_view(outcome)
         self.segments = [segment for start in self.starts for segment in segments_of(start)]
         self.views = by_view(self.segments)
+        self.has_views = self.schedule.setup.views
         self.one_side = self.schedule.setup.partition == "majority"
         self.lags = self.schedule.setup.slow == "lag"  # what has outlived its lifetime is discarded
         self.totals = self.schedule.setup.ordering in TOTAL
@@ -131,6 +142,8 @@ def integrity(case: Case) -> Iterator[str]:
 
 def views_agree(case: Case) -> Iterator[str]:
     """A number is one view's (unless each side goes on), numbers grow, and whoever has a view is in it."""
+    if not case.has_views:
+        return
     known: dict[tuple[bool, int], ViewKey] = {}  # who is set up differently has views of its own
     for start in case.starts:
         last = 0
@@ -159,7 +172,7 @@ def message_views(case: Case) -> Iterator[str]:
         for seen in segment.messages:
             if seen.view != segment.view.view:
                 yield f"{segment.who} delivers {seen.identity} of view {seen.view} in view {segment.view.view}"
-            if where.setdefault(seen.identity, segment.key) != segment.key and case.one_side:
+            if where.setdefault(seen.identity, segment.key) != segment.key and case.one_side and case.has_views:
                 yield f"{seen.identity} is delivered in view {where[seen.identity][0]} and in {segment.view.view}"
     for start in case.starts:
         first = next((entry for entry in start.stream if isinstance(entry, SeenMessage | Viewed)), None)
@@ -218,7 +231,7 @@ def total(case: Case) -> Iterator[str]:
                         yield f"in view {key[0]} {segment.who} delivers {one} as number {place}, {longest.who} {other}"
                         break
                 else:
-                    if len(mine) > len(theirs) and safe and segment not in together:
+                    if len(mine) > len(theirs) and safe and segment not in together and case.has_views:
                         what = mine[len(theirs)]
                         yield f"in view {key[0]} {segment.who} delivers {what}, which nobody who goes on does"
             case.counts["other orders"] += sum(
@@ -355,6 +368,30 @@ def stable_is_kept(case: Case) -> Iterator[str]:
                 continue
             for identity in sorted(of_view - set(segment.identities) - case.may_have_missed(segment)):
                 yield f"{segment.who} goes on from view {key[0]} without {identity}, which was said to be stable"
+
+
+def stable_without_views(case: Case) -> Iterator[str]:
+    """Without views a receipt that says stable: every member has the message, and whoever is there delivers it.
+
+    Orders that wait for everyone may wait for one who is gone; and nothing of one who was started again is stable.
+    """
+    if case.has_views:
+        return
+    stable = [sent for start in case.starts for sent in start.sent.values() if sent.stable_at is not None]
+    case.counts["stable"] += len(stable)
+    yield from (
+        f"{sent.identity} is said to be stable, though its sender was started again"
+        for sent in stable
+        if sent.identity.start > 1
+    )
+    whole = liveness.is_whole(case.outcome)
+    for start in liveness.running(case.outcome).values():
+        if not whole and (case.schedule.setup.ordering != "fifo" or case.schedule.setup.safe or not case.prompt(start)):
+            continue
+        seen = {entry.identity for entry in start.stream if isinstance(entry, SeenMessage)}
+        for sent in stable:
+            if sent.identity not in seen and start.number == 1:
+                yield f"{start.address} does not deliver {sent.identity}, which was said to be stable"
 
 
 def _survives(case: Case, segment: Segment) -> bool:
@@ -499,7 +536,8 @@ def only_documented_errors(case: Case) -> Iterator[str]:
             fault.kind == "disk" and start.member in fault.members and (fault.until or 0) / 1000 >= start.at
             for fault in case.schedule.faults
         )
-        if start.ended_by is not None and not disk and not _is_told_of_the_odd_one(case, start):
+        told = _is_told_of_the_odd_one(case, start) or _is_told_that_it_was_started_again(case, start)
+        if start.ended_by is not None and not disk and not told:
             yield f"{start.address} ends with {start.ended_by[0]}: {start.ended_by[1]}"
         for sent in start.sent.values():
             if sent.refused is not None and start.leaving_at is None and start.ended_by is None:
@@ -512,6 +550,11 @@ def _is_told_of_the_odd_one(case: Case, start: ApplicationStart) -> bool:
     is_odd = start.member == members - 1
     unlike = case.schedule.odd is not None and (is_odd or 2 * (members - 1) <= members)
     return unlike and start.joined_at is None and start.ended_by is not None and start.ended_by[0] == "UsageError"
+
+
+def _is_told_that_it_was_started_again(case: Case, start: ApplicationStart) -> bool:
+    words = start.ended_by[1] if start.ended_by is not None else ""
+    return not case.has_views and start.number > 1 and "this member was started again" in words
 
 
 def bounds(case: Case) -> Iterator[str]:
@@ -571,6 +614,7 @@ RULES: dict[str, Rule] = {
     "view-synchrony": view_synchrony,
     "state-transfer": state_transfer,
     "stable": stable_is_kept,
+    "stable-without-views": stable_without_views,
     "final-states": final_states,
     "delivered": delivered_is_delivered,
     "unknown": unknown_has_a_reason,

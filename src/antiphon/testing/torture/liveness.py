@@ -48,8 +48,17 @@ def reach(outcome: Outcome) -> dict[int, set[int]]:
     }
 
 
+def is_whole(outcome: Outcome) -> bool:
+    """Say whether everyone runs in its first start, and hears everyone: without views, a group is that or waits."""
+    near = reach(outcome)
+    alive = len(near) == outcome.schedule.members and all(start.number == 1 for start in running(outcome).values())
+    return alive and all(len(others) == len(near) for others in near.values())
+
+
 def goes_on(outcome: Outcome, start: ApplicationStart) -> bool:
     """Say whether a start is part of a group that goes on: its probe is delivered by all that run in its last view."""
+    if not outcome.schedule.setup.views and not is_whole(outcome):
+        return False
     views = [entry for entry in start.stream if isinstance(entry, Viewed)]
     probes = {identity for identity, sent in start.sent.items() if sent.probe}
     if not views or not probes:
@@ -68,6 +77,9 @@ def everyone_who_can_goes_on(case: Case) -> Iterator[str]:
     if outcome.error is not None:
         return
     there, near = running(outcome), reach(outcome)
+    if not outcome.schedule.setup.views:
+        yield from _all_go_on_if_all_are_there(case)
+        return
     whole = _whole_group(case, near)
     for member, start in there.items():
         delivers = case.goes_on(start)
@@ -83,13 +95,27 @@ def everyone_who_can_goes_on(case: Case) -> Iterator[str]:
         yield f"{_has_quorum(case, near)} have a majority of the last view within reach, and nobody goes on"
 
 
+def _all_go_on_if_all_are_there(case: Case) -> Iterator[str]:
+    """Without views all go on, or wait for one who is not there; one who was started again is told that it is none.
+
+    "All addresses are members for ever, a silent one makes the others wait."
+    """
+    whole = is_whole(case.outcome)
+    for start in running(case.outcome).values():
+        case.counts["alive"] += 1
+        if start.number > 1:
+            yield f"{start.address} was started again, and is not told so"
+        elif whole and not case.goes_on(start):
+            yield f"{start.address} does not deliver a new message by the end, with everyone within reach"
+
+
 def culprits_are_named(case: Case) -> Iterator[str]:
     """Who waits at the end because others are out of reach names a link that is broken, and none that is whole.
 
     One way will do: who cannot be asked cannot prove either that a packet is its own.
     """
     outcome = case.outcome
-    if outcome.error is not None or outcome.schedule.odd is not None:
+    if outcome.error is not None or outcome.schedule.odd is not None or not outcome.schedule.setup.views:
         return
     there, near = running(outcome), reach(outcome)
     whole = {(outcome.addresses[one], outcome.addresses[other]) for one in there for other in near[one]}

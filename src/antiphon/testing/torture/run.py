@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from antiphon.errors import UsageError
 from antiphon.testing.network import LinkFault
 from antiphon.testing.torture.application import Application, keywords
 from antiphon.testing.torture.log import ApplicationStart
@@ -53,7 +54,7 @@ class Tortured:
         self._keys: Sequence[bytes] = _KEYS[:1]
         self._keys_used = 1
         self._broken_disks: set[int] = set()
-        self._torn: dict[int, bool] = {}  # who stops dead at its next write, and whether that has reached the disk
+        self._torn: dict[int, PlannedFault] = {}  # who stops dead at its next write
         self._chance = random.Random(f"{schedule.seed}/strangers")
 
     def run(self) -> Outcome:
@@ -75,7 +76,8 @@ class Tortured:
         world.network.interface_mtu = schedule.net.mtu
         world.loop.antiphon_host.failed = self._failed
         world.disk.fails = lambda path: errno.ENOSPC if int(path.parts[1]) in self._broken_disks else None
-        world.disk.writing, world.disk.written = partial(self._tear, reached=False), partial(self._tear, reached=True)
+        for place in ("writing", "written", "synced"):
+            setattr(world.disk, place, partial(self._tear, place=place))
         if any(fault.kind in ("replay", "forge") for fault in schedule.faults):
             world.network.recorded = deque(maxlen=3_000)
         for member, work in enumerate(schedule.work):
@@ -90,7 +92,8 @@ class Tortured:
             application.sample()
 
     def _failed(self, error: BaseException) -> None:
-        if not isinstance(error, OSError):
+        is_told = not self.schedule.setup.views and isinstance(error, UsageError)  # that it was started again
+        if not isinstance(error, OSError) and not is_told:
             self.world.loop.fail(error)
 
     # Applications
@@ -138,7 +141,7 @@ class Tortured:
         match fault.kind:
             case "crash":
                 for member in fault.members:
-                    self._crash(member, forgets=fault.forgets)
+                    self._crash(member, forgets=fault.forgets, power=fault.power)
                     if later is not None:
                         world.at(later, self._start, member)
             case "pause":
@@ -164,7 +167,7 @@ class Tortured:
                 self._broken_disks.update(fault.members)
                 world.at(later or 0, self._mend_disks, fault)
             case "torn":
-                self._torn.update({member: self._chance.random() < 0.5 for member in fault.members})
+                self._torn.update(dict.fromkeys(fault.members, fault))
                 world.at(later or 0, self._mend_torn, fault)
             case "leave":
                 for member in fault.members:
@@ -186,12 +189,14 @@ class Tortured:
         if fault.until is not None:
             self.world.at(fault.until / 1000, link.heal)
 
-    def _crash(self, member: int, *, forgets: bool) -> None:
+    def _crash(self, member: int, *, forgets: bool = False, power: bool = False) -> None:
         name = self.addresses[member]
         if member in self._present and self.world.can_restart(name):  # one that has not begun yet cannot crash
             self.world.crash(name)
             self._present[member].start.crashed_at = self.world.now
             self._present[member].over = True
+        if power:
+            self.world.disk.lose_power(Path(f"/{member}"))
         if forgets:
             self.world.disk.replace(Path(f"/{member}"), {})
 
@@ -202,12 +207,13 @@ class Tortured:
                 self._present[member].start.disk_failed = True
                 self._start(member)
 
-    def _tear(self, path: Path, *, reached: bool) -> None:
-        """Crash whoever writes now, if that is due: before what it writes has reached the disk, or right after."""
+    def _tear(self, path: Path, *, place: str) -> None:
+        """Crash whoever writes now, if that is due at this place of a write."""
         member = int(path.parts[1])
-        if self._torn.get(member) == reached and member in self._present:
+        fault = self._torn.get(member)
+        if fault is not None and fault.place == place and member in self._present:
             del self._torn[member]
-            self._crash(member, forgets=False)
+            self._crash(member, power=fault.power)
             raise OSError(errno.EIO, "the process is dead", str(path))  # nothing else follows
 
     def _mend_torn(self, fault: PlannedFault) -> None:
@@ -230,7 +236,7 @@ class Tortured:
         for member, application in list(self._present.items()):
             start = application.start
             if start.joined_at is None and not start.ended and self.world.can_restart(start.address):
-                self._crash(member, forgets=False)  # one that has not joined yet is started again with the new keys
+                self._crash(member)  # one that has not joined yet is started again with the new keys
                 self._start(member)
             else:
                 application.set_keys(keys)

@@ -6,7 +6,7 @@ A schedule can be printed as JSON, made smaller, and run again; nothing of it de
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -32,6 +32,7 @@ class Setup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """How the members join: the keywords of `antiphon.join` that are drawn."""
 
     ordering: Ordering = "sequencer"
+    views: bool = True
     stability: str = "vector-ack"
     safe: bool = False
     partition: Literal["majority", "each-side"] = "majority"
@@ -84,7 +85,7 @@ Kind: TypeAlias = Literal[
     "narrow",  # the same links carry packets of at most `size` bytes
     "clock",  # sets the wall clock of `members` by `delay_ms`
     "disk",  # writes of `members` fail
-    "torn",  # members stop dead while they write something after `at`, before or after it is on disk; start at `until`
+    "torn",  # members stop dead at the `place` in a write that follows `at`; start at `until`
     "leave",  # in good order; start again at `until`, if given
     "cancel",  # the tasks that send and read are cancelled, and begun again
     "keys",  # the group's key is replaced, step by step from `at` to `until`
@@ -102,6 +103,8 @@ class PlannedFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     members: tuple[int, ...] = ()
     others: tuple[int, ...] = ()
     forgets: bool = False  # crash: the state folder is gone
+    power: bool = False  # crash, torn: the machine loses its power, and so what was not synced
+    place: Literal["writing", "written", "synced"] = "writing"  # torn: before it is written, before it is synced, after
     share: float = 0.0
     delay_ms: int = 0
     size: int = 0
@@ -190,6 +193,14 @@ def features(schedule: Schedule) -> Iterator[str]:
         "one member set up differently": schedule.odd is not None,
         "late seed": setup.discover == "peers" and seeds_start > min(work.start_ms for work in schedule.work),
         "cut both ways": any((others, members) in one_way for members, others in one_way),
+        "no views": not setup.views,
+        "crash by a loss of power": any(fault.power for fault in schedule.faults if fault.kind == "crash"),
+        "loss of power before a write is synced": any(
+            fault.power and fault.place == "written" for fault in schedule.faults if fault.kind == "torn"
+        ),
+        "loss of power once a write is synced": any(
+            fault.power and fault.place == "synced" for fault in schedule.faults if fault.kind == "torn"
+        ),
         "crash without the state folder": any(fault.forgets for fault in schedule.faults),
         "crash of everyone": any(len(fault.members) == schedule.members for fault in schedule.faults),
         "pause longer than suspicion": any(
@@ -243,7 +254,46 @@ def draw(seed: int, members_max: int = 7) -> Schedule:
         msgspec.structs.replace(fault, silent=ways.random() < 0.5) if fault.kind == "narrow" else fault
         for fault in faults
     )
-    return Schedule(seed=seed, setup=setup, net=net, work=work, faults=faults, odd=odd)
+    faults = tuple(_on_disk(random.Random(f"{seed}/disk"), faults))
+    schedule = Schedule(seed=seed, setup=setup, net=net, work=work, faults=faults, odd=odd)
+    return _without_views(schedule) if random.Random(f"{seed}/views").random() < 0.08 else schedule
+
+
+def _on_disk(rng: random.Random, faults: Sequence[PlannedFault]) -> Iterator[PlannedFault]:
+    """Draw what each crash does to what was written and not synced, and where a write is torn."""
+    places: tuple[Literal["writing", "written", "synced"], ...] = ("writing", "written", "written", "synced")
+    for fault in faults:
+        if fault.kind == "crash":
+            yield msgspec.structs.replace(fault, power=rng.random() < 0.4)
+        elif fault.kind == "torn":
+            yield msgspec.structs.replace(fault, power=rng.random() < 0.6, place=rng.choice(places))
+        else:
+            yield fault
+
+
+def _without_views(schedule: Schedule) -> Schedule:
+    """Let the members of a group never change: nothing can be discovered, transferred or decided there.
+
+    One of them may end, and be started again, once all have met it.
+    """
+    setup = msgspec.structs.replace(
+        schedule.setup, views=False, discover="", snapshot_bytes=None, partition="majority", slow="block"
+    )
+    met = max(work.start_ms for work in schedule.work) + 1_000 + int(40 * schedule.latency_ms)
+    ends = [fault for fault in schedule.faults if fault.kind in ("crash", "torn", "leave")]
+    end = [
+        msgspec.structs.replace(
+            fault,
+            kind="leave" if fault.kind == "leave" else "crash",  # nothing is written that could be torn
+            at=met + fault.at,
+            until=None if fault.until is None else met + fault.until,
+            members=fault.members[:1],
+        )
+        for fault in ends[:1]
+    ]
+    others = [fault for fault in schedule.faults if fault not in ends]
+    faults = end + [one for one in others if one.kind not in ("cut", "partition") or one.at > met or not ends]
+    return msgspec.structs.replace(schedule, setup=setup, faults=tuple(faults), odd=None)
 
 
 def _setup(rng: random.Random, members: int) -> Setup:
