@@ -2,7 +2,8 @@
 
 Two member processes on the loopback address send and deliver; each has a state of so many MiB in a file of its own, and
 a hash over all that it delivered. Then a third process joins. Says how long that took, for how long at most deliveries
-stopped at any process, how much more memory any process took than before, and whether all ended with the same state.
+stopped at any process and when, for how long its loop stood still, how much more memory any process took than before,
+and whether all ended with the same state.
 Exits with 1 if the states differ, or if more memory was taken or deliveries stopped for longer than is promised.
 """
 
@@ -40,7 +41,8 @@ class Application:
         self._file, self._size = file, size
         self.chain, self.count = bytes(32), 0
         self.delivered_at = 0.0
-        self.stopped_s = 0.0  # the longest time between two deliveries
+        self.stopped_s, self.stopped_at = 0.0, 0.0  # the longest time between two deliveries, and when it ended
+        self.stood_still_s, self.stood_still_at = 0.0, 0.0  # the same of turns of the loop
 
     def fill(self) -> None:
         """Make a state that compresses badly, the same for everyone."""
@@ -59,16 +61,25 @@ class Application:
             async for piece in pieces:
                 if len(head) < _HEAD_BYTES:
                     head, piece = (head + piece)[:_HEAD_BYTES], (head + piece)[_HEAD_BYTES:]
-                file.write(piece)
+                await asyncio.to_thread(file.write, piece)  # a disk that is busy must not keep the loop from the group
         self.chain, self.count = head[:32], int.from_bytes(head[32:], "big")
 
     def deliver(self, payload: bytes) -> None:
         now = time.monotonic()
-        if self.delivered_at:
-            self.stopped_s = max(self.stopped_s, now - self.delivered_at)
+        if self.delivered_at and now - self.delivered_at > self.stopped_s:
+            self.stopped_s, self.stopped_at = now - self.delivered_at, now
         self.delivered_at = now
         self.count += 1
         self.chain = blake2b(self.chain + payload, digest_size=32).digest()
+
+    async def watch_the_loop(self) -> None:
+        """Note for how long at most nothing else had its turn."""
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(0.01)
+            now = time.monotonic()
+            if now - before > self.stood_still_s:
+                self.stood_still_s, self.stood_still_at = now - before, now
 
     def digest(self) -> str:
         with self._file.open("rb") as file:
@@ -132,7 +143,7 @@ async def take_part(about: dict[str, Any]) -> None:
                     sent += 1
                 await asyncio.sleep(0.5 / about["rate"])
 
-        tasks = [asyncio.create_task(listen())]
+        tasks = [asyncio.create_task(listen()), asyncio.create_task(application.watch_the_loop())]
         sending = asyncio.create_task(send()) if about["elder"] else None
         while not application.count:
             await asyncio.sleep(0.01)
@@ -140,13 +151,17 @@ async def take_part(about: dict[str, Any]) -> None:
         while word := (await stream.readline()).decode().strip():
             match word:
                 case "measure":
-                    before_kib, application.stopped_s = memory_kib("VmRSS"), 0.0
+                    before_kib, application.stopped_s, application.stood_still_s = memory_kib("VmRSS"), 0.0, 0.0
                     forget_peak()
                     say(members=len(group.status().members))
                 case "silence":
                     if sending is not None:
                         sending.cancel()
-                    say(more_kib=memory_kib("VmHWM") - before_kib, stopped_s=application.stopped_s)
+                    say(
+                        more_kib=memory_kib("VmHWM") - before_kib,
+                        stopped=[application.stopped_s, application.stopped_at],
+                        stood_still=[application.stood_still_s, application.stood_still_at],
+                    )
                 case "count":
                     say(count=application.count)
                 case "state":
@@ -156,6 +171,8 @@ async def take_part(about: dict[str, Any]) -> None:
                         counts=group.status().counts,
                     )
         await group.stop()
+    for task in tasks:
+        task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
@@ -237,7 +254,10 @@ def measure(**about: Any) -> dict[str, Any]:
         "messages_per_s": 2 * about["rate"],
         "seconds": round(took_s, 1),
         "more_mib": [round(one["more_kib"] / 1_024, 1) for one in grown],
-        "stopped_s": [round(one["stopped_s"], 3) for one in grown],
+        "stopped_s": [round(one["stopped"][0], 3) for one in grown],
+        "stopped_at_s": [round(one["stopped"][1] - began, 1) for one in grown],
+        "stood_still_s": [round(one["stood_still"][0], 3) for one in grown],
+        "stood_still_at_s": [round(one["stood_still"][1] - began, 1) for one in grown],
         "delivered": [one["count"] for one in states],
         "alike": len({one["digest"] for one in states}) == 1,
         "views": [one["counts"]["views"] for one in states],

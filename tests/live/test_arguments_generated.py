@@ -27,6 +27,7 @@ from antiphon.live.state import StateKeeper
 from antiphon.protocol.membership.options import MembershipOptions
 from antiphon.protocol.ordering import ORDERINGS
 from antiphon.protocol.stability import STABILITIES
+from antiphon.testing.host import InlineExecutor
 from support.live_group import free_addresses, run
 
 PATIENCE_S: Final = 20.0
@@ -332,7 +333,8 @@ def test_what_a_snapshot_gives(tmp_path: Path) -> None:
     async def test() -> None:
         refused = 0
         for value in odd(tmp_path):
-            keeper = StateKeeper(partial(identity, value), print, lambda _: None, Anomalies(MemberLogger("g", "m")))
+            anomalies = Anomalies(MemberLogger("g", "m"))
+            keeper = StateKeeper(partial(identity, value), print, lambda _: None, anomalies, InlineExecutor())
             if is_refused(keeper):
                 refused += 1
             keeper.close()

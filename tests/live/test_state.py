@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import threading
 import tracemalloc
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,9 @@ import antiphon
 from antiphon import testing
 from antiphon.live.anomalies import Anomalies, MemberLogger
 from antiphon.live.burst import BurstReader, MessageCutter, encode
-from antiphon.live.state import MEMORY_BYTES_MAX, StateKeeper
+from antiphon.live.state import MEMORY_BYTES_MAX, ArrivingState, Spool, StateKeeper
 from antiphon.protocol.machine import Chunk, ReadChunk, Release, RestoreChunk, Snapshot
+from antiphon.testing.host import InlineExecutor
 from support.live_group import free_addresses, run
 
 SIZES = [0, 1, 5_000, MEMORY_BYTES_MAX + 12_345]
@@ -29,8 +32,8 @@ class Pair:
     def __init__(self, snapshot: Callable[[], Any], restore: Callable[[Any], Any]) -> None:
         self.said: list[Snapshot | Chunk] = []
         self.anomalies = Anomalies(MemberLogger("g", "me"))
-        self.elder = StateKeeper(snapshot, None, self.said.append, self.anomalies)
-        self.joiner = StateKeeper(None, restore, self.said.append, self.anomalies)
+        self.elder = StateKeeper(snapshot, None, self.said.append, self.anomalies, InlineExecutor())
+        self.joiner = StateKeeper(None, restore, self.said.append, self.anomalies, InlineExecutor())
 
     async def carry(self, view: int = 7, chunk: int = 900_000) -> None:
         reader = BurstReader(10_000)
@@ -146,6 +149,37 @@ def test_the_loop_goes_on_while_an_iterator_gives_a_state(piece_bytes: int) -> N
         assert turns >= 32, "a turn of the loop for every 256 KiB"
         pair.elder.close()
 
+    run(test())
+
+
+def test_a_disk_that_is_busy_does_not_keep_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It made a member look dead to the others: bringing 1 GiB to a joiner took several views."""
+    append, state, free = Spool.append, os.urandom(1 << 20), threading.Event()
+    in_vain: list[bytes] = []
+
+    def once_it_is_free(self: Spool, data: bytes) -> None:
+        in_vain.extend([data] if not free.wait(10) else [])
+        append(self, data)
+
+    async def test() -> None:
+        pair = Pair(lambda: state, print)
+        with ThreadPoolExecutor(1) as worker:
+            pair.elder = StateKeeper(lambda: state, None, pair.said.append, pair.anomalies, worker)
+            arriving = ArrivingState(worker)
+            pair.elder.capture(1)
+            for start in range(0, len(state), 10_000):
+                arriving.append(state[start : start + 10_000])
+            await asyncio.sleep(0.05)
+            assert not pair.said
+            free.set()
+            while not pair.said:
+                await asyncio.sleep(0.01)
+            assert arriving.whole().read(0) == state
+            arriving.close()
+            pair.elder.close()
+        assert not in_vain
+
+    monkeypatch.setattr(Spool, "append", once_it_is_free)
     run(test())
 
 

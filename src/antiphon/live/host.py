@@ -9,6 +9,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -35,6 +36,9 @@ class Host(Disk, Protocol):
 
     def socket(self, family: int) -> socket.socket:
         """Make a UDP socket, or what has the methods of one and can be given to the loop's `add_reader`."""
+
+    def worker(self) -> Executor:
+        """Return what does one thing after the other where that does not keep the loop from going on."""
 
     def journals(
         self, group: Group, origin: Origin, names: Mapping[int, str], own: str
@@ -64,6 +68,10 @@ class ThisHost:
     def write(self, path: Path, content: bytes) -> None:
         """Write a file."""
         atomic_write(path, content)
+
+    def worker(self) -> Executor:
+        """Return a thread, which is started when there is something to do."""
+        return ThreadPoolExecutor(1, "antiphon-worker")
 
     def journals(self, group: Group, origin: Origin, names: Mapping[int, str], own: str) -> None:
         """Leave traces to whoever asks for them."""

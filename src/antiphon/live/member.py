@@ -60,7 +60,7 @@ class LiveMember:
         self._names = Names()
         self.anomalies = Anomalies(MemberLogger(settings.group, settings.address or settings.bind))
         self.driver = Driver(self._host.clock(), failed=self._fail)
-        self.upcalls = Upcalls(settings, self._names, self.driver.drive, self.anomalies)
+        self.upcalls = Upcalls(settings, self._names, self.driver.drive, self.anomalies, self._host.worker())
         self.sender = Sender(settings, self.driver, self.upcalls.receipts)
         self._admission = Admission()
         self._closers = ExitStack()  # what is to be closed, in the opposite order

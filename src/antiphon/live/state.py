@@ -2,7 +2,8 @@
 
 `snapshot` may give bytes, a path or an open binary file, or an async iterator of bytes; the joiner's `restore` is given
 the like: bytes, an open binary file, or an async iterator. What does not fit into some memory lies in a temporary file
-on both sides. Behind the application's bytes come those of large messages that had begun when the view began.
+on both sides, which a thread writes: a busy disk must not make a member look dead. Behind the application's bytes come
+those of large messages that had begun when the view began.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import io
 import os
 import struct
 import tempfile
+from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
+from concurrent.futures import Executor, Future
 from hashlib import blake2b
 from os import PathLike
 from pathlib import Path
@@ -28,6 +31,7 @@ from antiphon.protocol.machine import Chunk, ReadChunk, Release, RestoreChunk, S
 
 MEMORY_BYTES_MAX: Final = 1 << 20  # of a state that is kept in memory; beyond, it is in a file
 _PIECE_BYTES: Final = 256 << 10  # is copied in one turn of the loop
+_PIECES_WAITING_MAX: Final = 8  # for a disk that is slower than the network; then the loop waits for it too
 _FOOTER: Final = struct.Struct(">cI")  # kind, length of what had begun, which stands before it
 _KINDS: Final[dict[bytes, Literal["bytes", "file", "iterator"]]] = {b"b": "bytes", b"f": "file", b"i": "iterator"}
 _decode_begun = msgspec.msgpack.Decoder(list[tuple[int, Fragment]]).decode
@@ -72,6 +76,40 @@ class Spool:
         self._file.close()
 
 
+class ArrivingState:
+    """A state that comes from another member, written piece by piece as the disk takes it."""
+
+    def __init__(self, worker: Executor) -> None:
+        self._spool, self._worker = Spool(), worker
+        self._collected: list[bytes] = []
+        self._collected_bytes = 0
+        self._waiting: deque[Future[None]] = deque()  # for what is being written, the oldest first
+
+    def append(self, data: bytes) -> None:
+        """Put bytes behind those that came before."""
+        self._collected.append(data)
+        self._collected_bytes += len(data)
+        if self._collected_bytes >= _PIECE_BYTES:
+            self._write()
+
+    def _write(self) -> None:
+        piece, self._collected, self._collected_bytes = b"".join(self._collected), [], 0
+        self._waiting.append(self._worker.submit(self._spool.append, piece))
+        while self._waiting and (self._waiting[0].done() or len(self._waiting) > _PIECES_WAITING_MAX):
+            self._waiting.popleft().result()
+
+    def whole(self) -> Spool:
+        """Return all that came, once it is written."""
+        self._write()
+        while self._waiting:
+            self._waiting.popleft().result()
+        return self._spool
+
+    def close(self) -> None:
+        """Let the bytes go."""
+        self.whole().close()
+
+
 class StateKeeper:
     """Keeps states that joiners may ask for, and what has come of one that is due here."""
 
@@ -81,11 +119,14 @@ class StateKeeper:
         restore: Callable[[Any], Any] | None,
         drive: Callable[[Snapshot | Chunk], None],
         anomalies: Anomalies,
+        worker: Executor,
     ) -> None:
+        """`drive` gives the machine what it asked for; `worker` writes files, one piece after the other."""
         self._snapshot, self._restore, self._drive, self._anomalies = snapshot, restore, drive, anomalies
+        self._worker = worker
         self._begun: dict[int, Begun] = {}  # by view, until the application's state is taken
         self._captured: dict[int, Spool] = {}  # by view
-        self._received: dict[int, Spool] = {}  # by view
+        self._received: dict[int, ArrivingState] = {}  # by view
         self._copying: set[asyncio.Task[None]] = set()
 
     # As one who was there before
@@ -119,10 +160,11 @@ class StateKeeper:
                 if self._captured.get(view) is not spool:
                     return  # nobody needs it any more
                 for start in range(0, len(piece), _PIECE_BYTES):
-                    spool.append(bytes(piece[start : start + _PIECE_BYTES]))
-                    await asyncio.sleep(0)  # an iterator of the application's need not let the loop go on
+                    written = self._worker.submit(spool.append, bytes(piece[start : start + _PIECE_BYTES]))
+                    await (asyncio.sleep(0) if written.done() else asyncio.wrap_future(written))
         except Exception as error:
-            self._anomalies.note("snapshots-failed", repr(error))
+            if self._captured.get(view) is spool:
+                self._anomalies.note("snapshots-failed", repr(error))
         else:
             self._offer(view, spool, end)
 
@@ -151,20 +193,20 @@ class StateKeeper:
             old = self._received.pop(chunk.view, None)
             if old is not None:
                 old.close()
-            self._received[chunk.view] = Spool()
+            self._received[chunk.view] = ArrivingState(self._worker)
         if chunk.view in self._received:
             self._received[chunk.view].append(chunk.data)
 
     def received(self, view: int) -> Begun:
         """Return what had begun when the view began, now that all of the state has come."""
-        spool = self._received[view]
+        spool = self._received[view].whole()
         _, length = _FOOTER.unpack(spool.read(spool.size - _FOOTER.size))
         return _decode_begun(spool.read(spool.size - _FOOTER.size - length, length))
 
     async def restore(self, view: int) -> None:
         """Give the application the state that has come."""
         assert self._restore is not None
-        spool = self._received.pop(view)
+        spool = self._received.pop(view).whole()
         kind, length = _FOOTER.unpack(spool.read(spool.size - _FOOTER.size))
         file = spool.file(spool.size - _FOOTER.size - length)
         given: bytes | BinaryIO | AsyncIterator[bytes]
@@ -186,9 +228,12 @@ class StateKeeper:
         """Let everything go."""
         for task in self._copying:
             task.cancel()
-        for spool in (*self._captured.values(), *self._received.values()):
-            spool.close()
+        for captured in self._captured.values():
+            captured.close()
+        for arriving in self._received.values():
+            arriving.close()
         self._captured, self._received = {}, {}
+        self._worker.shutdown(wait=False)
 
 
 def _opened(state: object) -> tuple[bytes, bytes | BinaryIO | AsyncIterable[bytes]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor
 from typing import Final
 
 from antiphon.live import burst
@@ -47,13 +48,17 @@ class Upcalls:
         names: Mapping[int, str],
         drive: Callable[[Snapshot | Chunk], None],
         anomalies: Anomalies,
+        worker: Executor,
     ) -> None:
-        """`names` are the members' addresses by name; `drive` gives the machine a snapshot that it asked for."""
+        """`names` are the members' addresses by name; `drive` gives the machine a snapshot that it asked for.
+
+        `worker` does what may take long and must not keep the loop.
+        """
         self._names = names
         self._anomalies = anomalies
         self.me = -1  # own name, once it is known
         self._reader = burst.BurstReader(settings.message_bytes_max)
-        self.states = StateKeeper(settings.snapshot, settings.restore, drive, anomalies)
+        self.states = StateKeeper(settings.snapshot, settings.restore, drive, anomalies, worker)
         self.inbox = Inbox(settings.inbox_bytes_max, listen=settings.listen, at_state=self._at_state)
         in_stream: Handlers = {
             Deliver: self._deliver,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 import socket
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, Future
 from pathlib import Path
-from typing import cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -23,6 +24,8 @@ from antiphon.testing.sockets import SimulatedSocket
 from antiphon.testing.trace import Traces
 from antiphon.trace.log import IncarnationLog
 
+_T = TypeVar("_T")
+
 
 class Membership(msgspec.Struct, frozen=True, eq=False):
     """A member that is there: its group, and whose incarnation it is part of."""
@@ -31,6 +34,19 @@ class Membership(msgspec.Struct, frozen=True, eq=False):
     group: Group
     incarnation: Incarnation
     socket: SimulatedSocket
+
+
+class InlineExecutor(Executor):
+    """Does at once what a thread would do, so that a seed decides everything."""
+
+    def submit(self, fn: Callable[..., _T], /, *args: Any, **kwargs: Any) -> Future[_T]:
+        """Do it, and return what became of it."""
+        done: Future[_T] = Future()
+        try:
+            done.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            done.set_exception(error)
+        return done
 
 
 class SimulatedHost:
@@ -85,6 +101,10 @@ class SimulatedHost:
         """Write to the disk in memory, and wait until it is there, as `atomic_write` does."""
         self.disk.write(path, content)
         self.disk.sync(path)
+
+    def worker(self) -> Executor:
+        """Do everything at once."""
+        return InlineExecutor()
 
     def journals(
         self, group: Group, origin: Origin, names: Mapping[int, str], own: str
