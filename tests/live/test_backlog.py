@@ -18,6 +18,7 @@ from antiphon.live.backlog import MEMORY_BYTES_MAX, Backlog
 from antiphon.live.settings import Settings
 from antiphon.live.upcalls import Upcalls
 from antiphon.protocol.machine import Capture, Deliver, Drop, EndHoldBack, HoldBack, Install, StandingChanged
+from antiphon.testing.host import InlineExecutor
 from support.live_group import run
 
 ROOT = Path(__file__).parents[2]
@@ -68,7 +69,7 @@ def test_it_is_on_the_disk_and_not_in_memory() -> None:
 def upcalls(inbox_bytes_max: int = 8 << 20) -> Upcalls:
     settings = Settings("g", bind="127.0.0.1:1", inbox_bytes_max=inbox_bytes_max)
     logger = MemberLogger("g", "me")
-    made = Upcalls(settings, {1: "me", 2: "other"}, lambda event: None, Anomalies(logger))
+    made = Upcalls(settings, {1: "me", 2: "other"}, lambda event: None, Anomalies(logger), InlineExecutor())
     made.me = 1
     return made
 
