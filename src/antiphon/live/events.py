@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 import msgspec
 
@@ -72,3 +72,10 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
 class GroupClosed(AntiphonError):
     """The group was left, or failed: nothing can be sent any more."""
+
+    @classmethod
+    def by(cls, failure: BaseException) -> Self:
+        """Return the end of a group that was brought about by a broken invariant, or by a mistake of its own."""
+        closed = cls(f"the group failed: {failure!r}")
+        closed.__cause__ = failure
+        return closed

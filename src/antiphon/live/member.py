@@ -337,7 +337,7 @@ class LiveMember:
         """Wake all who wait: nothing more is sent, delivered or known."""
         self.sender.close(why)
         self.upcalls.receipts.end(unknown)
-        self.upcalls.inbox.close(partial(_closed_by, self.failure) if self.failure is not None else None)
+        self.upcalls.inbox.close(partial(GroupClosed.by, self.failure) if self.failure is not None else None)
 
     # About itself
 
@@ -398,9 +398,3 @@ class LiveMember:
             except Exception as error:  # the application's, which the group does not die of
                 self.anomalies.note("metrics-failed", repr(error))
             asyncio.get_running_loop().call_later(1.0, self._tick)
-
-
-def _closed_by(failure: BaseException) -> GroupClosed:
-    closed = GroupClosed(f"the group failed: {failure!r}")
-    closed.__cause__ = failure
-    return closed
