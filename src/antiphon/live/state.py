@@ -106,8 +106,8 @@ class ArrivingState:
         return self._spool
 
     def close(self) -> None:
-        """Let the bytes go."""
-        self.whole().close()
+        """Let the bytes go, once what was begun is written."""
+        self._worker.submit(self._spool.close)
 
 
 class StateKeeper:
@@ -183,7 +183,7 @@ class StateKeeper:
         self._begun.pop(release.view, None)
         spool = self._captured.pop(release.view, None)
         if spool is not None:
-            spool.close()
+            self._worker.submit(spool.close)  # to let a large file go takes a second
 
     # As a joiner
 
@@ -222,14 +222,14 @@ class StateKeeper:
             if isinstance(done, Awaitable):
                 await done
         finally:
-            spool.close()
+            self._worker.submit(spool.close)
 
     def close(self) -> None:
         """Let everything go."""
         for task in self._copying:
             task.cancel()
         for captured in self._captured.values():
-            captured.close()
+            self._worker.submit(captured.close)
         for arriving in self._received.values():
             arriving.close()
         self._captured, self._received = {}, {}
