@@ -37,7 +37,7 @@ async def pace(group: antiphon.Group, size: int, rate: int, until: float) -> int
         while sent < (now - began) * rate:
             await group.send(_STAMP.pack(time.monotonic_ns()).ljust(size, b"."))
             sent += 1
-        await asyncio.sleep(0.5 / rate)
+        await asyncio.sleep(max(0.0, began + sent / rate - time.monotonic()))
     return sent
 
 

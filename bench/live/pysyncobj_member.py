@@ -49,7 +49,7 @@ def main() -> None:
             if not rate:
                 break
         if rate:
-            time.sleep(0.5 / rate)
+            time.sleep(max(0.0, start + sent / rate - time.monotonic()))
     said = {
         "cpu_s": cpu_s() - cpu,
         "delivered": log.delivered - before,

@@ -46,7 +46,7 @@ def main() -> None:
             while sent < (now - start) * rate:
                 out.send(_STAMP.pack(time.monotonic_ns()).ljust(size, b"."))
                 sent += 1
-            time.sleep(0.5 / rate)
+            time.sleep(max(0.0, start + sent / rate - time.monotonic()))
         else:
             for _ in range(256):
                 out.send(payload)

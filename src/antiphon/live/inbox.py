@@ -101,9 +101,7 @@ class Inbox:
             for message in self._current:  # shared by all iterators, so that one that is given up loses nothing
                 yield message
             while not self._items:
-                if self._failure is not None:
-                    raise self._failure()
-                if self._closed:
+                if self._closed and self._ended():
                     return
                 await self._news()
             item = self._take()
@@ -121,9 +119,7 @@ class Inbox:
             if begun:
                 yield Batch(begun[0].sender, [message.payload for message in begun], begun[0].view)
             while not self._items:
-                if self._failure is not None:
-                    raise self._failure()
-                if self._closed:
+                if self._closed and self._ended():
                     return
                 await self._news()
             item = self._take()
@@ -131,6 +127,12 @@ class Inbox:
                 await self._at_state(item)
             else:
                 yield item
+
+    def _ended(self) -> bool:
+        """End the stream: with its failure, if it has one."""
+        if self._failure is not None:
+            raise self._failure()
+        return True
 
     def _news(self) -> asyncio.Future[None]:
         """Return what is done when there may be something to take."""

@@ -175,37 +175,32 @@ class Port:
     def _read(self, one: socket.socket) -> None:
         """Take what has come, and what comes while that is taken, so that the answers to all of it share packets."""
         taken = 0
-        while self.is_open and (count := self._take(one)):
-            taken += count
-            if taken >= _PACKETS_GATHERED_MAX:
+        while self.is_open and taken < _PACKETS_GATHERED_MAX:
+            packets: list[bytes] = []
+            sources: list[Address] | None = [] if self._sources else None
+            self.emptied = False
+            try:
+                if self.gathers:
+                    self._read_gathered(one, packets, sources)
+                elif sources is None:
+                    receive, put = one.recv, packets.append
+                    for _ in range(PACKETS_PER_WAKE_MAX):
+                        put(receive(READ_BYTES))
+                else:
+                    for _ in range(PACKETS_PER_WAKE_MAX):
+                        data, source = one.recvfrom(READ_BYTES)
+                        packets.append(data)
+                        sources.append(source[:2])
+            except (BlockingIOError, InterruptedError):
+                self.emptied = True
+            except OSError as error:
+                self._anomalies.note("receive-errors", error.strerror or "")
+            if not packets:
                 break
+            taken += len(packets)
+            self._arrived(packets, sources)
         if taken:
             self._over()
-
-    def _take(self, one: socket.socket) -> int:
-        """Take what has come; return how many packets that were."""
-        packets: list[bytes] = []
-        sources: list[Address] | None = [] if self._sources else None
-        self.emptied = False
-        try:
-            if self.gathers:
-                self._read_gathered(one, packets, sources)
-            elif sources is None:
-                receive, put = one.recv, packets.append
-                for _ in range(PACKETS_PER_WAKE_MAX):
-                    put(receive(READ_BYTES))
-            else:
-                for _ in range(PACKETS_PER_WAKE_MAX):
-                    data, source = one.recvfrom(READ_BYTES)
-                    packets.append(data)
-                    sources.append(source[:2])
-        except (BlockingIOError, InterruptedError):
-            self.emptied = True
-        except OSError as error:
-            self._anomalies.note("receive-errors", error.strerror or "")
-        if packets:
-            self._arrived(packets, sources)
-        return len(packets)
 
     def _read_gathered(self, one: socket.socket, packets: list[bytes], sources: list[Address] | None) -> None:
         """Read packets that the kernel put together, and cut them again."""

@@ -84,7 +84,9 @@ class Transport:
         )
         self._prober = Prober(endpoint.session.overhead, self._tell_at, self.port.path_bytes, endpoint.anomalies)
         self.port.too_large = self._prober.refused
-        self._codec = PacketCodec(self._room(self._prober.least), random.Random(random.getrandbits(64)))
+        # what a packet has beside a body that may ask to be acknowledged
+        self._overhead = endpoint.session.overhead + PROBE_BYTES
+        self._codec = PacketCodec(self._prober.least - self._overhead, random.Random(random.getrandbits(64)))
         self.outbox: dict[tuple[int, ...], list[bytes]] = {}
         self._handshake = Handshake(
             endpoint.session,
@@ -166,7 +168,7 @@ class Transport:
         least = self._prober.least
         for to, datagrams in outbox.items():
             targets = list(filter(None, map(self._addresses.get, to)))
-            if together_bytes(datagrams) <= self._room(least):  # one packet on every path, as nearly always
+            if together_bytes(datagrams) <= least - self._overhead:  # one packet on every path, as nearly always
                 self._send(datagrams, least, targets)
             elif multicast is not None and len(to) > 1:
                 self._send(datagrams, self._prober.size_to_all(multicast, targets), targets)
@@ -177,7 +179,7 @@ class Transport:
     def _send(self, datagrams: list[bytes], size: int, targets: list[Address]) -> None:
         """Send datagrams in packets of at most this size."""
         multicast = self._endpoint.multicast
-        self._codec.size = self._room(size)
+        self._codec.size = size - self._overhead
         bodies = self._codec.encode(datagrams)
         if size > MTU_BASE:
             self._prober.let_ask(bodies, targets)
@@ -186,10 +188,6 @@ class Transport:
             targets = [multicast]
         self.port.send(packets, targets)
         self._traffic.sent += len(packets) * len(targets)
-
-    def _room(self, size: int) -> int:
-        """Return how many bytes of a packet are left for a body that may ask to be acknowledged."""
-        return size - self._endpoint.session.overhead - PROBE_BYTES
 
     def _send_bodies(self, bodies: list[tuple[int, bytes]]) -> None:
         """Send fragments again, or ask for some."""
