@@ -107,43 +107,41 @@ class TrainHost(RoundHost):
         return self.numbers_to(self._next, "INFO")
 
 
-class TreeCoordinatorHost(RoundHost):
-    """S_CoordP: a member reports to its parent once START and the reports of all its children are in."""
+class _GatheringHost(RoundHost):
+    """Speaks once, when all that it awaits is in: to the next on the way to the root or, as the root, to all."""
 
-    def __init__(self, tree: Tree, node: int) -> None:
+    def __init__(self, tree: Tree, node: int, awaited: int, following: int) -> None:
         super().__init__(tree, node)
-        self._awaited = 1 + len(tree.children[node])
+        self._awaited, self._next = awaited, following
 
     def answer(self, message: LanMessage) -> Sequence[LanSend]:
-        """ACK to the parent, or INFO to all from the root, on the last of what is awaited."""
-        if message.body == "INFO":
-            return []
-        self._awaited -= 1
-        if self._awaited:
-            return []
-        return self.numbers_to(None, "INFO") if self.is_root else self.numbers_to(self.tree.parents[self.node], "ACK")
-
-
-class TreeTrainHost(RoundHost):
-    """S_Train: a train through the children of each node, from the first to the last and then up to their parent."""
-
-    def __init__(self, tree: Tree, node: int) -> None:
-        super().__init__(tree, node)
-        siblings = [] if self.is_root else tree.children[tree.parents[node]]
-        is_first = self.is_root or siblings[0] == node
-        is_last = self.is_root or siblings[-1] == node
-        # START, the train of the children (ACK2 from the last of them), the train of the siblings (ACK1 from the left).
-        self._awaited = 1 + bool(tree.children[node]) + (not is_first)
-        self._next = tree.parents[node] if is_last else siblings[bisect_right(siblings, node)]
-
-    def answer(self, message: LanMessage) -> Sequence[LanSend]:
-        """Pass the train on once all that is awaited is in; the root multicasts INFO instead."""
+        """ACK to the next, or INFO to all from the root, on the last of what is awaited."""
         if message.body == "INFO":
             return []
         self._awaited -= 1
         if self._awaited:
             return []
         return self.numbers_to(None, "INFO") if self.is_root else self.numbers_to(self._next, "ACK")
+
+
+class TreeCoordinatorHost(_GatheringHost):
+    """S_CoordP: a member reports to its parent once START and the reports of all its children are in."""
+
+    def __init__(self, tree: Tree, node: int) -> None:
+        super().__init__(tree, node, 1 + len(tree.children[node]), tree.parents[node])
+
+
+class TreeTrainHost(_GatheringHost):
+    """S_Train: a train through the children of each node, from the first to the last and then up to their parent."""
+
+    def __init__(self, tree: Tree, node: int) -> None:
+        is_root = node == tree.root
+        siblings = [] if is_root else tree.children[tree.parents[node]]
+        is_first = is_root or siblings[0] == node
+        is_last = is_root or siblings[-1] == node
+        # START, the train of the children (ACK2 from the last of them), the train of the siblings (ACK1 from the left).
+        awaited = 1 + bool(tree.children[node]) + (not is_first)
+        super().__init__(tree, node, awaited, tree.parents[node] if is_last else siblings[bisect_right(siblings, node)])
 
 
 ROUND_HOSTS: dict[str, type[RoundHost]] = {

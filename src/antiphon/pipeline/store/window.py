@@ -87,7 +87,9 @@ class EventWindows:
     ) -> Iterator[pa.Table]:
         """Yield the rows of a window as `read` returns them, one member's stretch at a time."""
         for segment in self._segments(run, times, steps, members).tolist():
-            rows = self._rows(segment, (*columns, *(("time_ns",) if times else ()), *(("step",) if steps else ())))
+            rows = self.segment_rows(
+                segment, (*columns, *(("time_ns",) if times else ()), *(("step",) if steps else ()))
+            )
             mask = np.ones(rows.num_rows, bool)
             if times is not None:
                 time = as_numpy(rows["time_ns"], "time_ns")
@@ -160,12 +162,13 @@ class EventWindows:
         first, last = int(self._times[0][segment]), int(self._times[1][segment])
         alone = layout.column["rows"][segment] == layout.open_file(file).metadata.row_group(group).num_rows
         if not (alone and (first, last) != _ALL):
-            time = as_numpy(self._rows(segment, ("time_ns",))["time_ns"], "time_ns")
+            time = as_numpy(self.segment_rows(segment, ("time_ns",))["time_ns"], "time_ns")
             time = time[time != NULL_TIME]
             return (int(time.min()), int(time.max())) if len(time) else None
         return (first, last) if first <= last else None
 
-    def _rows(self, segment: int, columns: tuple[str, ...]) -> pa.Table:
+    def segment_rows(self, segment: int, columns: tuple[str, ...]) -> pa.Table:
+        """Return all rows of a segment; a column that its file does not have is null."""
         layout = self.layout
         group = self._row_group(*layout.where(segment), tuple(dict.fromkeys(columns)))
         return group.slice(int(layout.column["offset"][segment]), int(layout.column["rows"][segment]))

@@ -41,7 +41,7 @@ class Survey:
     """A run as a whole: what its members recorded when, its views, and how its processes ended."""
 
     def __init__(self, layout: TraceLayout, run: RunIndex, told: Told = lambda rows: None) -> None:
-        self.layout, self.run = layout, run
+        self.layout, self.run, self.windows = layout, run, EventWindows(layout)
         self.units = layout.units_of(run)
         self.timed = _has_times(layout, run)
         self.width = self._bucket_width()
@@ -88,11 +88,10 @@ class Survey:
     def _bucket_width(self) -> int:
         """Return how much time a bucket has: as little as the bound on their number allows for the longest log."""
         longest = 1
-        windows = EventWindows(self.layout)
         for unit in self.units:
             if not self.timed:
                 longest = max(longest, int(self.layout.unit_rows[unit]))
-            elif (span := windows.span(self.layout.runs[self.run], [self.member(unit)])) is not None:
+            elif (span := self.windows.span(self.layout.runs[self.run], [self.member(unit)])) is not None:
                 longest = max(longest, span[1] - span[0])
         buckets = max(BUCKETS_MIN, min(BUCKETS_MAX, CELLS_MAX // max(len(self.units), 1)))
         return max(1, -(-longest // buckets))

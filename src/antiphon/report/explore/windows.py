@@ -172,10 +172,5 @@ class Windows:
         return kinds
 
     def _read(self, segment: Segment, rows: Array) -> Iterator[Event]:
-        file, row_group = self.layout.where(segment)
-        source = self.layout.open_file(file)
-        names = [name for name in COLUMNS if name in source.schema_arrow.names]
-        group = source.read_row_group(row_group, columns=names)
-        offset = int(self.layout.column["offset"][segment])
-        for row in group.take(pa.array(rows + offset)).to_pylist():
+        for row in self.survey.windows.segment_rows(segment, tuple(COLUMNS)).take(pa.array(rows)).to_pylist():
             yield Event(**{name: value for name, value in row.items() if value is not None})
