@@ -85,7 +85,7 @@ def measure(
         "p99_ms": latencies[len(latencies) * 99 // 100] / 1e3 if latencies else None,
         "rss_mib": max(one["rss_kib"] for one in said) // 1024,
         "retransmissions": sum(one["counts"].get("retransmissions", 0) for one in said),
-        "pieces_again": sum(one["counts"].get("fragments-again", 0) for one in said),
+        "fragments_again": sum(one["counts"].get("fragments-again", 0) for one in said),
         "views": max(one["counts"].get("views", 0) for one in said),
     }
 
