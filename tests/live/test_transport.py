@@ -17,8 +17,9 @@ import pytest
 
 import antiphon
 from antiphon import testing
-from antiphon.live.addresses import parse
-from antiphon.live.sockets import runs
+from antiphon.live.addresses import Address, parse
+from antiphon.live.anomalies import Anomalies, MemberLogger
+from antiphon.live.sockets import Port, runs, udp_socket
 from antiphon.live.transport import share_packets
 from support.live_group import LIMIT_S, collect, members, run
 
@@ -95,6 +96,45 @@ def test_what_one_is_told_in_a_turn_shares_a_packet() -> None:
         for name in everyone
     }
     assert share_packets(outbox, 10) is outbox, "too large to share"
+
+
+@pytest.mark.parametrize("first", [1, 100], ids=["few", "many"])
+def test_what_comes_while_a_few_packets_are_taken_is_taken_with_them(first: int) -> None:
+    """After many it waits for the next wake-up: what follows from them is to be sent first."""
+    seen: list[int | str] = []
+
+    async def test() -> None:
+        port = Port(
+            ("127.0.0.1", 0),
+            None,
+            ttl=1,
+            offload=False,
+            sources=False,
+            make_socket=udp_socket,
+            anomalies=Anomalies(MemberLogger("g", "m")),
+        )
+        other, own = udp_socket(socket.AF_INET), port.socket.getsockname()
+        done = asyncio.Event()
+
+        def arrived(packets: list[bytes], sources: list[Address] | None) -> None:
+            if not seen:
+                other.sendto(b"meanwhile", own)
+            seen.append(len(packets))
+
+        def over() -> None:
+            seen.append("over")
+            if sum(one for one in seen if isinstance(one, int)) == first + 1:
+                done.set()
+
+        for _ in range(first):
+            other.sendto(b"first", own)
+        port.start(asyncio.get_running_loop(), arrived, over)
+        await asyncio.wait_for(done.wait(), LIMIT_S)
+        port.close()
+        other.close()
+
+    run(test())
+    assert seen == ([1, 1, "over"] if first == 1 else [64, "over", 37, "over"])
 
 
 def test_a_full_kernel_makes_packets_wait_not_vanish(tmp_path: Path) -> None:
