@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-import antiphon.commands.check
+import antiphon.commands.spark_options
 from antiphon.cli import main
 from antiphon.live.group import Group
 from antiphon.pipeline.inline import Inline
@@ -91,7 +91,7 @@ def test_a_row_passes_the_stations_in_order(tmp_path: Path, monkeypatch: pytest.
 
     trace = str(tmp_path / "trace")
     assert main(["simulate", "--members", "3", "--ordering", "total", "--messages", "5", "--out", trace]) == 0
-    monkeypatch.setattr(antiphon.commands.check, "spark_session", inline)
+    monkeypatch.setattr(antiphon.commands.spark_options, "spark_session", inline)
     path = stations(PAGE, "## A row, from a file to a verdict")
     assert len(path) >= 8
     assert walked(path, calls(lambda: main(["check", trace]))) == (len(path), None)

@@ -6,10 +6,10 @@ import argparse
 from typing import TYPE_CHECKING
 
 from antiphon.commands.choices import one_of
-from antiphon.commands.log_options import add_log_options, mapping_of, show_names
+from antiphon.commands.log_options import add_log_options, add_trace_argument, show_names
 from antiphon.commands.member_words import MemberWords
 from antiphon.commands.quarantine import show_reasons
-from antiphon.commands.spark_options import add_spark_options, look_ahead, say_stale, scratch_of, spark_session
+from antiphon.commands.spark_options import add_spark_options, say_stale, trace_work
 from antiphon.console import show_table
 from antiphon.trace.schema import ALL_GUARANTEES
 
@@ -19,11 +19,7 @@ if TYPE_CHECKING:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument(
-        "trace",
-        metavar="TRACE",
-        help="a Parquet, CSV or JSON lines file, or a directory of them; a path or a URI (s3://...)",
-    )
+    add_trace_argument(parser)
     parser.add_argument(
         "--guarantee",
         action="append",
@@ -61,15 +57,9 @@ def run(args: argparse.Namespace) -> int:
     from antiphon.pipeline.results import CHECK_FILE, as_json, write_result
     from antiphon.pipeline.store.layout import QUARANTINE, TraceLayout
     from antiphon.pipeline.store.location import copy_tree
-    from antiphon.pipeline.store.output import output_folder
     from antiphon.trace.verdict import deciding, exit_code
 
-    mapping = mapping_of(args)
-    look_ahead(args, CHECK_FILE, mapping)
-    with (
-        spark_session(args, f"antiphon check {args.trace}") as spark,
-        output_folder(args.out, CHECK_FILE, args.trace, **scratch_of(args)) as (folder, out),
-    ):
+    with trace_work(args, "check", CHECK_FILE) as (spark, mapping, folder, out):
         laid = lay_out_trace(spark, args.trace, folder / "layout", mapping)
         options = CheckOptions(
             guarantees=tuple(name for name in ALL_GUARANTEES if not args.guarantee or name in args.guarantee),

@@ -5,19 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 
-from antiphon.commands.log_options import add_log_options, mapping_of, show_names
+from antiphon.commands.log_options import add_log_options, add_trace_argument, show_names
 from antiphon.commands.quarantine import show_reasons
-from antiphon.commands.spark_options import add_spark_options, look_ahead, scratch_of, spark_session
+from antiphon.commands.spark_options import add_spark_options, trace_work
 from antiphon.wording import count
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument(
-        "trace",
-        metavar="TRACE",
-        help="a Parquet, CSV or JSON lines file, or a directory of them; a path or a URI (s3://...)",
-    )
+    add_trace_argument(parser)
     parser.add_argument("--out", metavar="TABLE", required=True, help="the folder of the table; a path or a URI")
     parser.add_argument(
         "--in-place",
@@ -32,15 +28,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Keep a trace as a table and say what is in it."""
     from antiphon.pipeline.ingesting.keep import keep_trace
-    from antiphon.pipeline.store.output import output_folder
     from antiphon.pipeline.store.table import TABLE_FILE
 
-    mapping = mapping_of(args)
-    look_ahead(args, TABLE_FILE, mapping)
-    with (
-        spark_session(args, f"antiphon ingest {args.trace}") as spark,
-        output_folder(args.out, TABLE_FILE, args.trace, **scratch_of(args)) as (_, out),
-    ):
+    with trace_work(args, "ingest", TABLE_FILE) as (spark, mapping, _, out):
         kept = keep_trace(spark, args.trace, out, mapping, in_place=args.in_place)
     totals = kept.totals
     if args.json:

@@ -18,6 +18,15 @@ PRESETS = tuple(
 )
 
 
+def add_trace_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare what a command works on."""
+    parser.add_argument(
+        "trace",
+        metavar="TRACE",
+        help="a Parquet, CSV or JSON lines file, or a directory of them; a path or a URI (s3://...)",
+    )
+
+
 def add_log_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from antiphon.commands.log_options import add_log_options, mapping_of
+from antiphon.commands.log_options import add_log_options, add_trace_argument
 from antiphon.commands.member_words import MemberWords
 from antiphon.commands.quarantine import show_reasons
-from antiphon.commands.spark_options import add_spark_options, look_ahead, say_stale, scratch_of, spark_session
+from antiphon.commands.spark_options import add_spark_options, say_stale, trace_work
 from antiphon.console import show_table
 from antiphon.wording import duration
 
@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument(
-        "trace",
-        metavar="TRACE",
-        help="a Parquet, CSV or JSON lines file, or a directory of them; a path or a URI (s3://...)",
-    )
+    add_trace_argument(parser)
     add_log_options(parser)
     parser.add_argument("--out", metavar="DIR", help="write the tables (Parquet) and the summary there")
     add_spark_options(parser, scratch=True)
@@ -34,15 +30,9 @@ def run(args: argparse.Namespace) -> int:
     from antiphon.pipeline.ingesting.keep import lay_out_trace
     from antiphon.pipeline.measuring import measure_layout
     from antiphon.pipeline.results import MEASURE_FILE, as_json, write_result
-    from antiphon.pipeline.store.layout import TraceLayout
-    from antiphon.pipeline.store.output import output_folder
+from antiphon.commands.member_words import MemberWords
 
-    mapping = mapping_of(args)
-    look_ahead(args, MEASURE_FILE, mapping)
-    with (
-        spark_session(args, f"antiphon measure {args.trace}") as spark,
-        output_folder(args.out, MEASURE_FILE, args.trace, **scratch_of(args)) as (scratch, out),
-    ):
+    with trace_work(args, "measure", MEASURE_FILE) as (spark, mapping, scratch, out):
         laid = lay_out_trace(spark, args.trace, scratch / "layout", mapping)
         result = measure_layout(spark, laid.folder, laid.totals, out, scratch / "work")
         write_result(out / MEASURE_FILE, result)

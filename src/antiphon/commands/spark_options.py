@@ -6,13 +6,15 @@ import argparse
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
+from antiphon.commands.log_options import mapping_of
 from antiphon.progress import Progress
 
 if TYPE_CHECKING:
     from antiphon.pipeline.reading.mapping import Mapping
     from antiphon.pipeline.session import Session
+    from antiphon.pipeline.store.location import Location
 
 
 def add_spark_options(parser: argparse.ArgumentParser, *, scratch: bool = False) -> None:
@@ -45,7 +47,7 @@ def scratch_of(args: argparse.Namespace) -> ScratchOptions:
     return {"shared": on_cluster(args.master), "scratch": args.scratch}
 
 
-def look_ahead(args: argparse.Namespace, marker: str, mapping: Mapping | None) -> None:
+def _look_ahead(args: argparse.Namespace, marker: str, mapping: Mapping | None) -> None:
     """Say what is wrong with a command's trace and --out before Spark starts; let --conf say how to reach stores."""
     from antiphon.pipeline.ingesting.keep import look_at_trace
     from antiphon.pipeline.session import storage_settings
@@ -74,3 +76,26 @@ def spark_session(args: argparse.Namespace, name: str) -> Iterator[Session]:
         with Progress("starting Spark"):
             opened = stack.enter_context(running_session(args.master, args.conf, name=name, quiet=not args.debug))
         yield opened
+
+
+class TraceWork(NamedTuple):
+    """What a command that works on a trace has to work with."""
+
+    session: Session
+    mapping: Mapping | None  # of a foreign log
+    scratch: Location  # a folder that goes with the command
+    out: Location
+
+
+@contextmanager
+def trace_work(args: argparse.Namespace, command: str, marker: str) -> Iterator[TraceWork]:
+    """Make ready what a command needs that reads TRACE and leaves a file of the name `marker` in --out."""
+    from antiphon.pipeline.store.output import output_folder
+
+    mapping = mapping_of(args)
+    _look_ahead(args, marker, mapping)
+    with (
+        spark_session(args, f"antiphon {command} {args.trace}") as session,
+        output_folder(args.out, marker, args.trace, **scratch_of(args)) as (scratch, out),
+    ):
+        yield TraceWork(session, mapping, scratch, out)
