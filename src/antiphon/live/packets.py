@@ -38,8 +38,9 @@ _decode_several = msgspec.msgpack.Decoder(list[bytes]).decode
 class PacketCodec:
     """Turns protocol datagrams into packet bodies of at most `size` bytes, and back."""
 
-    def __init__(self, size: int, chance: random.Random) -> None:
+    def __init__(self, size: int, chance: random.Random, overhead: int = 0) -> None:
         self.size = size  # may change at any time
+        self.overhead = overhead  # of a packet beside its body
         self._fragmenter = Fragmenter(first=chance.getrandbits(32), kept_max=KEPT_MAX)
         self._reassembler = Reassembler(
             unfinished_max=UNFINISHED_MAX,

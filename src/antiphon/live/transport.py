@@ -84,9 +84,8 @@ class Transport:
         )
         self._prober = Prober(endpoint.session.overhead, self._tell_at, self.port.path_bytes, endpoint.anomalies)
         self.port.too_large = self._prober.refused
-        # what a packet has beside a body that may ask to be acknowledged
-        self._overhead = endpoint.session.overhead + PROBE_BYTES
-        self._codec = PacketCodec(self._prober.least - self._overhead, random.Random(random.getrandbits(64)))
+        overhead = endpoint.session.overhead + PROBE_BYTES  # a body may have to ask to be acknowledged
+        self._codec = PacketCodec(self._prober.least - overhead, random.Random(random.getrandbits(64)), overhead)
         self.outbox: dict[tuple[int, ...], list[bytes]] = {}
         self._handshake = Handshake(
             endpoint.session,
@@ -168,7 +167,7 @@ class Transport:
         least = self._prober.least
         for to, datagrams in outbox.items():
             targets = list(filter(None, map(self._addresses.get, to)))
-            if together_bytes(datagrams) <= least - self._overhead:  # one packet on every path, as nearly always
+            if together_bytes(datagrams) <= least - self._codec.overhead:  # one packet on every path, as nearly always
                 self._send(datagrams, least, targets)
             elif multicast is not None and len(to) > 1:
                 self._send(datagrams, self._prober.size_to_all(multicast, targets), targets)
@@ -179,7 +178,7 @@ class Transport:
     def _send(self, datagrams: list[bytes], size: int, targets: list[Address]) -> None:
         """Send datagrams in packets of at most this size."""
         multicast = self._endpoint.multicast
-        self._codec.size = size - self._overhead
+        self._codec.size = size - self._codec.overhead
         bodies = self._codec.encode(datagrams)
         if size > MTU_BASE:
             self._prober.let_ask(bodies, targets)
