@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     from antiphon.pipeline.ingesting.keep import lay_out_trace
     from antiphon.pipeline.measuring import measure_layout
     from antiphon.pipeline.results import MEASURE_FILE, as_json, write_result
-from antiphon.commands.member_words import MemberWords
+    from antiphon.pipeline.store.layout import TraceLayout
 
     with trace_work(args, "measure", MEASURE_FILE) as (spark, mapping, scratch, out):
         laid = lay_out_trace(spark, args.trace, scratch / "layout", mapping)
