@@ -15,4 +15,4 @@ began=$(date +%s)
 "$away/venv/bin/pip" install --quiet --disable-pip-version-check -c constraints.txt "$(echo build/wheel/antiphon-*.whl)[all]" pytest
 echo "pip install 'antiphon[all]': $(($(date +%s) - began)) s"
 cd "$away"
-PYTHONPATH=$root/tests venv/bin/python "$root/scripts/newcomer.py" "$@"
+PYTHONPATH=$root/tests:$root venv/bin/python "$root/scripts/newcomer.py" "$@"

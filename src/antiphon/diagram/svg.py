@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from math import hypot
 from typing import Final
@@ -145,20 +146,30 @@ def _names(layout: DiagramLayout) -> Iterator[str]:
     bottom = layout.lane_y[-1] if layout.lane_y else 0.0
     yield f'<rect class="paper" x="0" y="20" width="{LEFT - 22:.0f}" height="{bottom + 12:.0f}"/>'
     for lane, (member, y) in enumerate(zip(layout.members, layout.lane_y, strict=True)):
-        yield f'<text class="s{lane % 8 + 1}" x="{LEFT - 30:.0f}" y="{y + 4:.1f}">{_short(layout, member)}</text>'
+        yield from _called(layout, member, f"s{lane % 8 + 1}", y + 4)
     yield '<text class="caption" x="8" y="16">member</text>'
     yield "</g>"
 
 
+_LIFE: Final = re.compile(r", (\d+(?:st|nd|rd|th) life)$")
 NAME_MAX: Final = 8  # characters that there is room for before a line
 
 
-def _short(layout: DiagramLayout, member: int) -> str:
-    """Return what stands before a member's line: its name, cut short with the whole of it behind, or its number."""
-    name = layout.names.get(member, "").removeprefix("member ").removesuffix(" life") or str(member)
-    if len(name) <= NAME_MAX:
-        return quoted(name)
-    return f"<title>{quoted(layout.called(member))}</title>{quoted(name[: NAME_MAX - 1])}…"
+LARGE_MAX: Final = 6  # of these in large letters
+
+
+def _called(layout: DiagramLayout, member: int, colour: str, y: float) -> Iterator[str]:
+    """Yield what stands before a member's line: its name, cut short with the whole of it behind, and its life below."""
+    whole = layout.names.get(member, "").removeprefix("member ") or str(member)
+    life = _LIFE.search(whole)
+    name = whole[: life.start()] if life else whole
+    shown = quoted(name)
+    if len(name) > NAME_MAX:
+        shown = f"<title>{quoted(layout.called(member))}</title>{quoted(name[: NAME_MAX - 1])}…"
+    small = " long" if len(name) > LARGE_MAX else ""
+    yield f'<text class="{colour}{small}" x="{LEFT - 30:.0f}" y="{y:.1f}">{shown}</text>'
+    if life:
+        yield f'<text class="{colour} life" x="{LEFT - 30:.0f}" y="{y + 11:.1f}">{life[1]}</text>'
 
 
 def _is_drawn(layout: DiagramLayout, link: MessageLink) -> bool:
