@@ -100,7 +100,7 @@ def those_that_lived() -> set[str]:
     for line in (OUT / "verdicts.jsonl").read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
         last[row["key"]] = row["outcome"]
-    return {key for key, outcome in last.items() if outcome == "lives"}
+    return {key for key, outcome in last.items() if outcome not in ("killed", "impossible")}
 
 
 def _asked_for(change: Change, options: argparse.Namespace) -> bool:

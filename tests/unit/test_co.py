@@ -695,10 +695,10 @@ def test_answers_are_timed_unless_what_they_answer_was_sent_twice() -> None:
     part.submit(Submit(b"p"), 1, 0)
     part.receive(1, confirm(1, 2, 1), 7 * MILLISECOND)
     assert part.log.trips.measured_ns == 7 * MILLISECOND
-    twice = entity(2)
+    twice = entity(3)
     twice.submit(Submit(b"p"), 1, 0)
-    assert repaired(twice, 1, CoRet(pack_vector([1, 1]), 1000, 0, [(1, 2)]), 500 * MILLISECOND)
-    twice.receive(1, confirm(1, 2, 1), 900 * MILLISECOND)
+    assert repaired(twice, 1, CoRet(pack_vector([1, 1, 1]), 1000, 0, [(1, 2)]), 500 * MILLISECOND)
+    twice.receive(2, confirm(1, 2, 1, 1), 900 * MILLISECOND)  # is this the answer to the first copy or to the second?
     assert twice.log.trips.measured_ns == 0
 
 
