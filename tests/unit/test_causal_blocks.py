@@ -590,3 +590,20 @@ def test_shedding_frees_a_place_for_each_message_that_it_gives_up():
     assert group.delivered[1] == [(0, 1), (0, 2)]
     group.give(1, 0, *later[1:])
     assert group.delivered[1] == [(0, number) for number in range(1, 6)]
+    group.submit(0)  # lost
+    group.give(1, 0, group.submit(0))
+    assert [entry.whole for entry in waiting.values()] == [True], "all places are free again"
+
+
+def test_mb_waits_for_what_is_missing_in_between_as_long_as_it_may_be_late():
+    """By the paper it does not wait: where messages overtake each other everyone would then send again what comes."""
+    group = Group(2, grace_ns=100)
+    first = group.submit(0)
+    group.give(1, 0, first)
+    assert group.submit(1).mb == first.block, "nothing is missing"
+    group.submit(0)  # lost, or late
+    third = group.submit(0)
+    group.give(1, 0, third)
+    assert group.submit(1).mb == first.block
+    group.now = 100
+    assert group.submit(1).mb == third.block

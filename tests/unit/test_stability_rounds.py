@@ -817,3 +817,14 @@ def test_a_whole_vector_is_written_short_where_that_is_shorter() -> None:
     for delta, longest in ((True, 39), (False, 40)):
         one = made(Coordinator, 0, 10, delta=delta)
         assert len(one.pack_whole(np.zeros(10, np.int64))) <= longest
+
+
+def test_after_a_round_on_nothing_the_next_tells_changes_alone() -> None:
+    root = made(Coordinator, 0, 2, delta=True)
+    for number in (1, 2):
+        hold(root, number, 0)
+        root.wake(root.deadline)
+        held, before = np.array([number, 0], np.int64), root.frontier
+        report = vector(1, 0) if number == 1 else pack_change(held - before)
+        [info] = root.receive(1, CoordinatorAck(number, number - 1, report), 0).down
+        assert (info.pdu.round, info.pdu.base) == (number, number - 1)
