@@ -20,8 +20,6 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-
 from antiphon.commands.advise import live_framing, measured_host
 from antiphon.sim.advise import GOALS, Candidate, Estimate, Goal, Question, advise, estimate, processor_percent
 from antiphon.sim.hosted import HostTimes
@@ -101,8 +99,8 @@ def _tell(members: list[subprocess.Popen[str]], line: str) -> None:
 def compare(options: argparse.Namespace, goal: Goal) -> dict[str, Any]:
     """Ask for advice, follow it, and give both sides with their ratios.
 
-    The machine is measured before the live group and after it, and what is predicted is for the mean: where others use
-    it too, it is not the same from one minute to the next. If it changed by more than we allow for, that says so.
+    The machine is measured before the live group and after it, and what is predicted is for both: where others use it
+    too, it is not the same from one minute to the next. If it changed by more than we allow for, that says so.
     """
     latency_s = options.latency_ms[0] / 1000, options.latency_ms[1] / 1000
     before = measured_host(options.members, options.rate, encrypted=options.encrypted)
@@ -112,18 +110,17 @@ def compare(options: argparse.Namespace, goal: Goal) -> dict[str, Any]:
         before = measured_host(options.members, options.rate, encrypted=options.encrypted)
         saw = live(question, candidate, latency_s, options.seconds, options.encrypted)
         after = measured_host(options.members, options.rate, encrypted=options.encrypted)
-        steady = abs(after.hop_ns / before.hop_ns - 1) <= WITHIN
+        steady = abs(after.medians_us()["hop"] / before.medians_us()["hop"] - 1) <= WITHIN
         if steady:
             break
-    both = zip(msgspec.structs.astuple(before), msgspec.structs.astuple(after), strict=True)
-    host = HostTimes(*(round(sum(one) / 2) for one in both))
+    host = before.together(after)
     question = ask(options, goal, host)
     told = predicted(question, estimate(question, candidate))
     ratios = {name: ours / real for name, ours, real in zip(Figures._fields, told, saw, strict=True)}
     return {
         "goal": goal,
         "recommended": f"{candidate.name} {candidate.settings}".strip(),
-        "machine_us": {name: ns / 1000 for name, ns in msgspec.structs.asdict(host).items()},
+        "machine_us": host.medians_us(),
         "steady": steady,
         "predicted": told._asdict(),
         "live": saw._asdict(),
@@ -135,7 +132,7 @@ def compare(options: argparse.Namespace, goal: Goal) -> dict[str, Any]:
 def ask(options: argparse.Namespace, goal: Goal, host: HostTimes) -> Question:
     """Put what the bench was asked for as a question to the advisor."""
     low_ms, high_ms = options.latency_ms
-    late_ms = host.timer_ns / 1e6 if high_ms else 0.0
+    late_ms = host.medians_us()["timer"] / 1000 if high_ms else 0.0
     return Question(
         members=options.members,
         need=options.need,
@@ -153,7 +150,7 @@ def show(row: dict[str, Any]) -> None:
     for label in ("predicted", "live", "ratio"):
         figures = " ".join(f"{row[label][name]:12.2f}" for name in Figures._fields)
         print(f"{row['goal']:8} {row['recommended'][:44]:44} {label:10} {figures}")
-    machine = ", ".join(f"{name.removesuffix('_ns')} {us:.0f} us" for name, us in row["machine_us"].items())
+    machine = ", ".join(f"{name} {us:.0f} us" for name, us in row["machine_us"].items())
     steady = "steady" if row["steady"] else "not steady, so this says little"
     print(f"{'':8} the machine, measured before and after: {machine}; {steady}")
     sys.stdout.flush()

@@ -94,7 +94,8 @@ def test_what_this_machine_adds_is_measured_and_counted(capsys: pytest.CaptureFi
     machine = answer["machine_us"]
     assert machine["hop"] > 20
     assert 5 < machine["work"] < 20_000
-    assert answer["recommendation"]["deliver_ms"] == pytest.approx(machine["hop"] / 1000, rel=0.3)
+    least, most = sorted((machine["warm"] / 1000, machine["hop"] / 1000))
+    assert 0.7 * least < answer["recommendation"]["deliver_ms"] < 1.3 * most
     assert f"{machine['work']:.3g} us a datagram on this machine" in answer["recommendation"]["why"]
 
 

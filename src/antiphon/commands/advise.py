@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from antiphon.console import show_table
 from antiphon.errors import UsageError, require
 
@@ -161,7 +159,10 @@ def measured_host(members: int, rate_per_s: float, *, encrypted: bool) -> HostTi
     size, rate_per_s = min(members, _REFERENCE_SIZE_MAX), min(max(rate_per_s, 10.0), _REFERENCE_RATE_MAX / members)
     with Progress(f"measuring this machine with {size} live members"):
         found = measure_machine(size, rate_per_s, encrypted=encrypted)
-    return HostTimes(*(round(1000 * us) for us in (found.hop_us, found.warm_us, found.work_us, found.timer_us)))
+    hops, warm, late = (
+        tuple(round(1000 * us) for us in times) for times in (found.hops_us, found.warm_us, found.late_us)
+    )
+    return HostTimes(hops, warm, round(1000 * found.work_us), late)
 
 
 def _ranks(text: str) -> tuple[int, ...]:
@@ -225,9 +226,7 @@ def _summary(advice: Advice) -> dict[str, Any]:
         "need": question.need,
         "goal": question.goal,
         "rate_per_s": question.rate_per_s,
-        "machine_us": {
-            name.removesuffix("_ns"): ns / 1000 for name, ns in msgspec.structs.asdict(question.host).items()
-        },
+        "machine_us": question.host.medians_us(),
         "sentence": _sentence(advice),
         "recommendation": {**_row(advice.best), "window": advice.window(), "why": advice.why()},
         "runners_up": [_row(one) for one in advice.ranked[1:]],
@@ -256,12 +255,12 @@ def _tell(advice: Advice, summary: dict[str, Any]) -> None:
 
 
 def _about_machine(question: Question) -> str:
-    host = question.host
-    if not host.hop_ns:
+    if question.host == type(question.host)():
         return "The machines' own time is not counted; --here measures what this one adds."
+    usual = question.host.medians_us()
     return (
-        f"This machine adds {host.hop_ns / 1000:.0f} us to a message's way, {host.work_ns / 1000:.0f} us of them "
-        f"the receiver's work, and its timers are {host.timer_ns / 1000:.0f} us late (measured with live members)."
+        f"This machine adds {usual['hop']:.0f} us to a message's way ({usual['warm']:.0f} if the receiver is awake), "
+        f"{usual['work']:.0f} us of them work, and its timers are {usual['timer']:.0f} us late (medians)."
     )
 
 

@@ -33,16 +33,16 @@ _STAMP = struct.Struct("<q?")  # when it was sent, and whether just after anothe
 _PATIENCE_S = 20.0  # for the members to find each other on a busy machine
 _TIMER_S = 0.005
 _MOMENT_S = 0.001
+_PARTS = 20
 
 
 class MachineTimes(msgspec.Struct, frozen=True):
-    """What was measured, in microseconds; medians, and the mean of the processor time."""
+    """What was measured, in microseconds; of what varies, the values between which equally many lie."""
 
-    hop_us: float  # from one application, before it sends, to the other's having the message
-    warm_us: float  # the same of a message that follows another within a moment
+    hops_us: list[float]  # from one application, before it sends, to the other's having the message
+    warm_us: list[float]  # the same of messages that follow another within a moment
+    late_us: list[float]  # by which timers go off late
     work_us: float  # processor time for each packet that is sent or received
-    timer_us: float  # by which a timer goes off late
-    messages: int  # how many were timed
 
 
 def measure_machine(
@@ -74,15 +74,15 @@ def measure_machine(
     warm = [one for member in said for one in member["warm_us"]]
     late = [one for member in said for one in member["late_us"]]
     packets = sum(member["packets"] for member in said)
-    if not (hops and warm and late and packets):
+    if min(len(hops), len(warm), len(late)) < 2 or not packets:
         raise AntiphonError("members on this machine exchanged no messages, so its times cannot be measured")
-    return MachineTimes(
-        hop_us=statistics.median(hops),
-        warm_us=statistics.median(warm),
-        work_us=1e6 * sum(member["cpu_s"] for member in said) / packets,
-        timer_us=statistics.median(late),
-        messages=len(hops),
-    )
+    work_us = 1e6 * sum(member["cpu_s"] for member in said) / packets
+    return MachineTimes(_spread(hops), _spread(warm), _spread(late), work_us)
+
+
+def _spread(times_us: list[float]) -> list[float]:
+    """Give the middles of equally many parts of what was measured, in ascending order."""
+    return statistics.quantiles(times_us, n=2 * _PARTS, method="inclusive")[::2]
 
 
 def _answer(member: subprocess.Popen[str], seconds: float) -> dict[str, Any]:

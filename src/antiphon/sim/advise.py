@@ -48,7 +48,8 @@ _DELIVERIES_MAX: Final = 12_000  # per simulated run: keeps each below about a s
 _ORDERINGS_BEST: Final = 2  # how many orderings are tried with every stability protocol
 _BEST: Final = 4  # how many protocols are tried with all intervals and options
 DEFAULT_INTERVALS_MS: Final = (10.0, 5.0, 40.0)  # the first one, a live group's, is tried with every protocol
-_ALIKE: Final = 1.05  # what is within 5% of the best is as good: chance alone makes such a difference
+_ALIKE: Final = 0.05  # what is so near to the best is as good: chance alone makes such a difference
+_ALIKE_MEASURED: Final = 0.15  # and this one on machines whose times vary
 Goal: TypeAlias = Literal["deliver", "stable", "bytes", "cpu"]
 GOALS: Final[dict[Goal, str]] = {
     "deliver": "time to deliver",
@@ -178,6 +179,11 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         return NetworkOptions(latency=self.latency, matrix=matrix, loss=self.loss)
 
     @property
+    def alike(self) -> float:
+        """The share by which estimates differ by chance."""
+        return _ALIKE if self.host == HostTimes() else _ALIKE_MEASURED
+
+    @property
     def window(self) -> int:
         """Own messages that may be unstable at once: what the buffer allows."""
         return max(1, min(64, self.buffer // self.members)) if self.buffer else 64
@@ -251,11 +257,12 @@ class Advice(msgspec.Struct, frozen=True):
         """Say in a sentence why it is the best."""
         best, question = self.best, self.question
         least = min(self.ranked, key=lambda one: _merit(question, one))
-        alike = [one for one in self.ranked if _merit(question, one) <= _ALIKE * _merit(question, least)]
+        alike = [one for one in self.ranked if _merit(question, one) <= (1 + question.alike) * _merit(question, least)]
         sentence = f"it has the least {GOALS[question.goal]} ({amount(question.goal, best)}) of the "
         sentence += f"{len(self.ranked)} that will do"
         if len(alike) > 1:
-            sentence += f", as {len(alike) - 1} more have within 5%, and of these the least time to stable"
+            within = f"{len(alike) - 1} more have within {question.alike:.0%}"
+            sentence += f", as {within}, and of these the least time to stable"
         following = next((one for one in self.ranked if one not in alike), None)
         if following is not None:
             more = 100 * (_merit(question, following) / _merit(question, best) - 1)
@@ -398,7 +405,7 @@ def ranked(question: Question, estimates: Iterable[Estimate]) -> list[Estimate]:
     least = min((_merit(question, one) for one in several if one.acceptable), default=0.0)
 
     def key(one: Estimate) -> tuple[bool, float, float, float]:
-        return not one.acceptable, max(_merit(question, one), _ALIKE * least), one.stable_ms, one.kb_per_s
+        return not one.acceptable, max(_merit(question, one), (1 + question.alike) * least), one.stable_ms, one.kb_per_s
 
     return sorted(several, key=key)
 
