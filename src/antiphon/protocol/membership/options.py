@@ -24,7 +24,7 @@ class MembershipOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     patience_ns: Duration | None = None  # a change that takes longer is taken over, by the next in rank
     stall_ns: Duration | None = None  # a member that ends a view for longer says that it has stalled
     partition: Literal["majority", "each-side"] = "majority"  # who goes on when a group is cut in two
-    slow: Literal["block", "drop", "lag"] = "block"  # a member that holds all back: see `slowness`
+    slow: Literal["block", "drop", "lag"] = "block"  # a member that holds all back: see `slow_receiver.py`
     slow_ns: Duration | None = None  # without anything becoming stable, until that is so
     lifetime_ns: Duration = SECOND  # with `lag`: how long a message is worth waiting for
     transfer: bool = False  # whether joiners are given an older member's application state
