@@ -18,6 +18,11 @@ def compiled(function: F) -> F:
     return cast(F, numba.njit(cache=True, nogil=True, boundscheck=False)(function))
 
 
+def inlined(function: F) -> F:
+    """Compile a function as part of its callers: to pass many arrays costs more than what a short function does."""
+    return cast(F, numba.njit(inline="always", nogil=True, boundscheck=False)(function))
+
+
 NEVER: Final = np.int32(2**31 - 1)
 
 

@@ -39,7 +39,6 @@ from antiphon.pipeline.store.files import files_ending
 from antiphon.pipeline.store.layout import QUARANTINE
 from antiphon.pipeline.store.location import Location, location, open_parquet, open_stream, read_tables, replacement
 
-_COMPRESSION: Final = {name: "none" if name in ("id", "span", "about") else "lz4" for name in FOREIGN_SCHEMA.names}
 _LOOKED_AT: Final = 50  # records of a file, to see whether it has names and ids of its own
 
 
@@ -155,10 +154,11 @@ def _read_files(job: BringJob, task: int) -> bytes:
     with (
         replacement(path) as fresh,
         pq.ParquetWriter(
-            fresh, FOREIGN_SCHEMA, compression=_COMPRESSION, use_dictionary=CODED, write_statistics=["run"]
+            fresh, FOREIGN_SCHEMA, compression="none", use_dictionary=CODED, write_statistics=["run"]
         ) as out,
     ):
-        for number in range(task, len(job.files), job.tasks):
+        files = len(job.files)
+        for number in range(files * task // job.tasks, files * (task + 1) // job.tasks):  # so that places go up
             for records in read_records(job.files[number], job.preset, job.form):
                 rows, unreadable = sort_out(records, job, number)
                 quarantine.add(unreadable)
@@ -220,12 +220,12 @@ def _number_runs(job: BringJob, runs: list[str], tasks: int, task: int) -> bytes
     """Put some runs together and number their messages."""
     folder, mine = location(job.folder), runs[task::tasks]
     chosen = None if len(mine) == len(runs) else pc.field("run").isin(mine)
-    pieces = read_tables(folder / "rows", filters=chosen, read_dictionary=CODED)
-    rows = pa.concat_tables(pieces).unify_dictionaries().combine_chunks()
+    rows = pa.concat_tables(read_tables(folder / "rows", filters=chosen, read_dictionary=CODED))
+    rows = rows.unify_dictionaries().combine_chunks()
     run = rows["run"].chunk(0)
     names = run.dictionary.to_pylist()
     code = run.indices.to_numpy()
-    order = np.argsort(code, kind="stable") if len(mine) > 1 else None
+    order = np.argsort(code, kind="stable") if len(names) > 1 else None
     bounds = np.cumsum(np.bincount(code, minlength=len(names)))
     with replacement(folder / "brought" / f"{task:06}.parquet") as fresh:
         out: pq.ParquetWriter | None = None
@@ -233,8 +233,13 @@ def _number_runs(job: BringJob, runs: list[str], tasks: int, task: int) -> bytes
             start = int(bounds[number - 1]) if number else 0
             if start == stop:
                 continue
-            part = rows if order is None else rows.take(pa.array(order[start:stop])).combine_chunks()
-            table = number_run(part, job.form, job.names)
+            if order is None:  # then there is nothing else, and it may go as soon as it is in order
+                one, rows = rows, None
+            else:
+                one = rows.take(pa.array(order[start:stop])).combine_chunks()
+            rows_of_run = [one]
+            del one
+            table = number_run(rows_of_run, job.form, job.names)
             if out is None:
                 out = pq.ParquetWriter(fresh, table.schema, compression="lz4", use_dictionary=[*CODED, "event"])
             out.write_table(table)

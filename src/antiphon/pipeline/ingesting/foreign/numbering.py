@@ -70,9 +70,12 @@ def _is_number(name: str) -> bool:
     return name.lstrip("-").isdigit() and -(1 << 31) <= int(name) < 1 << 31
 
 
-def number_run(rows: pa.Table, form: LogForm, names: dict[str, int]) -> pa.Table:
-    """Return one run's rows with the trace's columns, in order of (member, step)."""
-    rows = _in_order(rows, form, names)
+def number_run(given: list[pa.Table], form: LogForm, names: dict[str, int]) -> pa.Table:
+    """Return one run's rows with the trace's columns, in order of (member, step); the list of one is emptied.
+
+    A large run fills much of a task's memory, so that nobody is to keep the rows as they were.
+    """
+    rows = _in_order(given, form, names)
     rows = _with_ids(rows)
     rows = _with_beginnings(rows)
     event, member = _deliveries(rows, form), _numbers(rows["member"], names)
@@ -114,23 +117,45 @@ def _deliveries(rows: pa.Table, form: LogForm) -> Array:
     return event
 
 
-def _in_order(rows: pa.Table, form: LogForm, names: dict[str, int]) -> pa.Table:
+def _in_order(given: list[pa.Table], form: LogForm, names: dict[str, int]) -> pa.Table:
     """Put rows in order of (member, step); steps are as logged if each row has one, else positions."""
+    rows = given[0]
     member = _numbers(rows["member"], names)
-    if rows["step"].null_count == 0:
+    stepped = rows["step"].null_count == 0
+    if stepped:
         order = np.lexsort((rows["step"].to_numpy(), member))
-        return rows.take(pa.array(order)).combine_chunks()
-    order = np.argsort(rows["place"].to_numpy(), kind="stable")
-    who = _ranks(member, np.array(sorted(names.values()), np.int64))
-    who = who.astype(np.uint16) if len(names) < 1 << 16 else who  # few are sorted faster
-    order = order[np.argsort(who[order], kind="stable")]
-    if form.order == "time":
-        time = pc.fill_null(rows["time_ns"], np.iinfo(np.int64).max).to_numpy()[order]
-        _sort_stretches(order, who[order], time)
-    if rows["about"].null_count == len(rows):  # then nobody looks for operations
-        rows = rows.set_column(rows.schema.get_field_index("span"), "span", pa.nulls(len(rows), pa.string()))
-    rows = rows.take(pa.array(order)).combine_chunks()
-    return rows.set_column(rows.schema.get_field_index("step"), "step", pa.array(np.arange(1, len(rows) + 1)))
+    else:
+        place = rows["place"].to_numpy()
+        who = _ranks(member, np.array(sorted(names.values()), np.int64))
+        who = who.astype(np.uint16) if len(names) < 1 << 16 else who  # few are sorted faster
+        if (place[1:] > place[:-1]).all():
+            order = np.argsort(who, kind="stable")
+        else:
+            order = np.argsort(place, kind="stable")
+            order = order[np.argsort(who[order], kind="stable")]
+        if form.order == "time":
+            time = pc.fill_null(rows["time_ns"], np.iinfo(np.int64).max).to_numpy()[order]
+            _sort_stretches(order, who[order], time)
+    dropped = {"place"} | ({"span"} if rows["about"].null_count == len(rows) else set())  # nobody refers to a span
+    del rows
+    columns = _taken(given, pa.array(order), dropped)
+    if not stepped:
+        columns["step"] = pa.array(np.arange(1, len(order) + 1))
+    return pa.table(columns)
+
+
+def _taken(given: list[pa.Table], order: pa.Array, dropped: set[str]) -> dict[str, pa.Array]:
+    """Take the columns of a table in an order, letting go of each as soon as it is done."""
+    table = given.pop()
+    columns = {}
+    for name in table.column_names:
+        column = table[name]
+        table = table.drop_columns([name])
+        if name in dropped or column.null_count == len(column):
+            columns[name] = pa.nulls(len(column), column.type)
+        else:
+            columns[name] = column.combine_chunks().take(order)
+    return columns
 
 
 def _sort_stretches(order: Array, who: Array, time: Array) -> None:

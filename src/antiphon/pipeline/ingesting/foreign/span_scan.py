@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from antiphon.pipeline.columns import Array
-from antiphon.pipeline.kernels import compiled
+from antiphon.pipeline.kernels import compiled, inlined
 
 NOTHING, TEXT, NUMBER, TRUTH, _UNUSUAL = range(5)  # what a value is
 # the first columns are no attributes
@@ -106,7 +106,7 @@ def _same(text: Array, start: int, end: int, word: Array) -> bool:
     return i == word.size
 
 
-@compiled
+@inlined
 def _column_of(text: Array, start: int, end: int, keys: WantedKeys) -> int:
     """Return the column of a key; 0 if nobody wants it."""
     size = end - start
@@ -122,12 +122,12 @@ def _column_of(text: Array, start: int, end: int, keys: WantedKeys) -> int:
     return 0
 
 
-@compiled
+@inlined
 def _of_messaging(text: Array, start: int, end: int) -> bool:
     return end - start >= _MESSAGING.size and _same(text, start, start + _MESSAGING.size, _MESSAGING)
 
 
-@compiled
+@inlined
 def _begin_span(arrays: SpanArrays, start: int) -> int:
     """Make room for a span; -3 if there is none."""
     span = arrays.counts[0]
@@ -164,7 +164,7 @@ def _end_resource(arrays: SpanArrays, first: int) -> None:
                     arrays.length[span, column] = length
 
 
-@compiled
+@inlined
 def _note(arrays: SpanArrays, span: int, column: int, kind: int, value: int, length: int) -> None:
     """Note a value, of a span or (below 0) of the resource."""
     if span < 0:
@@ -407,7 +407,7 @@ def _attributes(text: Array, at: int, span: int, arrays: SpanArrays, keys: Wante
             return _ODD
 
 
-@compiled
+@inlined
 def _take_attribute(
     text: Array,
     key: int,
@@ -709,6 +709,8 @@ def scan_json(text: Array, at: int, arrays: SpanArrays, keys: WantedKeys) -> tup
 @compiled
 def _varint(content: Array, at: int, stop: int) -> tuple[Any, int]:
     """Return a number and the position behind it, below 0 if it does not end."""
+    if at < stop and content[at] < 128:  # as most are
+        return np.int64(content[at]), at + 1
     value = np.uint64(0)
     shift = 0
     while at < stop and shift < 64:
@@ -750,7 +752,7 @@ def _field(content: Array, at: int, stop: int) -> tuple[int, Any, int, int]:
     return tag >> 3, value, length, at
 
 
-@compiled
+@inlined
 def _attribute(content: Array, at: int, stop: int, span: int, arrays: SpanArrays, keys: WantedKeys) -> int:
     key = size = 0
     kind, noted, noted_length = NOTHING, 0, 0
