@@ -1,29 +1,40 @@
 """Repair on slow links, with losses and with receivers that overrun: causal blocks and CO beside fifo.
 
-    python -m bench.repair            the grid of sizes, bandwidths, payloads and losses
-    python -m bench.repair --quick    a part of it, in a minute or so
+    python -m bench.repair                    the grid of sizes, bandwidths, payloads and losses: an hour or two
+    python -m bench.repair --part 3/16        every 16th cell of it, from the third on
+    python -m bench.repair --quick            a small grid, in a minute or so
+    python -m bench.repair --crowd            what repair costs causal blocks in a group of 100
+    python -m bench.repair --read a.jsonl ..  judge what `--json` printed before
 
-Each line gives the simulated time and the repairs of an ordering, and its time as a multiple of fifo's. It ends with
-the worst cells of each ordering, and the lines that break what we ask for: an end within 5 times fifo's time,
-10 repairs for each datagram that was lost or overrun, and without either no repairs at all.
+Each line gives the simulated time and the repairs of an ordering, and its time as a multiple of fifo's; with `--json`
+each is an object. It ends with the worst cells of each ordering and the lines that break what we ask for: an end within
+5 times fifo's time, 10 repairs for each datagram that was lost or overrun, and without either no repairs at all.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Iterator
-from typing import NamedTuple
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
-from antiphon.sim.cluster import simulate
+import msgspec
+
+from antiphon.progress import Progress
+from antiphon.sim.cluster import SimulatedRun, simulate
 from antiphon.sim.network import NetworkOptions
 from antiphon.sim.scenario import Scenario, Workload
+from antiphon.trace.event import Event
 
 SECOND = 1_000_000_000
 ORDERINGS = ("fifo", "causal-blocks", "co")
+TIMES_MAX = 5
+HEAD = "ordering         n        bit/s  bytes  loss         s  of fifo  repairs     lost"
+REPAIRS_MAX = 10  # for each datagram that did not come
 
 
-class Cell(NamedTuple):
+class Cell(msgspec.Struct, frozen=True):
     """What all orderings are run on."""
 
     members: int
@@ -33,82 +44,164 @@ class Cell(NamedTuple):
     interval: str
 
 
-class Figures(NamedTuple):
+class Figures(msgspec.Struct, frozen=True):
     """What an ordering took in a cell."""
 
     ordering: str
     cell: Cell
-    seconds: float  # simulated; infinite if it did not end
+    seconds: float | None  # simulated; None: it did not end
     repairs: int
     lost: int  # datagrams lost or overrun
-    times: float  # fifo's seconds
+    fifo: float | None  # fifo's seconds
+
+    @property
+    def times(self) -> float:
+        """How often it takes fifo's time."""
+        return self.seconds / self.fifo if self.seconds is not None and self.fifo else float("inf")
 
     @property
     def broken(self) -> bool:
         """Whether it is more than we allow."""
-        return self.ordering != "fifo" and (self.times > 5 or self.repairs > 10 * self.lost)
+        return self.ordering != "fifo" and (self.times > TIMES_MAX or self.repairs > REPAIRS_MAX * self.lost)
 
     def __str__(self) -> str:
-        members, network, payload, _, _ = self.cell
+        network = self.cell.network
         links = "overrun" if network.receive_buffer else f"{network.bandwidth:,}"
+        seconds = "no end" if self.seconds is None else f"{self.seconds:.2f}"
         return (
-            f"{self.ordering:14} {members:3} {links:>12} {payload:6} {network.loss:5} {self.seconds:9.2f} "
+            f"{self.ordering:14} {self.cell.members:3} {links:>12} {self.cell.payload:6} {network.loss:5} {seconds:>9} "
             f"{self.times:8.2f} {self.repairs:8} {self.lost:8}"
         )
 
 
 def grid(quick: bool) -> Iterator[Cell]:
-    """Give the cells: links of every speed, then receivers with 4 places that take 2 ms for a datagram."""
+    """Give the cells: links of every speed, then receivers with 4 places that take 2 ms for a datagram.
+
+    Large groups send less, so that a cell takes seconds: three messages each up to 10 members, one at 40.
+    """
     sizes = (4, 10) if quick else (4, 10, 20, 40)
     bandwidths = (70_000, 2_000_000) if quick else (40_000, 70_000, 2_000_000, 100_000_000)
     payloads = (1_400,) if quick else (1, 1_400, 40_000, 60_000)
     losses = (0.0, 0.1) if quick else (0.0, 0.1, 0.3)
     for members, bandwidth, payload, loss in itertools.product(sizes, bandwidths, payloads, losses):
         network = NetworkOptions(latency="uniform 1ms 5ms", bandwidth=bandwidth, loss=loss)
-        yield Cell(members, network, payload, 3, "fixed 1ms")
+        yield Cell(members, network, payload, min(3, 40 // members), "fixed 1ms")
     for members in sizes:
         yield Cell(members, NetworkOptions(receive_buffer=4, service="2ms"), 8, 1, "0")
 
 
+def run(cell: Cell, ordering: str) -> SimulatedRun:
+    """Run an ordering in a cell."""
+    scenario = Scenario(
+        members=cell.members,
+        messages=cell.messages,
+        ordering=ordering,
+        network=cell.network,
+        workload=Workload(interval=cell.interval, payload=cell.payload),
+        limit="6000s",
+    )
+    return simulate(scenario, 1)
+
+
 def measure(cell: Cell) -> Iterator[Figures]:
     """Run all orderings in a cell."""
-    fifo = 0.0
+    fifo: float | None = None
     for ordering in ORDERINGS:
-        scenario = Scenario(
-            members=cell.members,
-            messages=cell.messages,
-            ordering=ordering,
-            network=cell.network,
-            workload=Workload(interval=cell.interval, payload=cell.payload),
-            limit="600s",
-        )
-        run = simulate(scenario, 1)
-        counts = run.stats["network"]
-        seconds = max(event.time_ns or 0 for event in run.events) / SECOND if run.finished else float("inf")
-        fifo = fifo or seconds
+        done = run(cell, ordering)
+        counts = done.stats["network"]
+        seconds = max(event.time_ns or 0 for event in done.events) / SECOND if done.finished else None
+        fifo = seconds if ordering == "fifo" else fifo
         lost = counts.get("lost", 0) + counts.get("overrun", 0)
-        repairs = run.stats["members"].get("retransmissions", 0)
-        yield Figures(ordering, cell, seconds, repairs, lost, seconds / fifo)
+        yield Figures(ordering, cell, seconds, done.stats["members"].get("retransmissions", 0), lost, fifo)
+
+
+def worst(figures: Iterable[Figures]) -> Iterator[str]:
+    """Name the worst cells of each ordering, and the lines that break what we ask for."""
+    figures = list(figures)
+    for ordering in ORDERINGS[1:]:
+        mine = [one for one in figures if one.ordering == ordering]
+        yield f"\nthe slowest cells of {ordering}:"
+        yield from map(str, sorted(mine, key=lambda one: -one.times)[:5])
+        yield "with most repairs for a loss:"
+        lossy = [one for one in mine if one.lost]
+        yield from map(str, sorted(lossy, key=lambda one: -one.repairs / one.lost)[:3])
+    broken = [one for one in figures if one.broken]
+    yield f"\n{len(broken)} of {len(figures)} lines break what we ask for{':' if broken else ''}"
+    yield from map(str, broken)
+
+
+class CrowdFigures(msgspec.Struct, frozen=True):
+    """What repair cost in a large group."""
+
+    members: int
+    messages: int  # of each
+    interval: str
+    seconds: float
+    useful: int  # copies that came to one who lacked them
+    useless: int  # copies that came to one who did not
+    sent_bytes: int  # by the first sendings, once for each receiver
+    bytes: int  # of all datagrams
+
+    def __str__(self) -> str:
+        return (
+            f"{self.members} members, {self.messages} messages each, {self.interval}, 5% loss: {self.seconds:.2f} s, "
+            f"{self.useless / self.useful:.2f} useless copies for a useful one, "
+            f"{self.bytes / self.sent_bytes:.2f} bytes for each byte sent"
+        )
+
+
+def crowd(members: int, messages: int, interval: str, payload: int) -> CrowdFigures:
+    """Measure causal blocks in a group that loses 5%."""
+    done = run(Cell(members, NetworkOptions(loss=0.05), payload, messages, interval), "causal-blocks")
+    rows: list[Event] = done.events
+    copies = sum(_receivers(row.detail, members) for row in rows if (row.detail or "").startswith("repair"))
+    useless = done.stats["members"].get("duplicates", 0)
+    return CrowdFigures(
+        members=members,
+        messages=messages,
+        interval=interval,
+        seconds=done.ended_ns / SECOND,
+        useful=round(0.95 * copies) - useless,
+        useless=useless,
+        sent_bytes=sum(row.bytes or 0 for row in rows if row.event == "send") * (members - 1),
+        bytes=done.stats["network"]["bytes"],
+    )
+
+
+def _receivers(detail: str | None, members: int) -> int:
+    targets = (detail or "").removeprefix("repair").removeprefix(" to ")
+    return len(targets.split(",")) if targets and targets != "all" else members - 1
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="a small grid")
+    parser.add_argument("--part", metavar="I/K", default="1/1", help="every K-th cell, from the I-th on")
+    parser.add_argument("--crowd", action="store_true", help="causal blocks in a group of 100")
+    parser.add_argument("--read", metavar="FILE", type=Path, nargs="+", help="judge what --json printed before")
+    parser.add_argument("--json", action="store_true", help="one object a line")
+    args = parser.parse_args()
+    if args.crowd:
+        for messages, interval in ((6, "exponential 100ms"), (3, "exponential 10ms")):
+            one = crowd(100, messages, interval, 64)
+            print(msgspec.json.encode(one).decode() if args.json else one, flush=True)
+        return
+    if args.read:
+        lines = [line for path in args.read for line in path.read_text().splitlines() if line.startswith("{")]
+        print(*worst(msgspec.json.decode(line, type=Figures) for line in lines), sep="\n")
+        return
+    first, step = map(int, args.part.split("/"))
+    cells = list(grid(args.quick))[first - 1 :: step]
     figures: list[Figures] = []
-    print(
-        f"{'ordering':14} {'n':>3} {'bit/s':>12} {'bytes':>6} {'loss':>5} {'s':>9} {'of fifo':>8} {'repairs':>8} lost"
-    )
-    for cell in grid(parser.parse_args().quick):
-        for one in measure(cell):
-            print(one, flush=True)
-            figures.append(one)
-    for ordering in ORDERINGS[1:]:
-        mine = [one for one in figures if one.ordering == ordering]
-        print(f"\nthe slowest cells of {ordering}:", *sorted(mine, key=lambda one: -one.times)[:5], sep="\n")
-        lossy = [one for one in mine if one.lost]
-        print("with most repairs for a loss:", *sorted(lossy, key=lambda one: -one.repairs / one.lost)[:3], sep="\n")
-    broken = [one for one in figures if one.broken]
-    print(f"\n{len(broken)} of {len(figures)} lines break what we ask for:", *broken, sep="\n")
+    if not args.json:
+        print(HEAD)
+    with Progress("cells", len(cells)) as progress:
+        for number, cell in enumerate(cells):
+            for figure in measure(cell):
+                print(msgspec.json.encode(figure).decode() if args.json else figure, flush=True)
+                figures.append(figure)
+            progress.done(number + 1)
+    print(*worst(figures), sep="\n", file=sys.stderr if args.json else sys.stdout)
 
 
 if __name__ == "__main__":

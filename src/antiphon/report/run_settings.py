@@ -174,6 +174,6 @@ def buffer_bound(settings: RunSettings, members: int) -> BufferBound | None:
         return BufferBound(config.buffer_size(group), why)
     each = f"a window of {options.window}"
     if hasattr(options, "places"):
-        each += f" times a headroom of {options.headroom}"
+        each += f" and one more, times a headroom of {options.headroom}"
         return BufferBound(options.places(group), was_set if options.buffer else f"{each} for each of {group} members")
     return BufferBound(options.window * group, f"{each} for each of {group} members")

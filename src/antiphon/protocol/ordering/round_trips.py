@@ -113,6 +113,15 @@ class RoundTrips:
         """How long answers usually take, as far as that was measured."""
         return self._usual.mean_ns or 0
 
+    @property
+    def prompt_ns(self) -> Duration:
+        """How long the best answers of late took, of the member that took longest; 0: nothing was measured.
+
+        Unlike the mean it does not grow with the pauses after which a lost answer is asked for again, so that a pause
+        that follows from it does not follow from itself.
+        """
+        return max((min(recent) for recent in self._recent_ns if recent), default=0)
+
     def queued_ns(self) -> Duration:
         """Return how much longer than at best the best answers of late took: what waits in queues on the slowest way.
 

@@ -85,12 +85,14 @@ class Losses:
     def hearsay_grace_ns(self, source: int, now: Instant) -> Duration:
         """Say how long what others tell of may be on its way: as late as it usually comes after their word.
 
-        Before anything came it is given a round trip.
+        Before anything came it is given a round trip, and never more: where much is lost, what comes late is mostly
+        what others have asked for.
         """
-        lateness = self._lateness[source]
+        lateness, round_ns = self._lateness[source], self._pause_ns(source, 0, now)
         if lateness.mean_ns is None:
-            return self._pause_ns(source, 0, now)
-        return max(self._options.ret_grace_ns, lateness.timeout_ns)
+            return round_ns
+        longest_ns = max(round_ns, self._trips.timeout_ns(source, now))
+        return max(self._options.ret_grace_ns, min(lateness.timeout_ns, longest_ns))
 
     def came(self, source: int, number: int, now: Instant) -> None:
         """Learn from a PDU how late it was or, if it was asked for, how long repairs take.

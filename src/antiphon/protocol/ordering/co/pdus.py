@@ -64,7 +64,7 @@ class CoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     window: int = 32  # W: own messages that need not yet be known to be accepted by all
     headroom: int = 32  # H: by how much the buffer is divided, so that stale news of it does no harm
-    buffer: int = 0  # B: slots of a member; 0 stands for W x H for each member
+    buffer: int = 0  # B: slots of a member; 0 stands for (W + 1) x H for each member
     defer_ns: Duration = 5 * MILLISECOND  # a confirmation waits so long for data to ride on
     ret_grace_ns: Duration = 5 * MILLISECOND  # mere skew between channels mends itself
     ret_retry_ns: Duration = 20 * MILLISECOND  # doubled with every vain try, up to the next one
@@ -93,5 +93,9 @@ class CoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             )
 
     def places(self, size: int) -> int:
-        """Give B, the messages that a member can keep."""
-        return min(self.buffer or self.window * self.headroom * size, NUMBER_MAX)  # what BUF can say
+        """Give B, the messages that a member can keep.
+
+        There is one share more than the window needs: with all windows full, as many messages wait as H for each member
+        at most, and the flow condition still allows W. Else a window of 1 would be one message in the whole group.
+        """
+        return min(self.buffer or (self.window + 1) * self.headroom * size, NUMBER_MAX)  # what BUF can say

@@ -43,7 +43,7 @@ class Probes:
     def progress(self, now: Instant) -> None:
         """Count the silence from now on, and have little patience: something has moved."""
         self.quiet_since = now
-        under_way_ns = self.trips.usual_ns if self.flow.acceptance.receipt.undelivered else 0
+        under_way_ns = self.trips.prompt_ns if self.flow.acceptance.receipt.undelivered else 0
         self._silence_ns = max(self.options.probe_ns, under_way_ns)
         self._asked.clear()
 
@@ -53,7 +53,7 @@ class Probes:
             return False
         self.quiet_since = now
         crowded_ns = self.options.probe_ns * self.flow.acceptance.size // UNCROWDED
-        longest_ns = max(self.options.probe_ns_max, 2 * self.trips.usual_ns, crowded_ns)
+        longest_ns = max(self.options.probe_ns_max, 2 * self.trips.prompt_ns, crowded_ns)
         self._silence_ns = min(self._jittered(2 * self._silence_ns), longest_ns)
         return True
 

@@ -208,6 +208,7 @@ class Co(FlushHooks):
                 self.receipt.ack_action(step)
                 if not self.receipt.undelivered:
                     self.trips.rest(now)
+                    self.probes.progress(now)
 
     # Failure detection and recovery
 
