@@ -7,19 +7,22 @@ failure here is a failure everywhere; `make torture` runs as many more as one li
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from antiphon.protocol.ordering import ORDERINGS
 from antiphon.protocol.stability import STABILITIES
 from antiphon.sim.cost import RunCost, storm
-from antiphon.sim.scenario import from_table, load, to_toml
+from antiphon.sim.scenario import Fault, Scenario, from_table, load, to_toml
 from antiphon.sim.schedules import small, wide
 from antiphon.sim.torture import flaw
 
-SCHEDULES = 240
-CHUNK = 120
+SCHEDULES = 2000
+CHUNK = 250
+SMALL = 120
 REGRESSIONS = sorted((Path(__file__).parents[1] / "regressions").glob("*.toml"))
 
 
@@ -34,7 +37,7 @@ def test_random_schedules(ordering: str, first: int) -> None:
 
 @pytest.mark.parametrize("ordering", sorted(ORDERINGS))
 def test_small_schedules(ordering: str) -> None:
-    for seed in range(CHUNK):
+    for seed in range(SMALL):
         wrong = flaw(small(seed, ordering), seed)
         assert wrong is None, f"seed {seed}: {wrong}\n{to_toml(small(seed, ordering))}"
 
@@ -46,24 +49,57 @@ def test_what_once_went_wrong(path: Path) -> None:
 
 
 def test_the_schedules_reach_all_that_they_should() -> None:
-    drawn = [wide(seed, "fifo") for seed in range(1000)]
-    assert min(one.members for one in drawn) == 1
-    assert max(one.members for one in drawn) >= 30
-    assert {0, 60_000} <= {one.workload.payload for one in drawn}
-    bandwidths = [one.network.bandwidth for one in drawn if one.network.bandwidth]
-    assert min(bandwidths) < 100_000
-    assert max(bandwidths) > 50_000_000
-    assert {one.stability for one in drawn} == set(STABILITIES)
-    assert any(one.network.receive_buffer == 2 * one.members > 8 for one in drawn)
-    assert any(one.safe for one in drawn)
-    assert any(one.workload.lifetime for one in drawn)
+    """Most schedules are small, but each kind of fault, network, size and option is drawn often enough to be met."""
+    drawn = [wide(seed, "fifo") for seed in range(SCHEDULES)]
+    networks = [one.network for one in drawn]
+    kinds = {
+        "alone": [one.members == 1 for one in drawn],
+        "pairs": [one.members == 2 for one in drawn],
+        "4 and 5": [one.members in (4, 5) for one in drawn],
+        "6 to 16": [6 <= one.members <= 16 for one in drawn],
+        "more": [one.members > 16 for one in drawn],
+        "8 messages each": [one.messages == 8 for one in drawn],
+        "one sender of several": [len(one.senders) == 1 < one.members for one in drawn],
+        "all send": [len(one.senders) == one.members for one in drawn],
+        "no payload": [one.workload.payload == 0 for one in drawn],
+        "60,000 bytes": [one.workload.payload == 60_000 for one in drawn],
+        "lifetimes": [one.workload.lifetime is not None for one in drawn],
+        "priorities": [one.workload.priorities > 1 for one in drawn],
+        "safe": [one.safe for one in drawn],
+        "loss of 2%": [network.loss == 0.02 for network in networks],
+        "loss of 40%": [network.loss == 0.4 for network in networks],
+        "duplicates": [network.duplicate > 0 for network in networks],
+        "reordering": [network.reorder > 0 for network in networks],
+        "under 100 kbit/s": [0 < network.bandwidth < 100_000 for network in networks],
+        "over 50 Mbit/s": [network.bandwidth > 50_000_000 for network in networks],
+        "overrun": [network.receive_buffer > 0 for network in networks],
+        "overrun that grows with n": [one.network.receive_buffer == 2 * one.members > 4 for one in drawn],
+        "skew": [one.clocks.skew != "0" for one in drawn],
+        "drift": [one.clocks.drift_ppm > 0 for one in drawn],
+        "window of 1": [one.window == 1 for one in drawn],
+        "two faults": [len(one.faults) == 2 for one in drawn],
+        **{
+            kind: [kind in [fault.kind for fault in one.faults] for one in drawn]
+            for kind in ("partition", "cut", "pause")
+        },
+        "a fault of seconds": [any(_lasts_ms(fault) > 1000 for fault in one.faults) for one in drawn],
+        **{stability: [one.stability == stability for one in drawn] for stability in STABILITIES},
+    }
+    rare = {kind: sum(seen) for kind, seen in kinds.items() if sum(seen) < (3 if kind == "more" else 20)}
+    assert rare == {}
     for ordering, part in ORDERINGS.items():
-        keys = {key for seed in range(600) for key in wide(seed, ordering).ordering_options}
-        assert keys == set(part.Options.__struct_fields__), ordering
+        keys = Counter(key for seed in range(600) for key in wide(seed, ordering).ordering_options)
+        assert set(keys) == set(part.Options.__struct_fields__), ordering
+        assert min(keys.values(), default=20) >= 20, keys
+
+
+def _lasts_ms(fault: Fault) -> int:
+    return int((fault.until or "0ms").removesuffix("ms")) - int(fault.at.removesuffix("ms"))
 
 
 def test_a_storm_is_seen() -> None:
-    scenario = next(wide(seed, "abcast") for seed in range(100) if not wide(seed, "abcast").ordering_options)
+    scenario = wide(0, "abcast")
+    scenario = replace(scenario, members=8, ordering_options={}, stability_options={}, recovery=Scenario().recovery)
     calm = RunCost(datagrams=9, bytes=900, lost=0, repairs=0, took_ns=10**6, held=1)
     assert storm(scenario, 0, calm) is None
     assert "keeps 9999" in str(storm(scenario, 0, RunCost(9, 900, 0, 0, 10**6, 9999)))

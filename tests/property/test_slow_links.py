@@ -56,7 +56,7 @@ def test_losses_on_slow_links_are_repaired_without_a_storm(ordering: str, bandwi
 
 def test_receivers_that_overrun_are_given_time() -> None:
     overrun = NetworkOptions(receive_buffer=4, service="2ms")
-    tight = {"window": 1, "headroom": 2}
+    tight = {"window": 1, "headroom": 2, "buffer": 20}  # one message in the whole group at a time
     scenario = Scenario(members=10, messages=1, ordering="co", ordering_options=tight, network=overrun, limit="60s")
     done = simulate(scenario, 1)
     assert done.finished
