@@ -15,7 +15,9 @@ from antiphon.protocol.options import PROFILES, GroupOptions, profile_of
 from antiphon.protocol.ordering import ALIASES, ORDERINGS
 from antiphon.protocol.recovery import RecoveryOptions
 from antiphon.protocol.stability import STABILITIES
-from antiphon.sim.scenario import Scenario, from_table, to_toml
+from antiphon.sim.cluster import Cluster
+from antiphon.sim.network import NetworkOptions
+from antiphon.sim.scenario import Scenario, Workload, from_table, to_toml
 from antiphon.sim.schedules import small as schedule
 from antiphon.sim.view_schedules import schedule as view_schedule
 
@@ -153,3 +155,49 @@ def test_there_is_one_list_of_defaults() -> None:
 def test_options_that_cannot_work_are_refused_with_the_key(table: dict[str, Any], key: str) -> None:
     with pytest.raises(UsageError, match=key):
         from_table(table).check()
+
+
+# Each option of each part at its bounds
+
+PARTS: dict[str, tuple[type[msgspec.Struct], dict[str, Any]]] = {
+    **{name: (part.Options, {"ordering": name}) for name, part in ORDERINGS.items()},
+    **{name: (part.Options, {"ordering": "fifo", "stability": name}) for name, part in STABILITIES.items()},
+    "recovery": (RecoveryOptions, {"ordering": "fifo"}),
+}
+
+
+def with_option(part: str, key: str, value: Any) -> Scenario:
+    network = NetworkOptions(loss=0.1)
+    scenario = Scenario(members=3, messages=2, network=network, workload=Workload("exponential 3ms", 8), limit="60min")
+    scenario = msgspec.structs.replace(scenario, **PARTS[part][1])
+    if part == "recovery":
+        return msgspec.structs.replace(scenario, recovery=msgspec.structs.replace(scenario.recovery, **{key: value}))
+    table = "ordering_options" if part in ORDERINGS else "stability_options"
+    return msgspec.structs.replace(scenario, **{table: {key: value}})
+
+
+def why_refused(scenario: Scenario) -> str | None:
+    try:
+        scenario.check()
+    except UsageError as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_an_option_at_its_bound_works_or_is_refused_by_its_name(part: str) -> None:
+    """What is allowed must end; what cannot work is refused with the key: no option makes a group stand still."""
+    for field in msgspec.structs.fields(PARTS[part][0]):
+        usual = field.default
+        if not isinstance(usual, int) or isinstance(usual, bool):
+            continue
+        for value in (-1, 0, 1, 2**40, 2**70):
+            scenario = with_option(part, field.name, value)
+            refused = why_refused(scenario)
+            if refused is not None:
+                assert field.name in refused, (part, field.name, value)
+                continue
+            cluster = Cluster(scenario, 1)
+            cluster.events_max = 60_000
+            run = cluster.run()
+            assert run.finished or run.stats["kernel_events"] == 60_000, (part, field.name, value, run.why_not)

@@ -186,7 +186,7 @@ PROFILES: Final[Mapping[str, GroupOptions]] = {
 
 
 def _check_pauses(options: msgspec.Struct, where: str) -> None:
-    """Raise a `UsageError` if what is said again in vain would be said so often that no answer had time to come."""
+    """Raise a `UsageError` if what is said again would be said so often that no answer had time to come."""
     for key in options.__struct_fields__:
         least = _PAUSE_NS_MAX_MIN if key.endswith("_ns_max") else _PAUSES_NS_MIN.get(key, 0)
         if least and getattr(options, key) < least:

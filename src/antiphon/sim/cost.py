@@ -130,10 +130,20 @@ def cost_of_fifo(scenario: Scenario, seed: int) -> RunCost:
     changes: dict[str, Any] = {"ordering": "fifo", "ordering_options": {}, "safe": False}
     if scenario.ordering == "fifo" or not ordering.NEEDS_RECOVERY:
         changes |= {"stability": Scenario().stability, "stability_options": {}, "buffer": 0}
+        changes["window"] = _window(scenario)
     else:
         options = {key: value for key, value in scenario.stability_options.items() if key != "positions"}
         changes["stability_options"] = options
     return measured(msgspec.structs.replace(scenario, **changes), seed)[1]
+
+
+def _window(scenario: Scenario) -> int:
+    """Return how many messages a sender may have on their way, whatever bounds that in its ordering."""
+    options = scenario.ordering_settings()
+    window: int = getattr(options, "window", scenario.window)
+    if hasattr(options, "places"):  # CO: a tight buffer bounds it too
+        window = min(window, options.places(scenario.members) // (options.headroom * scenario.members))
+    return window
 
 
 def buffer_bound(scenario: Scenario) -> int:
