@@ -104,7 +104,8 @@ _LASTING_WEIGHTS: Final = (5, 3, 1)
 _PAYLOADS: Final = (0, 1, 8, 8, 64, 64, 500, 1_400, 9_000, 40_000, 60_000)
 _BANDWIDTHS: Final = (50_000, 100_000_000)  # bits a second
 _DELIVERIES_MAX: Final = 200  # of a schedule: keeps each at a few hundredths of a CPU-second
-_SENDING_S_MAX: Final = 10.0  # how long the slowest link may take for the messages alone
+_SENDING_S_MAX: Final = 10.0  # how long the slowest link may take for the messages alone, in groups ...
+_SENDING_MEMBERS: Final = 8  # ... of so many; the more there are, the more is said meanwhile
 
 
 def wide(seed: int, ordering: str) -> Scenario:
@@ -118,7 +119,8 @@ def wide(seed: int, ordering: str) -> Scenario:
     bandwidth = 0 if rng.random() < 0.6 else round(math.exp(rng.uniform(*map(math.log, _BANDWIDTHS))))
     payload = rng.choice(_PAYLOADS)
     if bandwidth:
-        payload = min(payload, int(_SENDING_S_MAX * bandwidth / 8 / messages))
+        sending_s = min(_SENDING_S_MAX, _SENDING_S_MAX * (_SENDING_MEMBERS / members) ** 2)
+        payload = min(payload, int(sending_s * bandwidth / 8 / messages))
     profile = rng.choice(("lan", "lan", "lan", "lan", "wan", "lan" if bandwidth else "paper"))  # paper: no slow links
     scenario = Scenario.of(
         profile,
