@@ -134,7 +134,7 @@ def test_a_log_of_another_system_is_kept_with_its_names_and_how_it_was_read(tmp_
     assert (kept.totals.names, kept.totals.events) == (plain.totals.names, plain.totals.events)
     assert kept.totals.names
     [run] = open_table(str(tmp_path / "table")).windows.runs
-    assert names_of(str(tmp_path / "table"), run, kept.totals.names) == kept.totals.names
+    assert names_of(str(tmp_path / "table"), run, kept.totals.names, {}) == kept.totals.names
     with pytest.raises(UsageError, match="a table keeps what it was read with"):
         lay_out_trace(HERE, str(tmp_path / "table"), tmp_path / "unused", Mapping(preset="mqtt"))
 
