@@ -76,7 +76,7 @@ def _parser(chosen: str | None, *, all_commands: bool = False) -> tuple[_Parser,
     """Return the parser of everything, and that of the chosen command (of everything, if none is chosen)."""
     parser = _Parser(
         prog="antiphon",
-        description="Group communication: take part live, simulate it, check its traces, see what happened, reproduce the papers.",
+        description="Group communication: take part live, simulate it, check traces, see what happened.",
         epilog="example: antiphon simulate --members 5 --ordering causal --loss 0.1 --seed 7 --out out/run\n"
         + _EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
