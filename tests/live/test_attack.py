@@ -123,6 +123,13 @@ def refused(group: antiphon.Group) -> int:
     return named + counts["packets-unproven"] + counts["packets-own"]
 
 
+def overflowed(address: str) -> int:
+    """Say how many packets the kernel threw away because a member's socket was full: on a busy machine, some are."""
+    port = f":{int(address.rpartition(':')[2]):04X}"
+    rows = [line.split() for line in Path("/proc/net/udp").read_text().splitlines()[1:]]
+    return sum(int(row[-1]) for row in rows if row[1].endswith(port))
+
+
 async def seconds_to_a_view(attacked: Attacked, per_second: int) -> float:
     """Restart two of the three while packets come at a rate; give how long it took until both had delivered."""
     attacking = asyncio.create_task(attacked.attack_steadily(per_second)) if per_second else None
@@ -173,20 +180,27 @@ def test_no_packet_of_an_attacker_is_taken(packets: int, tmp_path: Path) -> None
             sent, stop = [b"heard"], asyncio.Event()
             working = asyncio.create_task(work(groups, sent, stop))
             target = attacked.addresses[0]
+            overflowed_before = overflowed(target)
+
+            def gone() -> int:
+                return refused(groups[0]) - before + overflowed(target) - overflowed_before
+
             for start in range(0, packets, AT_ONCE):
                 attacked.attack(target, AT_ONCE)
-                while refused(groups[0]) - before < start - 20 * AT_ONCE:
+                while refused(groups[0]) - before < start - 20 * AT_ONCE and gone() < start - 20 * AT_ONCE:
                     await asyncio.sleep(0)  # the kernel has room for so many
                 if start % 1_000 == 0:
                     await asyncio.sleep(0)
             async with asyncio.timeout(20):
-                while refused(groups[0]) - before < packets:
+                while gone() < packets:
                     await asyncio.sleep(0.01)
             stop.set()
             await working
             counts = groups[0].status().counts
-            assert counts["packets-received"] - received > packets
-            assert refused(groups[0]) - before == packets, "each is counted, once"
+            lost = overflowed(target) - overflowed_before
+            assert lost < packets / 10
+            assert counts["packets-received"] - received > packets - lost
+            assert packets - lost <= refused(groups[0]) - before <= packets, "each that came is counted, once"
             assert counts["broken-bursts"] == counts["broken-datagrams"] == 0
             assert counts["views"] == views, "nobody was taken for dead"
             for group in groups:
