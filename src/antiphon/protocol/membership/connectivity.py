@@ -23,14 +23,15 @@ def connected(names: Sequence[int], unheard: Mapping[int, Collection[int]]) -> t
         return tuple(names)
     search = _Search({name: order for order, name in enumerate(names)})
     search.run(frozenset(names), links)
-    return tuple(sorted(search.best, key=names.index))
+    return tuple(name for name in names if name in search.best)
 
 
 def broken_links(names: Collection[int], unheard: Mapping[int, Collection[int]]) -> Iterator[tuple[int, int]]:
     """Name the links among some names that are broken: (from, to), for each who is not heard and by whom."""
-    for name in names:
-        for other in unheard.get(name, ()):
-            if other in names and other != name:
+    among = frozenset(names)
+    for name in among.intersection(unheard):
+        for other in unheard[name]:
+            if other in among and other != name:
                 yield other, name
 
 

@@ -22,6 +22,20 @@ class Roster:
         peer = self._detector.by_name.get(name_of(process))
         return self._detector.lives(process, now) and not (self._sides and peer is not None and peer.view > view.id)
 
+    def staying(self, view: GroupView, now: Instant) -> list[int]:
+        """List the members of a view that may be alive in it, in order; before the first view nobody is in it."""
+        if view.number == 0:
+            return []
+        own, living, by_name = self._own.id, self._detector.living(now), self._detector.by_name
+        gone_on = self.gone_on(view) if self._sides else ()
+        known = ((member, name_of(member)) for member in view.members)
+        return [
+            member
+            for member, name in known
+            if member == own
+            or (name in living and name in by_name and by_name[name].process in (None, member) and name not in gone_on)
+        ]
+
     def gone_on(self, view: GroupView) -> set[int]:
         """Name those who know a newer view."""
         return {name for name, peer in self._detector.by_name.items() if peer.view > view.id}
@@ -99,11 +113,10 @@ class Roster:
         Before the first view, a founder that was not heard yet may be about to. Where all leave and nobody joins, they
         do it themselves.
         """
-        living = [member for member in view.members if view.number > 0 and self.stays(member, view, now)]
-        away = self.leavers().union(unwanted)
-        members = [name_of(member) for member in living if member not in away]
+        staying, away = self.staying(view, now), self.leavers().union(unwanted)
+        members = [name_of(member) for member in staying if member not in away]
         coming = sorted(self.coming(view, now).union(map(name_of, joiners)))
-        return members or coming or [name_of(member) for member in living if member not in unwanted]
+        return members or coming or [name_of(member) for member in staying if member not in unwanted]
 
     def change_due(self, view: GroupView, unwanted: Collection[int], joiners: Collection[int], now: Instant) -> bool:
         """Say whether a view is no longer what it should be.
@@ -115,8 +128,8 @@ class Roster:
         settled_at = self._detector.links_changed_at + self._detector.times.settling_ns(view.names)
         if self._sides and now < settled_at:
             return False
-        away = self.leavers().union(unwanted)
-        return any(member in away or not self.stays(member, view, now) for member in view.members)
+        away, staying = self.leavers().union(unwanted), self.staying(view, now)
+        return len(staying) < len(view.members) or not away.isdisjoint(staying)
 
     def targets(self, view: GroupView, joiners: Iterable[int], now: Instant) -> tuple[int, ...]:
         """Name whom to ask for the next view: where each side goes on, those of other sides are not stopped."""

@@ -56,33 +56,38 @@ class ViewChangeProtocol:
     def unwanted(self, now: Instant) -> frozenset[int]:
         """Return the members that the next view is to do without: the too slow, and who is not heard by all others."""
         view, life = self._agreement.view, self._life
-        living = [member for member in view.members if view.number > 0 and life.roster.stays(member, view, now)]
-        chosen = self._detector.connected(map(name_of, living), now)
-        return life.slow.accused.union(member for member in living if name_of(member) not in chosen)
+        staying = life.roster.staying(view, now)
+        chosen = set(self._detector.connected(map(name_of, staying), now))
+        return life.slow.accused.union(member for member in staying if name_of(member) not in chosen)
 
     @rule("docs/membership.md, broken links")
     def welcome(self, now: Instant) -> list[int]:
         """Return who may join: whoever wants to, and hears and is heard by all that it would be together with."""
-        view, detector = self._agreement.view, self._detector
-        joiners, unwanted = self._life.roster.joiners(view, now), self.unwanted(now)
-        staying = [name_of(member) for member in view.members if detector.lives(member, now) and member not in unwanted]
+        view, detector, roster = self._agreement.view, self._detector, self._life.roster
+        joiners = roster.joiners(view, now)
         if view.number == 0:
             together = set(detector.connected(map(name_of, joiners), now))
             return [joiner for joiner in joiners if name_of(joiner) in together]
-        if not self.has_room(now):
+        if not joiners or not self.has_room(now):
             return []
-        for joiner in joiners:
+        unwanted = self.unwanted(now)
+        staying = [name_of(member) for member in roster.staying(view, now) if member not in unwanted]
+        if len(detector.connected([*staying, *map(name_of, joiners)], now)) == len(staying) + len(joiners):
+            return joiners
+        welcome = []
+        for joiner in joiners:  # in the order in which all would let them in
             if len(detector.connected([*staying, name_of(joiner)], now)) > len(staying):
                 staying.append(name_of(joiner))
-        return [joiner for joiner in joiners if name_of(joiner) in staying]
+                welcome.append(joiner)
+        return welcome
 
     def has_room(self, now: Instant) -> bool:
         """Return whether a joiner could be admitted: fewer members await the application's state than have it."""
-        view, detector, life = self._agreement.view, self._detector, self._life
+        view, life = self._agreement.view, self._life
         if not life.membership.transfer or not view.elders:
             return True
         away = life.roster.leavers().union(self.unwanted(now))
-        staying = {member for member in view.members if detector.lives(member, now) and member not in away}
+        staying = set(life.roster.staying(view, now)).difference(away)
         awaiting = staying & life.roster.without_state(view) | (
             {self._own.id} if life.standing == "awaiting" else set()
         )

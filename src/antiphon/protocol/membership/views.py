@@ -91,7 +91,7 @@ class GroupView(msgspec.Struct, frozen=True, array_like=True):
         Before the first view only more than half of the founders do, or of the members that were declared, since nobody
         is first.
         """
-        count, size = sum(name in names for name in self.names), max(self.declared, len(self.members))
+        count, size = len(set(names).intersection(self.names)), max(self.declared, len(self.members))
         if 2 * count == size:
             return self.number > 0 and self.names[0] in names
         return 2 * count > size
