@@ -13,6 +13,10 @@ import pytest
 
 import antiphon
 from antiphon import testing
+from antiphon.protocol.machine import SECOND, Effect, Install, Instant
+from antiphon.sim.network import NetworkOptions
+from antiphon.sim.scenario import Fault, Scenario, Workload
+from antiphon.sim.view_cluster import ViewCluster
 from antiphon.testing import World
 
 
@@ -144,3 +148,40 @@ def test_one_who_does_not_listen_is_dropped_once_and_comes_back_when_it_listens(
         await asyncio.sleep(10)
 
     testing.run(main)
+
+
+class Crowd(ViewCluster):
+    """A simulated group that notes when each member began which view."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.installed: dict[int, list[tuple[Instant, int]]] = {name: [] for name in range(scenario.members)}
+        super().__init__(scenario, seed=1)
+
+    def _carry_out(self, me: int, effect: Effect) -> None:
+        if isinstance(effect, Install):
+            self.installed[me].append((self.kernel.now, len(effect.members)))
+        super()._carry_out(me, effect)
+
+
+def test_of_32_members_4_die_at_once_and_come_back_in_one_view_each() -> None:
+    dead = range(28, 32)
+    crowd = Crowd(
+        Scenario(
+            name="crowd",
+            members=32,
+            messages=1,
+            ordering="sequencer",
+            views=True,
+            network=NetworkOptions(latency="uniform 100us 1ms"),
+            workload=Workload(interval="uniform 1s 2s", payload=8),
+            faults=[Fault(kind="crash", at="2s", until="5s", member=name) for name in dead],
+            limit="9s",
+        )
+    )
+    crowd.run()
+    for name in range(32):
+        views = crowd.installed[name]
+        assert [size for _, size in views] == ([32, 32] if name in dead else [32, 28, 32]), "one view for each change"
+        assert views[0][0] < SECOND
+        assert name in dead or 2 * SECOND < views[1][0] < 5 * SECOND - SECOND
+        assert 5 * SECOND < views[-1][0] < 7 * SECOND

@@ -147,6 +147,7 @@ class Process:
         self._data_tag = group_tag(options.group).to_bytes(4, "little")
         self._started = False
         self._look_at: Instant = now  # until then, data goes straight to the member and nothing else is looked at
+        self._news_due_at: Instant | None = None  # when to look at what others have said of themselves, if they did
         self._straight: Member | None = None  # the member, while all that it says goes straight to the driver
         self._due_at: Instant = now  # when something is due beside what the member has to do; kept while that is so
 
@@ -248,7 +249,7 @@ class Process:
     def _next_look(self) -> Instant:
         """Return when something is due beside what the member has to do."""
         current, session = self.lifecycle.agreement.round, self.lifecycle.session
-        at = self.detector.look_at
+        at = earliest(self.detector.look_at, self._news_due_at) or self.detector.look_at
         if not self.lifecycle.active:
             at = min(at, self._look_at)  # something is under way
         if current is not None:
@@ -342,7 +343,11 @@ class Process:
                 life.disband()
             case _:
                 assert_never(event)
-        if look or detector.news:
+        if detector.news and not look:
+            self._news_due_at = self._news_due_at or now + detector.times.gathering_ns
+            look = now >= self._news_due_at
+        if look:
+            self._news_due_at = None
             self._do_what_is_due(now)
             self._look_at = now + life.membership.heartbeat_ns
         self._straight = self.member if life.active and not life.transfer.holds_back else None
@@ -352,7 +357,7 @@ class Process:
 
     def _receive(self, datagrams: list[bytes], now: Instant) -> bool:
         """Take datagrams in their order, the member's as many at once as come together; return if all were data."""
-        only_data = self.lifecycle.active
+        only_data = self.lifecycle.active or self.detector.times.gathering_ns > 0
         for is_data, together in groupby(datagrams, lambda datagram: datagram[4:8] == self._data_tag):
             session = self.lifecycle.session
             if not is_data:
