@@ -56,8 +56,8 @@ faults: setup ## kill, stop and cut off live processes
 torture-stack: setup ## random schedules of applications on whole simulated groups: SEEDS=n FROM=first MINUTES=m
 	@$(BIN)/python -m antiphon.testing.torture --seeds $(SEEDS) --from $(FROM) --minutes $(MINUTES)
 
-torture: setup ## random schedules of every protocol: SEEDS=n FROM=first MINUTES=m VIEWS=1; shrinks what fails
-	@$(BIN)/python -m antiphon.sim.torture --seeds $(SEEDS) --from $(FROM) --minutes $(MINUTES) $(if $(VIEWS),--views)
+torture: setup ## random schedules of every protocol: SEEDS=n FROM=first MINUTES=m VIEWS=1 LINKS=1; shrinks what fails
+	@$(BIN)/python -m antiphon.sim.torture --seeds $(SEEDS) --from $(FROM) --minutes $(MINUTES) $(if $(VIEWS),--views) $(if $(LINKS),--links)
 
 mutants: setup ## change protocol/ in small ways and see which changes no test notices: MODULE=file SAMPLE=n SEED=n MINUTES=m
 	@$(BIN)/python -m bench.mutants --sample $(SAMPLE) --seed $(SEED) --minutes $(MINUTES) $(if $(MODULE),--module $(MODULE))
