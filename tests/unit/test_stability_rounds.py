@@ -828,3 +828,56 @@ def test_after_a_round_on_nothing_the_next_tells_changes_alone() -> None:
         report = vector(1, 0) if number == 1 else pack_change(held - before)
         [info] = root.receive(1, CoordinatorAck(number, number - 1, report), 0).down
         assert (info.pdu.round, info.pdu.base) == (number, number - 1)
+
+
+def test_all_rows_of_a_round_are_read_above_what_was_stable_when_it_began() -> None:
+    one = made(FullDistribution, 1, 3, delta=True)
+    hold(one, 300, 0, 0)
+    one.receive(0, Row(1, False, vector(300, 0, 0)), 0)
+    assert one.receive(2, Row(1, False, vector(300, 0, 0)), 0).up == [Frontier((300, 0, 0))]
+    hold(one, 301, 0, 0)
+    news = pack_some(np.array([301, 0, 0], np.int64), np.array([True, False, False]))
+    one.receive(0, Row(2, True, news), 1)
+    assert one.receive(2, Row(2, True, news), 1).up == [Frontier((301, 0, 0))]
+
+
+def test_where_one_lacks_the_base_the_frontier_is_told_whole() -> None:
+    root = made(Coordinator, 0, 2, delta=True)
+    hold(root, 1, 0)
+    root.wake(root.deadline)
+    root.receive(1, CoordinatorAck(1, 0, vector(1, 0)), 0)
+    hold(root, 2, 0)
+    root.wake(root.deadline)
+    [info] = root.receive(1, CoordinatorAck(2, 0, vector(2, 0)), 0).down
+    assert (info.pdu.round, info.pdu.base) == (2, 0)
+
+
+def test_a_train_that_has_arrived_is_not_sent_again_for_an_older_word() -> None:
+    root, _ = rounds_of_two()
+    [train] = root.wake(root.deadline).down
+    assert root.receive(1, Seen(0, 2), 1).down == [Out(train.pdu, (1,))]
+    assert root.receive(1, Seen(1, 1), 2) == Step()
+    assert root.receive(1, Seen(0, 2), 3) == Step()
+
+
+def test_a_train_of_one_member_goes_nowhere_and_all_is_stable() -> None:
+    alone = made(Train, 0, 1)
+    hold(alone, 2)
+    assert alone.wake(alone.deadline) == Step([Frontier((2,))], [])
+    assert alone.deadline is None
+
+
+def test_the_first_member_that_a_ring_leaves_out_is_named() -> None:
+    with pytest.raises(UsageError, match="member 1 is not in it; it must visit all 4"):
+        Train.Options(ring=[0, 3]).check(4)
+
+
+def test_a_change_as_long_as_the_whole_vector_is_written_whole() -> None:
+    """The length tells which it is."""
+    chance, found = random.Random(1), 0
+    one = made(Coordinator, 0, 4, delta=True)
+    for _ in range(500):
+        numbers = np.array([chance.randrange(1 << chance.randrange(1, 32)) for _ in range(4)], np.int64)
+        assert (one.unpack(one.pack_whole(numbers), None) == numbers).all()
+        found += len(pack_change(numbers)) == 4 * 4
+    assert found
