@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from antiphon.sim.cluster import SimulatedRun, simulate
 from antiphon.sim.network import NetworkOptions
@@ -113,3 +114,17 @@ def test_co_ends_where_receivers_overrun(members: int) -> None:
     assert done.finished
     assert ended_ns(done) <= 5 * ended_ns(fifo)
     assert done.stats["members"]["retransmissions"] <= 10 * done.stats["network"]["overrun"]
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.1, 0.3])
+@pytest.mark.parametrize(("bandwidth", "payload"), [(40_000, 1), (2_000_000, 1), (2_000_000, 60_000), (100_000_000, 1)])
+def test_a_sample_of_the_grid_of_links(bandwidth: int, payload: int, loss: float) -> None:
+    """A few cells of `python -m bench.repair`, judged as it judges them, with the options of a live group."""
+    network = NetworkOptions(latency="uniform 1ms 5ms", bandwidth=bandwidth, loss=loss)
+    workload = Workload(interval="fixed 1ms", payload=payload)
+    scenario = Scenario(members=4, messages=3, network=network, workload=workload, limit="600s")
+    fifo, *others = (simulate(replace(scenario, ordering=ordering), 1) for ordering in ("fifo", *OWN_RECOVERY))
+    for done in others:
+        assert done.finished
+        assert ended_ns(done) <= 5 * ended_ns(fifo)
+        assert done.stats["members"].get("retransmissions", 0) <= 10 * done.stats["network"].get("lost", 0)
