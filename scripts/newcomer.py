@@ -5,6 +5,7 @@ Every command is typed as written, in a process of its own and away from the che
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import tempfile
 import time
@@ -37,7 +38,7 @@ def main() -> int:
             began, said = time.monotonic(), ""
             try:
                 play(page, Path(folder))
-            except AssertionError as error:
+            except (AssertionError, subprocess.TimeoutExpired) as error:
                 wrong += 1
                 said = f": {error}"
             run = [block for block in blocks(page) if block.kind == "console" and not block.not_run]

@@ -9,8 +9,18 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
+from antiphon.report.member_names import group_size
 from antiphon.report.trace_page import headline
 from support.incidents import OTHERS
+
+
+def test_starts_that_never_got_in_are_no_lives(tmp_path: Path) -> None:
+    """Each of three members was started once more, and tried twice to get in."""
+    facts = OTHERS["most restarted without state"].make(tmp_path / "incident")
+    assert facts.members > 5
+    assert group_size(facts) == "5 members"
+    back = OTHERS["all restarted without state"].make(tmp_path / "other")
+    assert group_size(back) == "4 members, 8 lives"
 
 
 @pytest.mark.parametrize("name", OTHERS)

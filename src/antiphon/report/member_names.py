@@ -17,10 +17,15 @@ LISTED_MAX: Final = 6  # members that a sentence names; more are counted
 def member_name(facts: Facts, member: int) -> str:
     """Name a member as people do: by its name, and by its life if it has started more than once."""
     given = facts.settings.name_of(member) or f"member {lane_of(facts, member)}"
+    return given + facts.settings.life_of(member, _lives(facts))
+
+
+def _lives(facts: Facts) -> dict[int, int]:
+    """Return which of its name's lives each process is that took part, counted once."""
     if facts.lives is None:
-        listed_somewhere = [other for view in facts.views for other in view.members]
-        facts.lives = count_lives(listed_somewhere or [row.member for row in facts.processes])
-    return given + facts.settings.life_of(member, facts.lives)
+        in_views = [member for view in facts.views for member in view.members]
+        facts.lives = count_lives(in_views or [row.member for row in facts.processes])
+    return facts.lives
 
 
 def lane_of(facts: Facts, member: int) -> int:
@@ -34,7 +39,8 @@ def group_size(facts: Facts) -> str:
     if facts.runs > 1 or not names or len(facts.processes) < facts.members:
         return count(facts.members, "member")
     size = count(len(names), "member")
-    return size if len(names) == facts.members else f"{size}, {count(facts.members, 'life', 'lives')}"
+    lives = len(_lives(facts))  # a start that never got into a view is none
+    return size if lives <= len(names) else f"{size}, {count(lives, 'life', 'lives')}"
 
 
 def members_named(facts: Facts, members: Sequence[int]) -> str:
