@@ -115,9 +115,9 @@ def _find(
     if not found.topics and options.guarantees == ALL_GUARANTEES:
         eight = tuple(name for name in job.guarantees if name not in BROKER_GUARANTEES)
         job = msgspec.structs.replace(job, guarantees=eight)
-    left = len(layout.runs) - found.settled
-    if job.compares and left:
-        job = msgspec.structs.replace(job, compare_tasks=max(1, tasks * left // len(layout.runs)))
+    if job.compares:
+        left = len(layout.runs) - found.settled  # what is settled needs no task
+        job = msgspec.structs.replace(job, compare_tasks=max(1, tasks * left // max(1, len(layout.runs))))
         found.merge(_each(session, job, compare_members, "compare", job.compare_tasks))
     return job, found
 
