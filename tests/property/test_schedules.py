@@ -20,11 +20,11 @@ from antiphon.sim.scenario import Fault, Scenario, from_table, load, to_toml
 from antiphon.sim.schedules import small, wide
 from antiphon.sim.torture import flaw
 
-SCHEDULES = 600
+SCHEDULES = 1200
 CHUNK = 200
 SMALL = 120
 # Slow, not wrong: few members that lose much, where pauses make up the time (docs/limits.md). Their order is judged.
-SLOW = {("abcast", 42), ("abcast", 477)}
+SLOW = {("abcast", 42), ("abcast", 477), ("co", 966), ("tomp", 839)}
 REGRESSIONS = sorted((Path(__file__).parents[1] / "regressions").glob("*.toml"))
 
 
