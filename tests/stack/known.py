@@ -25,13 +25,7 @@ class Known(msgspec.Struct, frozen=True):
     rule: str | None = None  # or they are run, and this rule is not judged
 
 
-KNOWN: Final[list[Known]] = [
-    Known(
-        "a-burst-that-cannot-be-used",
-        "a member cannot use one burst of a large message; found too late to be diagnosed",
-        touches=lambda schedule: schedule.seed == 1_019_018,
-    )
-]
+KNOWN: Final[list[Known]] = []
 
 
 def is_drawn(schedule: Schedule) -> bool:

@@ -598,8 +598,17 @@ def never_broken(case: Case) -> Iterator[str]:
         if any(sample.standing == "failed" for sample in start.samples) and start.ended_by is None:
             yield f"{start.address} has failed"
         broken = max((sample.counts.get("broken-bursts", 0) for sample in start.samples), default=0)
-        if broken and case.schedule.setup.snapshot_bytes is not None and not case.lags:
+        had_state = case.schedule.setup.snapshot_bytes is not None and not _began_without_state(case, start)
+        if broken and had_state and not case.lags:
             yield f"{start.address} could not use {broken} bursts"
+
+
+def _began_without_state(case: Case, start: ApplicationStart) -> bool:
+    """Whether those who had the group's state crashed before it was given to this joiner, with all they had begun."""
+    return any(
+        segment.start is start and segment.view.elders and not segment.continues and not segment.restored
+        for segment in case.segments
+    )
 
 
 RULES: dict[str, Rule] = {
