@@ -44,11 +44,12 @@ def partition_and_merge(folder: Path) -> Facts:
 
 
 def flapping(folder: Path) -> Facts:
-    """The trace does not say that somebody stops member 3 again and again."""
+    """The trace does not say that somebody stops member 3 again and again, for longer than the time that was given."""
     pauses = [
         {"kind": "pause", "member": 3, "at": f"{at}ms", "until": f"{at + 900}ms"} for at in range(500, 6500, 1500)
     ]
-    trace = _trace(folder, members=4, messages=350, workload=STEADY, faults=pauses)
+    given = {"suspect_ns": 500_000_000}
+    trace = _trace(folder, members=4, messages=350, workload=STEADY, faults=pauses, membership=given)
     about = json.loads((trace / "run.json").read_text())
     about["parameters"]["faults"] = []
     (trace / "run.json").write_text(json.dumps(about))

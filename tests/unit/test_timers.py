@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.protocol.timers import Backoff, GrowingPause, RoundTripEstimate, jittered
+from antiphon.protocol.timers import Backoff, GrowingPause, LongestPause, RoundTripEstimate, jittered
 
 
 def exact(pause_ns: int) -> int:
@@ -116,3 +116,16 @@ def test_an_estimate_settles() -> None:
         timeouts.append(estimate.timeout_ns)
     assert all(earlier >= later for earlier, later in pairwise(timeouts))
     assert 20_000_000 <= timeouts[-1] <= 20_100_000
+
+
+def test_the_longest_pause_counts_for_half_as_much_every_ten_seconds_whenever_the_clock_begins() -> None:
+    second = 10**9
+    for start in (-100 * second, 0, 1_700_000_000 * second):
+        pause = LongestPause(400)
+        assert pause.ns(start) == 0
+        pause.measured(1_000, start)
+        assert [pause.ns(start + ten * 10 * second) for ten in range(3)] == [400, 200, 100]
+        pause.measured(150, start + 10 * second)
+        assert pause.ns(start + 10 * second) == 200, "a shorter one does not replace what still counts for more"
+        pause.measured(150, start + 20 * second)
+        assert pause.ns(start + 20 * second) == 150

@@ -96,7 +96,8 @@ class LongestPause:
     """The longest pause of late: each counts for half as much every ten seconds, and none for more than a limit."""
 
     def __init__(self, ns_max: Duration) -> None:
-        self._ns_max, self._ns, self._since = ns_max, 0, 0
+        self._ns_max, self._ns = ns_max, 0
+        self._since: Instant | None = None  # when it was measured, by a clock that may begin before zero
 
     def measured(self, pause_ns: Duration, now: Instant) -> None:
         """Take one more pause into account."""
@@ -106,7 +107,7 @@ class LongestPause:
 
     def ns(self, now: Instant) -> Duration:
         """Return how long the longest pause was that still counts."""
-        return self._ns >> min((now - self._since) // _HALVING_NS, 62)
+        return 0 if self._since is None else self._ns >> min((now - self._since) // _HALVING_NS, 62)
 
 
 # RFC 6298, section 2: smoothing by 1/8 and 1/4, a timeout of the mean and four times the spread.
