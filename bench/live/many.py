@@ -4,9 +4,9 @@
     python -m bench.live.many --members 16,64,256 --simulated
 
 One process a member, forked from one that has everything imported, encrypted. All start at once; they idle; each sends
-10 messages a second; an eighth of them is killed at once, and comes back. All times are real, all CPU is that of the
-members' processes. Simulated, time is virtual, nobody sends, and CPU is that of membership alone, of all members in one
-process.
+10 messages a second, or `--rate`; an eighth of them is killed at once, and comes back. All times are real, all CPU is
+that of the members' processes. Simulated, time is virtual, nobody sends, and CPU is that of membership alone, of all
+members in one process.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ from antiphon.sim.view_cluster import ViewCluster
 from bench.live.addresses import free_addresses
 
 KEY = bytes(range(16))
-RATE = 10  # messages a second of each member
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 PATIENCE_S = 60.0
 PHASES = 5
@@ -42,8 +41,9 @@ PHASES = 5
 class Crowd:
     """The members' processes, and what each says of its views and deliveries."""
 
-    def __init__(self, count: int, folder: Path, ordering: str) -> None:
+    def __init__(self, count: int, folder: Path, ordering: str, rate: float) -> None:
         self.addresses, self._folder, self._ordering = sorted(free_addresses(count)), folder, ordering
+        self._rate = rate  # messages a second of each member
         self._pids: dict[int, int] = {}
         self._pipes: dict[int, int] = {}  # from a descriptor to its member
         self._rest: dict[int, bytes] = {}
@@ -96,7 +96,7 @@ class Crowd:
             await sending.wait()
             while not listening.done():
                 await group.send(os.urandom(64))
-                await asyncio.sleep(1 / RATE)
+                await asyncio.sleep(1 / self._rate)
 
     # What the bench does
 
@@ -164,12 +164,12 @@ class Crowd:
         return ticks / TICKS_PER_S
 
 
-def measure(count: int, seconds: float, ordering: str, told: Callable[[int], None]) -> dict[str, Any]:
+def measure(count: int, seconds: float, ordering: str, rate: float, told: Callable[[int], None]) -> dict[str, Any]:
     """Run a group of so many through its life, and say what was measured."""
     some = max(1, count // 8)
     figures: dict[str, Any] = {"members": count, "ordering": ordering, "load": os.getloadavg()[0]}
     with tempfile.TemporaryDirectory() as folder:
-        crowd = Crowd(count, Path(folder), ordering)
+        crowd = Crowd(count, Path(folder), ordering, rate)
         try:
             told(0)
             crowd.start(*range(count))
@@ -189,7 +189,7 @@ def measure(count: int, seconds: float, ordering: str, told: Callable[[int], Non
             crowd.wait(seconds)
             took_s = time.monotonic() - begun
             figures["deliveries_per_s"] = round((sum(crowd.delivered.values()) - delivered) / took_s)
-            figures["deliveries_wanted_per_s"] = RATE * count * count
+            figures["deliveries_wanted_per_s"] = round(rate * count * count)
             figures["sending_percent_each"] = round(100 * (crowd.cpu_s() - before) / took_s / count, 2)
             figures["views_idle_and_sending"] = len(crowd.views_seen)
             told(3)
@@ -266,6 +266,7 @@ def main() -> int:
     parser.add_argument("--members", default="4,16,64", help="sizes of the groups")
     parser.add_argument("--seconds", type=float, default=8, help="how long each phase is measured")
     parser.add_argument("--ordering", default="total")
+    parser.add_argument("--rate", type=float, default=10, help="messages a second of each member")
     parser.add_argument("--simulated", action="store_true", help="simulate the groups")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON, a line a group")
     args = parser.parse_args()
@@ -274,7 +275,7 @@ def main() -> int:
             if args.simulated:
                 figures = simulate(count)
             else:
-                figures = measure(count, args.seconds, args.ordering, progress.done)
+                figures = measure(count, args.seconds, args.ordering, args.rate, progress.done)
         print(json.dumps(figures) if args.json else "\n".join(f"{key:26} {value}" for key, value in figures.items()))
         print(flush=True)
     return 0
