@@ -15,4 +15,6 @@ began=$(date +%s)
 "$away/venv/bin/pip" install --quiet --disable-pip-version-check -c constraints.txt "$(echo build/wheel/antiphon-*.whl)[all]" pytest
 echo "pip install 'antiphon[all]': $(($(date +%s) - began)) s"
 cd "$away"
+PATH=$away/venv/bin:$PATH  # as in an activated environment: Spark's workers are the python3 of the path
+export PATH
 PYTHONPATH=$root/tests:$root venv/bin/python "$root/scripts/newcomer.py" "$@"
