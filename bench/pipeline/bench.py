@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from generate import generate
+from whole_cost import sample
 
 CHECKS = ("fifo", "agreement", "total", "causal", "all")
 ENGINES = ("antiphon", "duckdb", "polars", "spark-sql")
@@ -40,20 +41,8 @@ class Watch:
 
     def _run(self) -> None:
         while not self.done.wait(0.2):
-            memory = 0
-            for entry in Path("/proc").iterdir():
-                if not entry.name.isdigit():
-                    continue
-                try:
-                    fields = (entry / "stat").read_text().rpartition(")")[2].split()
-                    if int(fields[3]) != self.session:
-                        continue
-                    for line in (entry / "smaps_rollup").read_text().splitlines():
-                        if line.startswith("Pss:"):
-                            memory += int(line.split()[1])
-                except (OSError, IndexError):
-                    continue
-            self.peak_mib = max(self.peak_mib, memory / 1024)
+            memory = sample(self.session, {})
+            self.peak_mib = max(self.peak_mib, memory / 2**20)
 
     def stop(self) -> None:
         self.done.set()

@@ -266,14 +266,20 @@ def test_an_acknowledgment_that_was_overtaken_lowers_nothing() -> None:
     assert frontier(one.receive(2, Ack(stamps[2]), 6 * MS)) == (3, 0, 0)
 
 
-def test_word_of_one_does_not_hurry_an_acknowledgment_that_waits_for_another() -> None:
-    """What is acknowledged is the least of all that was heard: as long as that stands still there is no news."""
-    one = part(t_send_ns=SECOND, t_ack_ns=10, pause_ns_max=SECOND)
+def pausing_part() -> tuple[TimestampAck, int]:
+    """Return a part that has had nothing new to say for a while, and the instant of its last wake-up."""
+    one, now = part(t_send_ns=SECOND, t_ack_ns=10, pause_ns_max=SECOND), 0
     send(one, 0, 1, 1)
     for _ in range(6):
         assert one.deadline is not None
         now = one.deadline
         one.wake(now)
+    return one, now
+
+
+def test_word_of_one_does_not_hurry_an_acknowledgment_that_waits_for_another() -> None:
+    """What is acknowledged is the least of all that was heard: as long as that stands still there is no news."""
+    one, now = pausing_part()
     before = one.deadline
     one.receive(1, NullMessage(5 * now, 0), now)
     assert one.deadline == before, "2 has not been heard"
@@ -284,12 +290,7 @@ def test_word_of_one_does_not_hurry_an_acknowledgment_that_waits_for_another() -
 
 
 def test_new_messages_end_the_long_pauses() -> None:
-    one = part(t_send_ns=SECOND, t_ack_ns=10, pause_ns_max=SECOND)
-    send(one, 0, 1, 1)
-    for _ in range(6):
-        assert one.deadline is not None
-        now = one.deadline
-        one.wake(now)
+    one, now = pausing_part()
     assert one.deadline is not None
     assert one.deadline > now + 100
     send(one, 0, 2, now + 1)

@@ -418,6 +418,16 @@ def distinct(pieces: list[Array], low: int, high: int) -> Array:
 
 
 @compiled
+def _number_id(one: int, who: int, whose: Array, number: Array, count: Array) -> bool:
+    """Give an id its owner's next number if it has none; False if it is another owner's."""
+    if whose[one] < 0:
+        whose[one] = who
+        count[who] += 1
+        number[one] = count[who]
+    return bool(whose[one] == who)
+
+
+@compiled
 def number_by_owner(code: Array, owner: Array, sent: Array, sender: Array, ids: int, owners: int, seq: Array) -> bool:
     """Number the ids of each owner from 1: first those that were sent, then the others as they come.
 
@@ -427,20 +437,10 @@ def number_by_owner(code: Array, owner: Array, sent: Array, sender: Array, ids: 
     number = np.zeros(ids, np.int64)
     count = np.zeros(owners, np.int64)
     for i in range(sent.size):
-        one, who = sent[i], sender[i]
-        if whose[one] < 0:
-            whose[one] = who
-            count[who] += 1
-            number[one] = count[who]
-        elif whose[one] != who:
+        if not _number_id(sent[i], sender[i], whose, number, count):
             return False
     for i in range(code.size):
-        one, who = code[i], owner[i]
-        if whose[one] < 0:
-            whose[one] = who
-            count[who] += 1
-            number[one] = count[who]
-        elif whose[one] != who:
+        if not _number_id(code[i], owner[i], whose, number, count):
             return False
-        seq[i] = number[one]
+        seq[i] = number[code[i]]
     return True
