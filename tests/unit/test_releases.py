@@ -1,7 +1,8 @@
 """What releases left, frozen: packets on the wire, traces, state folders. Each is read as it was, or refused in a line.
 
 `tests/data/wire` has packets of each version, `tests/data/releases` a small run of each release: three members in
-total order, twelve messages and a large one, a member that leaves before the others. `next` is this release.
+total order, twelve messages and a large one, a member that leaves before the others. The last is this
+release, as it is until it is published.
 """
 
 from __future__ import annotations
@@ -92,6 +93,11 @@ def test_packets_of_the_first_release_are_refused_with_the_reason(form: str, her
 # Traces
 
 
+def test_this_release_has_a_trace_and_a_state_folder_that_say_so() -> None:
+    said = json.loads((DATA / "releases" / antiphon.__version__ / "trace" / "run.json").read_text())
+    assert said["versions"]["antiphon"] == antiphon.__version__ == RELEASES[-1]
+
+
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_release_s_trace_is_read_and_judged(release: str) -> None:
     trace = read(DATA / "releases" / release / "trace")
@@ -171,7 +177,7 @@ def test_a_damaged_state_file_is_refused_in_one_line(
 
 
 def test_damage_inside_a_state_file_is_refused_in_one_line(tmp_path: Path) -> None:
-    folder = copied("next", tmp_path)
+    folder = copied(antiphon.__version__, tmp_path)
     path = next(folder.iterdir())
     kept = read_kept(path, path.read_bytes())
     assert isinstance(kept, KeptState)
