@@ -39,6 +39,13 @@ def test_a_message_keeps_its_receipt_when_it_is_numbered_anew() -> None:
     assert (first.outcome, second.outcome) == ("stable", "delivered")
 
 
+def test_a_receipt_that_is_printed_says_what_became_of_its_message() -> None:
+    _, (pending, ended) = kept(2)
+    ended.end(Unknown("the group was left"))
+    assert repr(pending) == "<Receipt: pending>"
+    assert repr(ended) == "<Receipt: unknown, the group was left>"
+
+
 def test_a_receipt_never_tells_of_another_message() -> None:
     receipts, _ = kept(3)
     receipts.incarnation_ended()

@@ -35,6 +35,9 @@ class Receipt:
         self._ended: Unknown | None = None
         self._futures: list[tuple[Literal["delivered", "stable"], asyncio.Future[None]]] = []
 
+    def __repr__(self) -> str:
+        return f"<Receipt: {self.outcome}{'' if self.reason is None else f', {self.reason}'}>"
+
     async def delivered(self) -> None:
         """Wait until the message was delivered to this member too; raise `Unknown` or `Lost` if that will not be."""
         if not self.is_delivered:
