@@ -40,7 +40,8 @@ if [ ! -x "$venv/bin/pip" ]; then
   fi
 fi
 
-install() { "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt "$@"; }
+# --no-compile: what is imported is compiled then, and most of what is installed never is
+install() { "$venv/bin/python" -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt "$@"; }
 
 echo "setup: installing into $venv, with $("$venv/bin/python" --version)" >&2
 install -e ".[${EXTRAS:-dev}]"
