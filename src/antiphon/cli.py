@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import itertools
 import json
 import os
 import re
@@ -34,7 +35,8 @@ COMMANDS: dict[str, str] = {
 }
 
 _COMPLETION = "--print-completion"
-_BEFORE_COMMAND = ("-h", "--help", "-V", "--version", _COMPLETION, "--json", "--debug")
+_OF_EVERY_COMMAND = ("--json", "--debug")
+_BEFORE_COMMAND = ("-h", "--help", "-V", "--version", _COMPLETION, *_OF_EVERY_COMMAND)
 
 DONE, VIOLATED, UNUSABLE, INCONCLUSIVE, OUR_FAULT, INTERRUPTED = 0, 1, 2, 3, 70, 130
 
@@ -120,7 +122,8 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
         parser.error(f"no option {strange[0]} without a command{did_you_mean(strange[0], _BEFORE_COMMAND)}")
     if not arguments:
         raise _BadUsage(f"antiphon: name a command: {', '.join(COMMANDS)} (see antiphon --help)")
-    args, unknown = parser.parse_known_args(arguments)
+    early = list(itertools.takewhile(_OF_EVERY_COMMAND.__contains__, arguments))  # said before the command
+    args, unknown = parser.parse_known_args([*arguments[len(early) :], *early])
     if unknown:
         near = did_you_mean(unknown[0].partition("=")[0], command.options())
         command.error(f"unrecognized arguments: {' '.join(unknown)}{near}")

@@ -218,6 +218,13 @@ def test_wrong_usage_is_json_too(words: str, capsys: pytest.CaptureFixture[str])
     assert json.loads(capsys.readouterr().out)["error"]
 
 
+def test_what_every_command_takes_may_stand_before_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--json", "simulate", "--members", "2", "--messages", "1"]) == 0
+    assert json.loads(capsys.readouterr().out)["members"] == 2
+    assert main(["--json", "check", "nowhere"]) == 2
+    assert json.loads(capsys.readouterr().out) == {"error": "nowhere: no such file or directory"}
+
+
 def test_a_shell_completes_commands_and_options(tmp_path: Path) -> None:
     script = tmp_path / "completion.bash"
     script.write_text(antiphon("--print-completion", "bash").stdout)
