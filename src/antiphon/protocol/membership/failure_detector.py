@@ -97,7 +97,6 @@ class FailureDetector:
             peer = self.by_name.get(name)
             if peer is not None and peer.asked_at is None:
                 peer.asked_at = now
-        self._living = None
 
     def await_word(self, names: Iterable[int], now: Instant) -> None:
         """Give time to names that should be about to speak: once, since a broken link would earn it for ever."""
@@ -113,7 +112,6 @@ class FailureDetector:
         """Take what a sign of life says of its sender, which was heard."""
         name = name_of(process)
         self.times.says(name, self._own.name, alive, now)
-        self._living = None
         reported = self.by_name[name].reported
         self.news |= self.by_name[name].says(alive)
         if reported != self.by_name[name].reported:

@@ -222,8 +222,6 @@ class StateTransfer:
             data = awaited.early.pop(awaited.offset)
             self._outbox.effects.append(RestoreChunk(awaited.view[0], awaited.offset, data))
             awaited.offset += len(data)
-            if not data:
-                break
         if awaited.offset >= awaited.size:
             for elder in elders:
                 self._outbox.say(elder, SnapshotRequest(awaited.view, awaited.digest, awaited.offset, 0))
