@@ -11,6 +11,7 @@ import asyncio
 import re
 import socket
 from collections.abc import Sequence
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Final, TypeAlias
 from zlib import crc32
@@ -77,6 +78,7 @@ def show(address: Address) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+@lru_cache(maxsize=1_024)
 def number_of(name: str) -> int:
     """Give the number of a name: neighbours on one port, ports of one host, and names that differ in the number at
     their end alone, all have different ones.

@@ -11,6 +11,7 @@ import os
 import random
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any, Final
 
@@ -293,6 +294,7 @@ def _names(group: Sequence[str]) -> set[str]:
     return {group} if isinstance(group, str) else set(group)
 
 
+@lru_cache(maxsize=64)
 def _is_multicast(host: str) -> bool:
     try:
         return ip_address(host).is_multicast

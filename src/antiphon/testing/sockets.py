@@ -192,7 +192,7 @@ class SimulatedSocket:
     def recvfrom(self, size: int) -> tuple[bytes, Address]:
         """Read a packet, and where it comes from."""
         if not self._queue:
-            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+            raise BlockingIOError  # without words, which nobody reads: it comes after every packet
         packet = self._queue.popleft()
         self._queue_bytes -= len(packet)
         return bytes(packet[:size]), packet.source

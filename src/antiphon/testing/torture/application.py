@@ -7,7 +7,7 @@ weight.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from antiphon.testing.torture.log import (
 from antiphon.testing.torture.schedule import Setup, Work
 
 _SAMPLE_S = 0.25
+_RECENT = 100  # messages, of which the last ones that everyone sends are some
 
 
 class Payload(msgspec.Struct, frozen=True, array_like=True):
@@ -253,6 +254,18 @@ class Application:
                         note.stable_at = self._now()
 
     # Status
+
+    def has_settled(self, there: Collection[Application]) -> bool:
+        """Say whether it is in one view with all others that are there, and all that it sent has ended."""
+        assert self.group is not None
+        status = self.group.status()
+        together = set(status.members) == {other.start.address for other in there}
+        return together and status.standing == "active" and self._number >= self._work.messages and not self._receipts
+
+    def has_finished(self, there: Collection[Application]) -> bool:
+        """Say whether it has delivered what all others sent at last, and all that it sent itself has ended."""
+        probes = {probe for other in there for probe, sent in other.start.sent.items() if sent.probe}
+        return not self._receipts and bool(probes) and probes <= set(self.history[-_RECENT:])
 
     async def _sample(self) -> None:
         while True:

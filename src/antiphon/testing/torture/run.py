@@ -6,7 +6,7 @@ import asyncio
 import errno
 import random
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from antiphon.testing.torture.schedule import PlannedFault, Schedule
 from antiphon.testing.world import World
 
 _KEYS = [bytes([number]) * 16 for number in range(40)]
+_LOOK_S = 0.25  # between two looks whether all is over
 _TWO_DAYS = "172800s"  # clocks are set back by at most one
 
 
@@ -86,10 +87,27 @@ class Tortured:
         for fault in schedule.faults:
             world.at(fault.at / 1000, self._begin, fault)
         world.at(schedule.calm_ms / 1000, self._calm)
-        world.at(schedule.settled_ms / 1000, self._probe)
-        await asyncio.sleep(schedule.end_ms / 1000)
+        await self._until(schedule.settled_ms, lambda: self._all_are(Application.has_settled))
+        self._probe()
+        await self._until(schedule.end_ms, lambda: self._all_are(Application.has_finished))
         for application in self._present.values():
             application.sample()
+
+    async def _until(self, limit_ms: int, done: Callable[[], bool]) -> None:
+        """Wait until a time, or until something is the case after the calm, unless the schedule lingers."""
+        end, first = limit_ms / 1000, (self.schedule.calm_ms + self.schedule.setup.suspect_ms) / 1000
+        await asyncio.sleep((end if self.schedule.lingers else min(first, end)) - self.world.now)
+        while self.world.now < end and not done():
+            await asyncio.sleep(min(_LOOK_S, end - self.world.now))
+
+    def _all_are(self, so: Callable[[Application, Collection[Application]], bool]) -> bool:
+        """Say whether something is the case with all applications that are alike, none of which is missing."""
+        alike = [application for member, application in self._present.items() if not self._is_odd(member)]
+        there = [one for one in alike if self._takes_part(one)]
+        return len(there) == sum(not one.start.ended for one in alike) and all(so(one, there) for one in there)
+
+    def _is_odd(self, member: int) -> bool:
+        return self.schedule.odd is not None and member == self.schedule.members - 1
 
     def _failed(self, error: BaseException) -> None:
         is_told = not self.schedule.setup.views and isinstance(error, UsageError)  # that it was started again
@@ -111,7 +129,7 @@ class Tortured:
         start = ApplicationStart(member, self.addresses[member], number, world.now)
         self.starts.append(start)
         setup = schedule.setup
-        if schedule.odd is not None and member == schedule.members - 1:
+        if schedule.odd is not None and self._is_odd(member):
             setup = schedule.odd
         application = Application(start, schedule.work[member], setup, lambda: world.now, schedule.calm_ms / 1000)
         self._present[member] = application

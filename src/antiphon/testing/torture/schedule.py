@@ -120,6 +120,7 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     net: Net = Net()
     work: tuple[Work, ...] = (Work(), Work(), Work())
     faults: tuple[PlannedFault, ...] = ()
+    lingers: bool = True  # to the end, though everyone has gone on and all is known: what comes late is seen too
 
     @property
     def members(self) -> int:
@@ -255,7 +256,8 @@ def draw(seed: int, members_max: int = 7) -> Schedule:
         for fault in faults
     )
     faults = tuple(_on_disk(random.Random(f"{seed}/disk"), faults))
-    schedule = Schedule(seed=seed, setup=setup, net=net, work=work, faults=faults, odd=odd)
+    lingers = random.Random(f"{seed}/end").random() < 0.125
+    schedule = Schedule(seed=seed, setup=setup, net=net, work=work, faults=faults, odd=odd, lingers=lingers)
     return _without_views(schedule) if random.Random(f"{seed}/views").random() < 0.08 else schedule
 
 
