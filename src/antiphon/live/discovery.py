@@ -20,6 +20,7 @@ import msgspec
 from antiphon.errors import UsageError
 from antiphon.live.addresses import Address, number_of, show
 from antiphon.live.anomalies import Anomalies
+from antiphon.live.events import GroupClosed
 from antiphon.live.freshness import Freshness
 from antiphon.live.hello import FOUNDERS_MAX, KNOWN_MAX, Contact, Founding, Hello, HelloSockets, Seal
 from antiphon.live.session import Refused
@@ -139,9 +140,18 @@ class Discovery:
             seeker.learn(number, contact.name, contact.socket_address())
 
     def close(self) -> None:
-        """Fall silent."""
+        """Fall silent; a search that goes on ends."""
         self._turn.cancel()
         self._sockets.close()
+        self._end_search(GroupClosed("the group was left before it was found"))
+
+    def unheard(self) -> list[str]:
+        """Return the addresses that are asked for the group and do not answer, while it is looked for."""
+        if self._search is None:
+            return []
+        since = self._loop.time() - CALM_S
+        heard = {self.members[number_of(name)].address for name, at in self._looking.items() if at > since}
+        return sorted({show(address) for address in self._asked()} - heard)
 
     @property
     def has_found(self) -> bool:

@@ -148,6 +148,19 @@ class Driver:
                 self.drive(Intake(full))
 
     @property
+    def is_set_up(self) -> bool:
+        """Whether there is a machine and a transport."""
+        return hasattr(self, "transport")
+
+    @property
+    def unsent(self) -> int:
+        """How many bursts wait to be sent, of those that were submitted last."""
+        if not self.is_set_up:
+            return 0
+        queued = len(self.machine.lifecycle.queue) if isinstance(self.machine, Process) else 0
+        return queued + (0 if self.member is None else len(self.member.submissions.waiting))
+
+    @property
     def retransmissions(self) -> int:
         """How often a copy was needed in the present view."""
         member = self.member

@@ -56,11 +56,11 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     standing: Literal["joining", "active", "changing", "stalled", "leaving", "left", "failed"]
     view: int
     members: tuple[str, ...]
-    lag: dict[str, int | None]  # who lacks how many bursts of what this member holds; None: not heard from
-    slowest: str | None  # who holds stability back most
+    lag: dict[str, int | None] = {}  # who lacks how many bursts of what this member holds; None: not heard from
+    slowest: str | None = None  # who holds stability back most
     sent: int  # messages of this member, in all
     delivered: int  # messages, in all
-    held: int  # bursts in the protocol's buffers
+    held: int = 0  # bursts in the protocol's buffers
     waiting_bytes: int  # submitted, held back by the window
     inbox_bytes: int  # delivered, not yet taken by the application
     burst_bytes: int  # how large bursts may be now

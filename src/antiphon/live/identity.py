@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -83,8 +83,14 @@ async def listed(settings: Settings, folder: StateFolder, anomalies: Anomalies) 
     )
 
 
-async def found(settings: Settings, folder: StateFolder, make_socket: MakeSocket, anomalies: Anomalies) -> Identity:
-    """Find the group, or found it."""
+async def found(
+    settings: Settings,
+    folder: StateFolder,
+    make_socket: MakeSocket,
+    anomalies: Anomalies,
+    begun: Callable[[Discovery], None],
+) -> Identity:
+    """Find the group, or found it; `begun` hears of the search, which ends when it is closed."""
     own, bind = await _own_address(settings), await resolve(settings.bind, "bind")
     memory = folder.memory(settings.bind) or folder.memory_of_an_address(own)
     name = settings.name or (None if memory is None else memory.name) or show(own)
@@ -104,6 +110,7 @@ async def found(settings: Settings, folder: StateFolder, make_socket: MakeSocket
     contacts.go_on()
     me, declared = number_of(name), settings.members or 0
     try:
+        begun(discovery)
         await discovery.find(
             None if memory is None else memory.founding, knows_view=bool(declared) and folder.member([], me).knows_view
         )

@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+
+from msgspec.structs import replace
 
 from antiphon.errors import UsageError
 from antiphon.live.addresses import Address, resolve, show
 from antiphon.live.admission import Admission
 from antiphon.live.anomalies import Anomalies, MemberLogger
-from antiphon.live.burst import burst_text
 from antiphon.live.driver import Driver
 from antiphon.live.events import GroupClosed, Status
 from antiphon.live.handshake import ADVICE, Difference
@@ -24,17 +24,16 @@ from antiphon.live.naming import Names
 from antiphon.live.publish import Publisher
 from antiphon.live.recording import Origin, Recording, make
 from antiphon.live.sender import Sender
-from antiphon.live.session import PacketSession, SealedSession, open_session
+from antiphon.live.session import PacketSession, SealedSession, check_keys, open_session
 from antiphon.live.settings import Settings
-from antiphon.live.status import lags_of, links_of, standing_of
+from antiphon.live.status import as_driven, standing_of
 from antiphon.live.storage import MemberFile, Memory, StateFolder, digest
-from antiphon.live.tracing import FLUSH_S, LiveTrace
+from antiphon.live.tracing import FLUSH_S, LiveTrace, trace_of
 from antiphon.live.transport import Endpoint, Transport
 from antiphon.live.upcalls import Upcalls
 from antiphon.protocol import machine as protocol
 from antiphon.protocol.membership.process import Process
 from antiphon.protocol.membership.views import GroupView, incarnation_of
-from antiphon.protocol.options import ordering_type
 from antiphon.protocol.view.member import Member
 from antiphon.protocol.wire import VERSIONS, group_tag
 from antiphon.trace.log import IncarnationLog, IncarnationLogs
@@ -51,8 +50,6 @@ _LEFT_UNKNOWN = "the group was left before this was known"
 class LiveMember:
     """A member's machine, driven over the network, with the two ends that the application holds: sender and inbox."""
 
-    session: PacketSession
-
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._host: Host = host_of(asyncio.get_running_loop())
@@ -63,6 +60,7 @@ class LiveMember:
         self.upcalls = Upcalls(settings, self._names, self.driver.drive, self.anomalies, self._host.worker())
         self.sender = Sender(settings, self.driver, self.upcalls.receipts)
         self._admission = Admission()
+        self._session: PacketSession | None = None  # once it is known who this member is
         self._closers = ExitStack()  # what is to be closed, in the opposite order
         self._closers.callback(self.upcalls.close)
         self._trace: LiveTrace | None = None
@@ -80,10 +78,10 @@ class LiveMember:
             file = identity.folder.member(identity.founders, identity.me, self._names)
             origin = self._origin(identity, file)
             origin.options.check(len(identity.names))
-            self.session = open_session(settings.group, identity.me, settings.keys())
+            self._session = open_session(settings.group, identity.me, self._settings.keys())
             self._admission.founders = frozenset(identity.names)
             self.upcalls.me = identity.me
-            transport = await self._open_transport(identity)
+            transport = await self._open_transport(identity, self._session)
             await self._run(group, identity, origin, file, transport)
         except BaseException as error:
             await self.close()
@@ -98,7 +96,7 @@ class LiveMember:
         if settings.discover is None:
             identity = await listed(settings, folder, self.anomalies)
         else:
-            identity = await found(settings, folder, self._host.socket, self.anomalies)
+            identity = await found(settings, folder, self._host.socket, self.anomalies, self._admission.begin_search)
             assert identity.discovery is not None
             self._closers.callback(identity.discovery.close)
             self._names.update((number, contact.name) for number, contact in identity.discovery.members.items())
@@ -121,12 +119,12 @@ class LiveMember:
             versions=self._versions,
         )
 
-    async def _open_transport(self, identity: Identity) -> Transport:
+    async def _open_transport(self, identity: Identity, session: PacketSession) -> Transport:
         settings = self._settings
         endpoint = Endpoint(
             me=identity.me,
             addresses={**identity.addresses, identity.me: identity.own},
-            session=self.session,
+            session=session,
             description=settings.description(identity.founders),
             spoken=settings.spoken(self._versions),
             differs=self._differs,
@@ -203,21 +201,7 @@ class LiveMember:
             return journals
         if settings.trace is None:
             return None
-        ordering, stability = settings.protocols()
-        self._trace = LiveTrace(
-            Path(settings.trace),
-            settings.group,
-            {
-                "ordering": ordering,
-                "stability": stability if ordering_type(settings.ordering).NEEDS_RECOVERY else ordering,
-                "promises": origin.options.promises(),
-                "views": settings.views,
-                "clock": "local",
-            },
-            origin.name,
-            self._names,
-            burst_text if settings.trace_payloads else None,
-        )
+        self._trace = trace_of(settings, origin, self._names)
         self._flush_trace()
         return self._trace.incarnation
 
@@ -277,17 +261,17 @@ class LiveMember:
         self._standing = "leaving"
         self.sender.refuse(_LEFT)
         try:
-            if not hurry:
+            if not hurry and self.driver.is_set_up:
                 await self._until(self._all_is_said, self._settings.leave_s)
-            if self._settings.views or not self._all_is_said():
+            if self.driver.is_set_up and (self._settings.views or not self._all_is_said()):
+                self.upcalls.receipts.never_sent(self.driver.unsent, _LEFT)
                 self.driver.drive(protocol.Leave())
                 machine = self.driver.machine
                 farewell_s = _FAREWELL_S
                 if isinstance(machine, Process):
                     farewell_s = max(farewell_s, machine.detector.times.farewell_ns(machine.view.names) / 1e9)
-                await self._until(
-                    lambda: machine.left and machine.deadline is None, min(farewell_s, self._settings.leave_s)
-                )
+                farewell_s = min(farewell_s, self._settings.leave_s)
+                await self._until(lambda: machine.left and machine.deadline is None, farewell_s)
         finally:
             await self.close()
 
@@ -309,12 +293,13 @@ class LiveMember:
 
     async def close(self, *, crashed: bool = False) -> None:
         """Stop at once, and end all that waits; `crashed`: how the trace ends."""
-        if self._standing == "left":
+        before, self._standing = self._standing, "left"
+        self._closers.close()  # one that was left while it came may have opened something since
+        if before == "left":
             return
-        self._standing = "left"
         self.anomalies.logger.info("left")
-        self._closers.close()
         self._end(_LEFT, _LEFT_UNKNOWN)
+        self._admission.refuse(GroupClosed(_LEFT))
         if self._trace is not None:
             self._begin_log()
             trace, self._trace = self._trace, None
@@ -336,6 +321,7 @@ class LiveMember:
     def _end(self, why: str, unknown: str) -> None:
         """Wake all who wait: nothing more is sent, delivered or known."""
         self.sender.close(why)
+        self.upcalls.receipts.never_sent(self.driver.unsent, why)
         self.upcalls.receipts.end(unknown)
         self.upcalls.inbox.close(partial(GroupClosed.by, self.failure) if self.failure is not None else None)
 
@@ -343,50 +329,42 @@ class LiveMember:
 
     def status(self) -> Status:
         """Say how the group stands, as this member sees it."""
-        upcalls, transport, member = self.upcalls, self.driver.transport, self.driver.member
-        lag, slowest = lags_of(member, self._names)
-        counts = {
-            **self.driver.machine.counts,
-            **self.anomalies.counts,
-            **transport.counts,
-            "broken-bursts": upcalls.broken_bursts,
-            "set-aside": self.driver.set_aside,
-        }
-        return Status(
+        name = self._settings.name or self._settings.address or self._settings.bind
+        about = Status(
             group=self._settings.group,
-            me=self._names[upcalls.me],
+            me=self._names[self.upcalls.me] if self.driver.is_set_up else name,
             standing=self._stands(),
-            view=upcalls.view,
-            members=upcalls.shown_members,
-            lag=lag,
-            slowest=slowest,
+            view=self.upcalls.view,
+            members=self.upcalls.shown_members,
             sent=self.sender.messages,
-            delivered=upcalls.messages,
-            held=self.driver.machine.held,
+            delivered=self.upcalls.messages,
             waiting_bytes=self.sender.pending_bytes,
-            inbox_bytes=upcalls.inbox.bytes,
+            inbox_bytes=self.upcalls.inbox.bytes,
             burst_bytes=self.sender.burst_bytes,
-            wire=0 if member is None else member.view.codec.version,
             may_be_several=self._settings.discover is not None and self._settings.members is None,
-            counts=counts,
-            links=links_of(self.driver.machine, self._names, self.driver.clock()),
+            counts={**self.anomalies.counts, "broken-bursts": self.upcalls.broken_bursts},
         )
+        if self.driver.is_set_up:
+            return as_driven(about, self.driver, self._names)
+        return replace(about, links=tuple((address, name) for address in self._admission.unheard()))
 
     def _stands(self) -> Literal["joining", "active", "changing", "stalled", "leaving", "left", "failed"]:
         if self.failure is not None:
             return "failed"
-        standing = standing_of(self.driver.machine)
+        standing = standing_of(self.driver.machine) if self.driver.is_set_up else "joining"
         if self._standing == "open" or standing == "left":
             return standing
         return self._standing
 
     def set_keys(self, keys: list[bytes]) -> None:
         """Seal with the first key from now on, and accept all of them."""
-        if not isinstance(self.session, SealedSession):
+        if self._settings.key is None:
             raise UsageError("key: this group was joined without a key; leave, and join with one")
-        self.session.set_keys(keys)
-        if self._identity.discovery is not None:
-            self._identity.discovery.seal.set_keys(keys)
+        self._settings = replace(self._settings, key=check_keys(keys))
+        if isinstance(self._session, SealedSession):
+            self._session.set_keys(keys)
+        if self._admission.search is not None:
+            self._admission.search.seal.set_keys(keys)
         if self.driver.logs is not None:
             self.driver.logs.note(self.driver.clock(), KEYS_CHANGED)
 

@@ -190,6 +190,12 @@ class Receipts:
         self.bytes = sum(receipt.size for receipt, _ in unsent)
         self._last, self._stable = len(unsent), 0
 
+    def never_sent(self, count: int, why: str) -> None:
+        """End the receipts of so many bursts that were submitted last, and will not be sent any more."""
+        for seq in range(self._last - count + 1, self._last + 1):
+            if seq in self._open:
+                self._close(seq).end(Lost(f"never sent: {why}"))
+
     def end(self, why: str) -> None:
         """End all that are still open: nothing more will be known."""
         for receipt, _ in self._open.values():

@@ -5,10 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
+from msgspec.structs import replace
+
+from antiphon.live.driver import Driver
+from antiphon.live.events import Status
 from antiphon.protocol.machine import Instant
 from antiphon.protocol.membership.process import Process
 from antiphon.protocol.membership.views import name_of
 from antiphon.protocol.view.member import Member
+
+
+def as_driven(status: Status, driver: Driver, names: Mapping[int, str]) -> Status:
+    """Add to a status what the machine and its transport say."""
+    lag, slowest = lags_of(driver.member, names)
+    return replace(
+        status,
+        lag=lag,
+        slowest=slowest,
+        held=driver.machine.held,
+        wire=0 if driver.member is None else driver.member.view.codec.version,
+        counts={**driver.machine.counts, **driver.transport.counts, **status.counts, "set-aside": driver.set_aside},
+        links=links_of(driver.machine, names, driver.clock()),
+    )
 
 
 def standing_of(machine: Member | Process) -> Literal["joining", "active", "changing", "stalled", "left"]:

@@ -14,7 +14,11 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from antiphon.errors import UsageError
+from antiphon.live.burst import burst_text
+from antiphon.live.recording import Origin
+from antiphon.live.settings import Settings
 from antiphon.protocol.machine import Instant, TraceRow
+from antiphon.protocol.options import ordering_type
 from antiphon.trace.log import MemberLog, PayloadTeller
 from antiphon.trace.run_file import NAMES_FILE, write_names, write_run_file
 from antiphon.trace.writer import write_part
@@ -97,6 +101,21 @@ class LiveTrace:
 
     def _write(self, log: MemberLog, first_step: int, part: int) -> None:
         write_part(self._folder / f"member-{log.member}-{part:06}.parquet", self._run, log, first_step)
+
+
+def trace_of(settings: Settings, origin: Origin, names: Mapping[int, str]) -> LiveTrace:
+    """Begin the trace that a member's settings ask for."""
+    assert settings.trace is not None
+    ordering, stability = settings.protocols()
+    about = {
+        "ordering": ordering,
+        "stability": stability if ordering_type(settings.ordering).NEEDS_RECOVERY else ordering,
+        "promises": origin.options.promises(),
+        "views": settings.views,
+        "clock": "local",
+    }
+    tell = burst_text if settings.trace_payloads else None
+    return LiveTrace(Path(settings.trace), settings.group, about, origin.name, names, tell)
 
 
 class LiveLog:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -95,12 +94,12 @@ class Application:
         start = self.start
         if self._setup.snapshot_bytes is not None:
             settings = {**settings, "snapshot": self._snapshot, "restore": self._restore}
+        sampler = asyncio.create_task(self._sample())
         try:
             self.group = antiphon.join("torture", **settings)
             async with self.group:
                 start.joined_at = self._now()
                 self.begin_tasks()
-                sampler = asyncio.create_task(self._sample())
                 await self._leave.wait()
                 start.leaving_at = self._now()
                 sampler.cancel()
@@ -109,7 +108,7 @@ class Application:
             if not self.over:
                 start.ended_by = type(error).__name__, str(error)
         finally:
-            for task in (*self._tasks, *self._receipts):
+            for task in (sampler, *self._tasks, *self._receipts):
                 task.cancel()
 
     def begin_tasks(self) -> None:
@@ -124,7 +123,7 @@ class Application:
 
     def set_keys(self, keys: Sequence[bytes]) -> None:
         """Change the group's keys."""
-        if self.group is not None and self.start.joined_at is not None and not self.start.ended:
+        if self.group is not None and not self.start.ended:
             self.group.set_keys(keys[0], *keys[1:])
 
     # State
@@ -276,19 +275,18 @@ class Application:
         """Log how the group stands."""
         if self.group is None or self.start.ended:
             return
-        with suppress(AttributeError):  # before it has found out who it is
-            status = self.group.status()
-            self.start.samples.append(
-                Sample(
-                    self._now(),
-                    status.standing,
-                    status.view,
-                    status.members,
-                    status.slowest,
-                    status.held,
-                    status.inbox_bytes,
-                    status.waiting_bytes,
-                    status.counts,
-                    status.links,
-                )
+        status = self.group.status()
+        self.start.samples.append(
+            Sample(
+                self._now(),
+                status.standing,
+                status.view,
+                status.members,
+                status.slowest,
+                status.held,
+                status.inbox_bytes,
+                status.waiting_bytes,
+                status.counts,
+                status.links,
             )
+        )

@@ -122,13 +122,22 @@ def culprits_are_named(case: Case) -> Iterator[str]:
     for member, start in there.items():
         if not start.samples or case.goes_on(start):
             continue
-        last, out_of_reach = start.samples[-1], len(near[member]) < outcome.schedule.members
+        last, out_of_reach = start.samples[-1], not _known_to(outcome, start) <= near[member]
         if last.standing in ("stalled", "joining") and out_of_reach:
             case.counts["culprits"] += 1
             if not set(last.links) - whole:
                 yield f"{start.address} says {last.standing}, and names {last.links}: none of these links is broken"
             elif wrong := set(last.links) & whole:
                 yield f"{start.address} says {last.standing}, and blames {min(wrong)}: that link is whole"
+
+
+def _known_to(outcome: Outcome, start: ApplicationStart) -> set[int]:
+    """Give the members that one can know of: all, or those that it was told to ask, as long as it looks for a group."""
+    everyone = set(range(outcome.schedule.members))
+    if start.joined_at is not None or not outcome.schedule.setup.discover:
+        return everyone
+    asked = {1 if start.member == 0 else 0} if outcome.schedule.setup.discover == "peers" else set()
+    return {start.member, *asked}
 
 
 def is_odd(outcome: Outcome, member: int) -> bool:

@@ -251,13 +251,8 @@ class Tortured:
 
     def _set_keys(self, keys: Sequence[bytes]) -> None:
         self._keys = keys
-        for member, application in list(self._present.items()):
-            start = application.start
-            if start.joined_at is None and not start.ended and self.world.can_restart(start.address):
-                self._crash(member)  # one that has not joined yet is started again with the new keys
-                self._start(member)
-            else:
-                application.set_keys(keys)
+        for application in self._present.values():
+            application.set_keys(keys)
 
     def _be_a_stranger(self, fault: PlannedFault, now: float) -> None:
         """Send what was recorded again and again, or garbage that looks like it."""
