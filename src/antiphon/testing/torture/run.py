@@ -94,9 +94,16 @@ class Tortured:
             application.sample()
 
     async def _until(self, limit_ms: int, done: Callable[[], bool]) -> None:
-        """Wait until a time, or until something is the case after the calm, unless the schedule lingers."""
-        end, first = limit_ms / 1000, (self.schedule.calm_ms + self.schedule.setup.suspect_ms) / 1000
-        await asyncio.sleep((end if self.schedule.lingers else min(first, end)) - self.world.now)
+        """Wait until a time, or until something is the case after the calm, unless the schedule lingers.
+
+        A cut that lasts may not have been noticed as yet, when all seems well.
+        """
+        schedule, end = self.schedule, limit_ms / 1000
+        first = (schedule.calm_ms + schedule.setup.suspect_ms) / 1000
+        waits = schedule.lingers or any(
+            fault.kind in ("cut", "partition") and fault.until is None for fault in schedule.faults
+        )
+        await asyncio.sleep((end if waits else min(first, end)) - self.world.now)
         while self.world.now < end and not done():
             await asyncio.sleep(min(_LOOK_S, end - self.world.now))
 
