@@ -1,7 +1,8 @@
 """Which test calls which function of the package: every test is run once, watched, and what it cost is noted.
 
-The answer is kept, test file by test file, until that file or `tests/support/` changes; a change of the package alone
-seldom changes which function a test calls, so what was seen before it stands until `fresh` is asked for.
+The answer is kept, test file by test file, until that file or what it imports of `tests/support/` changes; a change of
+the package alone seldom changes which function a test calls, so what was seen before it stands until `fresh` is asked
+for.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -36,14 +38,13 @@ class Touched(NamedTuple):
 def touches(items: list[pytest.Item], package: Path, store: Path, *, fresh: bool = False) -> dict[str, Touched]:
     """Say for each test, by its node id, what it touches of a package; run those of which that is not known."""
     store.mkdir(parents=True, exist_ok=True)
-    around = _digest((ROOT / "tests" / "support").rglob("*.py"))
     by_file: dict[Path, list[pytest.Item]] = {}
     for item in items:
         by_file.setdefault(item.path, []).append(item)
     found: dict[str, Touched] = {}
     for file, tests in by_file.items():
         name = f"{file.relative_to(ROOT).as_posix().replace('/', '.')}.json"
-        stamp = around + _digest([file])
+        stamp = _digest(_imported(file, set()))
         known = None if fresh else _known(store / name, stamp)
         if known is None or not {one.nodeid for one in tests} <= known.keys():
             print(f"what {file.relative_to(ROOT)} calls", end=" ", flush=True)
@@ -52,6 +53,16 @@ def touches(items: list[pytest.Item], package: Path, store: Path, *, fresh: bool
             known = _known(store / name, stamp) or {}
             print(f"({len(known)} of {len(tests)} tests, {time.monotonic() - began:.0f} s)", flush=True)
         found |= {one.nodeid: known[one.nodeid] for one in tests if one.nodeid in known}
+    return found
+
+
+def _imported(file: Path, found: set[Path]) -> set[Path]:
+    """Find a test file and all that it imports of `tests/support/`."""
+    found.add(file)
+    for name in re.findall(r"^\s*from support\.(\w+) import", file.read_text(encoding="utf-8"), re.MULTILINE):
+        module = ROOT / "tests" / "support" / f"{name}.py"
+        if module not in found:
+            _imported(module, found)
     return found
 
 
