@@ -13,6 +13,7 @@ from antiphon.protocol.machine import (
     Capture,
     Chunk,
     Deliver,
+    Disband,
     Drop,
     EndHoldBack,
     HoldBack,
@@ -248,9 +249,17 @@ def test_a_joiner_asks_for_the_state_and_what_it_delivers_meanwhile_is_held_back
     one.do(Submit(b"mine"))
     assert [effect.effect.payload for effect in one.did(HoldBack)] == [b"mine"]
     assert not one.process.drained
+    assert one.process.room == one.process.lifecycle.options.queue, "it sends in its view like any other"
     done = one.hear(1, Commit(change_to(new, (0, 1), (12, 1), reach=(0, 0, 1))))
     kinds = [effect for effect in done if isinstance(effect, Drop | EndHoldBack | StandingChanged)]
     assert kinds == [Drop("unknown", 7, 1), EndHoldBack(hand_over=False), StandingChanged("excluded")]
+
+
+def test_who_disbands_before_the_state_has_come_gives_up_what_was_held_back() -> None:
+    one, _ = joiner(OLD, membership=TRANSFER)
+    one.do(Submit(b"mine"))
+    done = one.do(Disband())
+    assert done == [Drop("unknown", 7, 1), EndHoldBack(hand_over=False), StandingChanged("yielded")]
 
 
 def test_who_leaves_or_ends_lets_the_states_go_that_it_captured() -> None:
@@ -305,9 +314,11 @@ def test_a_view_is_begun_with_what_belongs_in_disk_trace_and_counts() -> None:
 def test_a_view_that_stalled_resumes_with_the_next_one() -> None:
     one = member(0)
     old = one.process.view
+    for now in range(5, 105, 5):
+        one.alive(1, 2, now=now * MS)
     one.hear(1, Prepare((9, 1), old))
     began = one.now
-    for now in range(10, 396, 5):
+    for now in range(5, 401, 5):
         one.alive(1, 2, now=began + now * MS)
         one.do(Wake())
     assert one.did(StandingChanged) == []

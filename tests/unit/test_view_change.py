@@ -517,6 +517,7 @@ def test_what_is_missing_is_asked_for_again_of_everyone_and_given_up_in_the_end(
     assert StandingChanged("excluded") in one.effects
     assert one.process.view == change.new
     assert one.process.id == process(0, 2)
+    assert one.process.lifecycle.past.decision == change, "which it tells those who do not know it"
 
 
 def test_what_was_only_to_be_accepted_is_fetched_again_too() -> None:
@@ -836,7 +837,7 @@ def test_where_all_leave_the_first_makes_a_view_of_its_own_and_leaves_when_the_o
     assert one.process.view.members == (0,)
     assert one.process.left
     assert {name for name, _ in one.take(Commit)} == {1}
-    assert one.process.deadline is not None, "until 1 knows"
+    assert one.process.deadline == one.now + 100 * MS, "until 1 knows, or is suspected"
     one.hear(1, Alive(one.process.view.id, "leaver"))
     assert one.process.deadline is None
 
@@ -882,6 +883,20 @@ def test_a_side_gives_way_to_a_larger_one_that_it_hears_and_its_mates_are_told()
     assert own != other
 
 
+def test_where_one_of_a_side_has_given_way_its_mates_follow_before_they_hear_all_of_the_other() -> None:
+    one = member(0, 0, 1, 2, membership=SIDES)
+    other = GroupView(3, (7, 4), (3, 4, 5, 6), (0, 0, 0, 0), 4)
+    one.hear(4, Newer(other))
+    assert one.did(StandingChanged) == [], "3, 5 and 6 were never heard"
+    one.hear(process(1, 2), Alive(other.id, "joiner"))
+    one.process.detector.meet((3, 5, 6), 0)
+    for peer in (3, 5, 6):
+        one.process.detector.by_name[peer].heard_at = one.now - 101 * MS
+    one.hear(4, Newer(other))
+    assert one.did(StandingChanged) == [StandingChanged("yielded")]
+    assert {3, 5, 6} <= one.process.detector.living(one.now), "they have time to speak"
+
+
 def test_a_smaller_side_is_told_of_ours_and_not_heeded() -> None:
     one = member(0, 0, 1, 2, membership=SIDES)
     other = GroupView(9, (7, 4), (3, 4), (0, 0), 2)
@@ -908,8 +923,13 @@ def test_who_joins_takes_the_strongest_side_of_which_a_member_tells() -> None:
     one.hear(0, Newer(weak))
     assert one.process.view == strong
     one.hear(3, Alive((9, (9, 9)), "member"))
-    one.hear(0, Newer(weak))
-    assert one.process.view == weak, "nobody is left in the stronger one"
+    older = GroupView(2, (1, 0), (0, 1), (0, 0), 2)
+    one.hear(9, Newer(older))
+    assert one.process.view == strong
+    one.hear(0, Newer(older))
+    assert one.process.view == older, "nobody is left in the stronger one, and a member tells of this"
+    one.hear(9, Newer(weak))
+    assert one.process.view == weak, "or it is newer"
 
 
 # Submitting
@@ -958,6 +978,8 @@ def test_a_name_that_starts_again_knows_what_it_promised_and_its_view() -> None:
     assert agreement.accepted == Acceptance((9, 0), change_to(one.process.view, (0, 1, 2), (9, 0)))
     assert again.process.remembers
     again.do(Wake(), 0)
+    again.hear(1, Alive((0, (0, 0)), "joiner"))
+    assert [(name, told.change.new) for name, told in again.take(Commit)] == [(1, one.process.view)], "and tells it"
     again.hear(0, Prepare((9, 0), one.process.view))
     assert [state.accepted for _, state in again.take(State)] == [agreement.accepted]
 
@@ -1069,7 +1091,7 @@ def test_a_question_is_answered_by_who_is_in_that_view_or_with_what_is_newer() -
     assert one.take(ViewAnswer) == [(1, ViewAnswer(old.id, 99))]
     one.installed(0, 1, 2)
     one.hear(1, ViewQuestion(old.id, 99))
-    assert len(one.take(Commit)) == 1
+    assert [type(message) for _, message in one.said] == [Commit], "and not with an answer"
 
 
 def test_one_who_is_alone_has_nobody_to_ask() -> None:

@@ -171,8 +171,9 @@ class Lifecycle:
         itself with the ballot that made this one. Any other belongs to a memory that was lost.
         """
         listed = next((member for member in view.members if name_of(member) == self.own.name), None)
-        known = view.ballot in self.own.ballots or (self.own.remembers and self.view.lists(listed or 0))
-        return listed is None or known
+        if listed is None:
+            return True
+        return view.ballot in self.own.ballots or (self.own.remembers and self.view.lists(listed))
 
     def install(self, view: GroupView, now: Instant) -> None:
         """Begin a view as its member."""
