@@ -14,7 +14,7 @@ import pytest
 
 import antiphon
 from antiphon.errors import UsageError
-from antiphon.live.settings import Settings
+from antiphon.live.settings import Settings, words
 from antiphon.protocol.machine import Effect
 from support.live_group import collect, free_addresses, members, run, stray
 
@@ -440,5 +440,9 @@ def test_help_shows_every_keyword_with_its_default() -> None:
     assert all(shown[name].kind is inspect.Parameter.KEYWORD_ONLY for name in list(shown)[1:])
     assert shown["bind"].default is inspect.Parameter.empty
     assert (shown["window"].default, shown["ordering"].default, shown["ordering_options"].default) == (64, "total", {})
-    assert "window: int = 64" in pydoc.render_doc(antiphon.join, renderer=pydoc.plaintext)
+    said = pydoc.render_doc(antiphon.join, renderer=pydoc.plaintext)
+    assert "window: int = 64" in said
+    for name, word in words().items():
+        default = "" if shown[name].default is inspect.Parameter.empty else f" = {shown[name].default!r}"
+        assert f"    {name}{default}\n        {word[:20]}" in said, name
     assert {"join", "UsageError", "Receipt"} <= set(dir(antiphon))

@@ -32,40 +32,38 @@ sender's address. A key file holds 16, 24 or 32 random bytes, as they are or in 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
+    from antiphon.live.settings import Settings, words
+
+    said, usual = words(), Settings("", bind="")
+
+    def setting(flag: str, keyword: str, add: str = "", **how: Any) -> None:
+        parser.add_argument(flag, help=f"{said[keyword]}{add}".replace("`", ""), **how)
+
+    def choice(flag: str, keyword: str, **how: Any) -> None:
+        setting(flag, keyword, " (default: %(default)s)", default=getattr(usual, keyword), **how)
+
     parser.epilog = _EXAMPLES
-    parser.add_argument("group", help="the group's name")
-    parser.add_argument("--bind", required=True, metavar="HOST:PORT", help="own address")
-    parser.add_argument("--address", metavar="HOST:PORT", help="own address as the others know it, if another")
-    parser.add_argument("--peer", action="append", default=[], metavar="HOST:PORT", help="another member; repeat")
-    orderings = "fifo, causal-blocks, co, abcast, tomp, sequencer, or causal, total"
-    parser.add_argument("--ordering", default="total", help=orderings)
-    parser.add_argument("--stability", default="vector-ack", help="for the orderings that run on recovery")
-    parser.add_argument("--safe", action="store_true", help="deliver only what every member holds")
-    parser.add_argument("--fixed", action="store_true", help="no views: the members never change")
-    parser.add_argument(
-        "--slow", choices=["block", "drop", "lag"], default="block", help="what to do with a slow member"
-    )
-    parser.add_argument(
-        "--partition",
-        choices=["majority", "each-side"],
-        default="majority",
-        help="who goes on when the group is cut in two",
-    )
-    parser.add_argument("--key-file", type=Path, help="the group's key: everything is encrypted and authenticated")
-    parser.add_argument(
-        "--discover", metavar="HOW", help="find members: by IPv4 multicast GROUP:PORT, 'peers' or dns:NAME[:PORT]"
-    )
-    parser.add_argument("--members", type=int, metavar="N", help="with --discover: how many found the group")
-    parser.add_argument("--name", help="with --discover: own name, which stays when the address changes")
-    parser.add_argument("--multicast", metavar="GROUP:PORT", help="IPv4 multicast for what goes to all")
-    parser.add_argument("--state", type=Path, help="folder for what must survive a crash")
-    parser.add_argument("--trace", type=Path, help="folder for the member's trace")
-    parser.add_argument(
-        "--trace-payloads", action="store_true", help="what lines say is in the trace too, as plain text"
-    )
+    setting("group", "group")
+    setting("--bind", "bind", required=True, metavar="HOST:PORT")
+    setting("--address", "address", metavar="HOST:PORT")
+    setting("--peer", "peers", "; give --peer once for each", action="append", default=[], metavar="HOST:PORT")
+    choice("--ordering", "ordering", metavar="NAME")
+    choice("--stability", "stability", metavar="NAME")
+    setting("--safe", "safe", action="store_true")
+    parser.add_argument("--fixed", action="store_true", help="the members never change, and all are waited for")
+    choice("--slow", "slow", choices=["block", "drop", "lag"])
+    choice("--partition", "partition", choices=["majority", "each-side"])
+    setting("--key-file", "key", type=Path, metavar="FILE")
+    setting("--discover", "discover", metavar="HOW")
+    setting("--members", "members", type=int, metavar="N")
+    setting("--name", "name")
+    setting("--multicast", "multicast", metavar="GROUP:PORT")
+    setting("--state", "state", type=Path, metavar="FOLDER")
+    setting("--trace", "trace", type=Path, metavar="FOLDER")
+    setting("--trace-payloads", "trace_payloads", action="store_true")
     parser.add_argument("--stay", action="store_true", help="go on listening when the input has ended")
-    parser.add_argument("--count", type=int, help="leave after so many lines have come out")
-    parser.add_argument("--status-at", metavar="HOST:PORT", help="where antiphon dashboard may read the status")
+    parser.add_argument("--count", type=int, metavar="LINES", help="leave after so many lines have come out")
+    setting("--status-at", "status_at", metavar="HOST:PORT")
     parser.add_argument("--status", action="store_true", help="show the group's state on stderr, every second")
 
 

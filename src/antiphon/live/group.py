@@ -133,7 +133,6 @@ def _kind(lifetime_s: float | None, priority: int) -> Kind:
 def join(settings: Settings) -> Group:
     """Take part in a group: `async with antiphon.join("orders", bind="127.0.0.1:7001", peers=[...]) as group`.
 
-    The keywords are the fields of `antiphon.live.settings.Settings`, each with a word about it there and in the
-    documentation.
+    Every member gives the same group, addresses, ordering and stability. The settings, with their defaults:
     """
     return Group(settings)

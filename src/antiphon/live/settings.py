@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import textwrap
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from os import PathLike
-from typing import Any, Literal, ParamSpec, TypeVar, get_type_hints
+from typing import Annotated, Any, Literal, ParamSpec, TypeVar, get_type_hints
 
 import msgspec
 
@@ -42,45 +43,80 @@ _TAKES = {"metrics": 1, "snapshot": 0, "restore": 1}  # how many arguments the a
 class _Named(msgspec.Struct, frozen=True):
     """What is given first, without a keyword."""
 
-    group: str
+    group: Annotated[str, "the group's name, the same at every member"]
 
 
 class Settings(_Named, frozen=True, kw_only=True):
-    """How to take part in a group; every member gives the same `group`, addresses, ordering and stability."""
+    """How to take part in a group; every member gives the same `group`, addresses, ordering and stability.
 
-    bind: str  # own address, host:port
-    peers: Sequence[str] = ()  # the others' addresses
-    address: str | None = None  # own address as the others know it, if it is not `bind`
-    ordering: str | type[Ordering] = _USUAL.ordering
-    ordering_options: dict[str, Any] = {}
-    stability: str | type[Stability] = _USUAL.stability  # for orderings that run on recovery
-    stability_options: dict[str, Any] = {}
-    safe: bool = _USUAL.safe  # deliver only what is stable
-    views: bool = _USUAL.views  # False: the members never change, and all of them are waited for
-    membership: MembershipOptions = _USUAL.membership
-    partition: Literal["majority", "each-side"] = _USUAL.membership.partition  # who goes on when it is cut in two
-    slow: Literal["block", "drop", "lag"] = _USUAL.membership.slow  # one holds all back: wait, drop it, or discard
-    state: str | PathLike[str] | None = None  # where the little that must survive a crash is kept
-    snapshot: Callable[[], State] | None = None  # gives the application's state, for those who join
-    restore: Callable[[Any], Awaitable[None] | None] | None = None  # takes it: bytes, a file or an async iterator
-    key: bytes | Sequence[bytes] | None = None  # the first seals, all are accepted
-    window: int = _USUAL.window  # own bursts that may be unstable at once
-    window_bytes: int = 512 << 10  # and their bytes, to which one more burst is added when they are fewer
-    message_bytes_max: int = 16 << 20  # at most 72,088,500
-    inbox_bytes_max: int = 8 << 20  # delivered and not yet taken; beyond, nothing more is taken in
-    listen: bool = True  # False: this application only sends, and events are dropped
-    discover: str | None = None  # how members find each other: IPv4 multicast "group:port", "peers", "dns:name[:port]"
-    members: int | None = None  # with discover: how many found the group; None: there may be several of one name
-    name: str | None = None  # with discover: own name, which stays when the address changes; None: made, and kept
-    multicast: str | None = None  # IPv4 group and port for what goes to all
-    ttl: int = 1  # how many routers a multicast packet may pass
-    offload: bool | None = None  # segmentation by the kernel; None: where it has it
-    leave_s: float = 5.0  # how long the delivery of what was sent before may take, when the group is left
-    trace: str | PathLike[str] | None = None  # folder for this member's events, which `antiphon check` reads
-    trace_payloads: bool = False  # what messages say is in the trace too: their first 200 characters, not encrypted
-    recording: bool = False  # keep all inputs in memory, to replay them
-    metrics: Callable[[Status], None] | None = None  # called every second
-    status_at: str | None = None  # host:port where `antiphon dashboard` may read the status
+    The word beside each field is what `help(antiphon.join)`, `antiphon join --help` and the reference say of it.
+    """
+
+    bind: Annotated[str, "own address, host:port"]
+    peers: Annotated[Sequence[str], "the others' addresses, host:port each; written alike at every member"] = ()
+    address: Annotated[str | None, "own address as the others know it, host:port, if it is not `bind`"] = None
+    ordering: Annotated[
+        str | type[Ordering],
+        "fifo, causal-blocks (or causal), co, abcast (or total), tomp or sequencer",
+    ] = _USUAL.ordering
+    ordering_options: Annotated[dict[str, Any], "options of the ordering, as its page names them"] = {}
+    stability: Annotated[
+        str | type[Stability],
+        "vector-ack, timestamp-ack, coordinator, full-distribution, train, tree-coordinator or tree-train; "
+        "causal-blocks and co bring their own",
+    ] = _USUAL.stability
+    stability_options: Annotated[dict[str, Any], "options of the stability protocol, as its page names them"] = {}
+    safe: Annotated[bool, "deliver only what every member holds"] = _USUAL.safe
+    views: Annotated[bool, "members come and go; False: they never change, and all are waited for"] = _USUAL.views
+    membership: Annotated[MembershipOptions, "times of heartbeats and suspicion, in nanoseconds"] = _USUAL.membership
+    partition: Annotated[
+        Literal["majority", "each-side"], "who goes on when the group is cut in two: more than half of it, or each side"
+    ] = _USUAL.membership.partition
+    slow: Annotated[
+        Literal["block", "drop", "lag"],
+        "a member holds all back: wait for it, leave it out, or let it miss what is older than its lifetime",
+    ] = _USUAL.membership.slow
+    state: Annotated[
+        str | PathLike[str] | None,
+        "folder for the little that must survive a crash; without it, antiphon in $XDG_STATE_HOME or ~/.local/state",
+    ] = None
+    snapshot: Annotated[Callable[[], State] | None, "gives the application's state, for those who join"] = None
+    restore: Annotated[
+        Callable[[Any], Awaitable[None] | None] | None, "takes that state: bytes, a file or an async iterator"
+    ] = None
+    key: Annotated[
+        bytes | Sequence[bytes] | None,
+        "16, 24 or 32 bytes that the group shares: all is encrypted and authenticated; of several, the first seals "
+        "and all are accepted",
+    ] = None
+    window: Annotated[int, "own bursts of messages that may be unstable at once"] = _USUAL.window
+    window_bytes: Annotated[int, "and their bytes; one more burst is begun while they are fewer"] = 512 << 10
+    message_bytes_max: Annotated[int, "the longest message, in bytes; at most 72,088,500"] = 16 << 20
+    inbox_bytes_max: Annotated[int, "bytes delivered and not yet taken; beyond, nothing more is taken in"] = 8 << 20
+    listen: Annotated[bool, "False: this application only sends, and events are dropped"] = True
+    discover: Annotated[
+        str | None,
+        "how members find each other: IPv4 multicast group:port, 'peers' (they know the rest), dns:name[:port]",
+    ] = None
+    members: Annotated[
+        int | None, "with discover: how many found the group; without it, there may be several of one name"
+    ] = None
+    name: Annotated[
+        str | None, "with discover: own name, which stays when the address changes; without it, one is made, and kept"
+    ] = None
+    multicast: Annotated[str | None, "IPv4 multicast group:port for what goes to all"] = None
+    ttl: Annotated[int, "how many routers a multicast packet may pass"] = 1
+    offload: Annotated[bool | None, "large packets are cut by the kernel; without it, where it can"] = None
+    leave_s: Annotated[float, "seconds that delivering what was sent before may take when the group is left"] = 5.0
+    trace: Annotated[
+        str | PathLike[str] | None, "folder for this member's events, which `antiphon check` and `report` read"
+    ] = None
+    trace_payloads: Annotated[
+        bool, "what messages say is in the trace too: their first 200 characters, not encrypted"
+    ] = False
+    recording: Annotated[bool, "keep all inputs in memory, to replay them"] = False
+    metrics: Annotated[Callable[[Status], None] | None, "called with the status every second"] = None
+    status_at: Annotated[str | None, "host:port where `antiphon dashboard` may read the status"] = None
 
     def keys(self) -> list[bytes] | None:
         """Return the group keys, checked."""
@@ -190,6 +226,11 @@ class Settings(_Named, frozen=True, kw_only=True):
 _hints = functools.cache(get_type_hints)
 
 
+def words() -> dict[str, str]:
+    """Return what each setting means, with its unit, by its name."""
+    return {name: hint.__metadata__[0] for name, hint in get_type_hints(Settings, include_extras=True).items()}
+
+
 def dns_name(settings: Settings) -> tuple[str, int] | None:
     """Return the name whose addresses are the members', and their port, if that is how they are found."""
     if settings.discover is None or not settings.discover.startswith(DNS):
@@ -220,13 +261,25 @@ def settable(
             made.check()
             return function(made)
 
-        shown = inspect.signature(settings)
+        shown, kinds, said = inspect.signature(settings), _hints(Settings), words()
         parameters = [
-            parameter.replace(default={}) if repr(parameter.default) == "<factory>" else parameter
-            for parameter in shown.parameters.values()
+            parameter.replace(
+                annotation=kinds[name], default={} if repr(parameter.default) == "<factory>" else parameter.default
+            )
+            for name, parameter in shown.parameters.items()
         ]
         returns = inspect.signature(function).return_annotation
         called.__signature__ = shown.replace(parameters=parameters, return_annotation=returns)  # type: ignore[attr-defined]
+        entries = [f"{one.name}{_default(one)}\n{_indented(said[one.name])}" for one in parameters]
+        called.__doc__ = "\n".join([inspect.cleandoc(function.__doc__ or ""), "", *entries])
         return called
 
     return decorate
+
+
+def _default(parameter: inspect.Parameter) -> str:
+    return "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
+
+
+def _indented(words: str) -> str:
+    return textwrap.fill(words, 100, initial_indent="    ", subsequent_indent="    ")

@@ -14,7 +14,7 @@ PIECE_BYTES_MAX: Final = 7_500  # eight of them, a chunk of state, go into a dat
 LIFETIME_NS_MAX: Final = 10**18  # when a message expires goes on the wire, which ends in three hundred years
 
 
-class MembershipOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class MembershipOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, repr_omit_defaults=True):
     """Times, and what to do with those who are too slow. A time that is None is found by measuring (`timing`)."""
 
     heartbeat_ns: Duration = 50 * MILLISECOND  # the least between two signs of life: many members speak less often
