@@ -325,6 +325,13 @@ def test_nothing_can_be_read_as_it_is(inline: Checker, tmp_path: Path) -> None:
     assert found["integrity"].verdict == "holds"
 
 
+def test_a_file_that_is_no_log_is_refused(inline: Checker, tmp_path: Path) -> None:
+    """Its lines have more fields than its first, none of which means anything."""
+    (tmp_path / "log.csv").write_bytes(bytes(range(256)))
+    with pytest.raises(UsageError, match=r"log\.csv"):
+        inline.check(tmp_path / "log.csv", mapping_of(argparse.Namespace(mapping=None, preset="nats", sends=None)))
+
+
 def test_a_preset_is_suggested(inline: Checker, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--from kafka would read most of it"):
         inline.check(lines(tmp_path / "log.jsonl", KAFKA))

@@ -252,6 +252,7 @@ def test_where_a_name_leads(tmp_path: Path) -> None:
     assert (there.name, str(there.parent / "x")) == ("part.parquet", "s3a://bucket/a b/run=1/x")
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of the ftp client itself
 def test_other_stores_are_reached_by_fsspec() -> None:
     file = location("memory://top/folder/one.parquet")
     with replacement(file) as fresh:
@@ -259,6 +260,8 @@ def test_other_stores_are_reached_by_fsspec() -> None:
     assert file.read_bytes() == b"content"
     assert find_files("memory://top/folder") == [str(file)]
     assert [str(one) for one in location("memory://top/folder").glob("*")] == [str(file)], "nothing unfinished is left"
+    with pytest.raises(UsageError, match="ftp cannot be read by a URI alone; copy the files to a disk"):
+        location("ftp://host/trace").exists()
     with pytest.raises(UsageError, match="nosuch"):
         location("nosuch://top/file").exists()
 

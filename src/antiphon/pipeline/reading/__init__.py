@@ -54,7 +54,9 @@ def open_parquet_input(file: str, mapping: Mapping) -> tuple[pq.ParquetFile, Map
         texts = [foreign for name in ("run", "event") if (foreign := mapping.foreign(name)) in names]
         source = open_parquet(where, metadata=plain.metadata, read_dictionary=texts)
     except pa.ArrowInvalid:
-        raise UsageError(f"{file}: not a Parquet file") from None
+        is_named_so = file.lower().endswith(".parquet")
+        remedy = "" if is_named_so else "; a file of another kind is known by its name: *.csv, *.jsonl, *.ndjson"
+        raise UsageError(f"{file}: not a Parquet file{remedy}") from None
     require_columns(source.schema_arrow, file, mapping)
     return source, mapping
 

@@ -391,6 +391,8 @@ def file_system(scheme: str, authority: str) -> tuple[pyarrow.fs.FileSystem, str
         return fs.PyFileSystem(fs.FSSpecHandler(fsspec.filesystem(scheme))), f"/{authority}"
     except (ImportError, ValueError) as error:
         raise UsageError(f"{where}: {error}") from None
+    except TypeError:  # it wants to be told more than a URI has room for
+        raise UsageError(f"{where}: {scheme} cannot be read by a URI alone; copy the files to a disk") from None
 
 
 def _s3_options(bucket: str) -> dict[str, Any]:

@@ -6,7 +6,6 @@ one task, which numbers its messages. What comes of it is an ordinary trace.
 
 from __future__ import annotations
 
-import csv
 import functools
 import itertools
 from collections.abc import Iterator
@@ -29,7 +28,7 @@ from antiphon.pipeline.ingesting.foreign.numbering import (
     number_names,
     number_run,
 )
-from antiphon.pipeline.ingesting.foreign.records import Records, read_records
+from antiphon.pipeline.ingesting.foreign.records import Records, csv_records, read_records
 from antiphon.pipeline.ingesting.job import IngestPart
 from antiphon.pipeline.ingesting.quarantine import Quarantine
 from antiphon.pipeline.reading.mapping import Mapping
@@ -107,7 +106,7 @@ def first_records(file: str) -> Iterator[dict[str, Any]]:
     with open_stream(location(file)) as stream:
         lines = stream.read(1 << 16).decode("utf-8-sig", errors="replace").splitlines()
     if name.endswith(".csv"):
-        yield from csv.DictReader(lines)
+        yield from csv_records(lines)
         return
     for line in lines:
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -116,8 +116,13 @@ def _csv(file: str) -> Iterator[Records]:
         for start in range(0, len(table), _BATCH_ROWS):
             yield _as_table(table.slice(start, _BATCH_ROWS), start + 1)
         return
-    lines = csv.DictReader(io.StringIO(text.decode("utf-8-sig", errors="replace"), newline=""))
-    yield from _singly({key: value for key, value in record.items() if key is not None} for record in lines)
+    yield from _singly(csv_records(io.StringIO(text.decode("utf-8-sig", errors="replace"), newline="")))
+
+
+def csv_records(lines: Iterable[str]) -> Iterator[dict[str, str]]:
+    """Yield the rows of a CSV file by the names of its columns, without what stands beyond the last of them."""
+    for record in csv.DictReader(lines):
+        yield {key: value for key, value in record.items() if key is not None}
 
 
 def _csv_table(text: bytes) -> pa.Table | None:
