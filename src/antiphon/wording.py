@@ -17,7 +17,7 @@ def time_unit(largest_ns: float) -> tuple[str, int]:
 
 def duration(ns: float, *, decimals: int | None = None) -> str:
     """Say a duration in the unit that suits it: to three digits, or to so many decimals where instants are compared."""
-    name, size = time_unit(ns)
+    name, size = time_unit(ns or TIME_UNITS[0][1])
     value = ns / size
     if decimals is None:
         decimals = max(0, 2 - int(math.log10(abs(value)))) if value else 0

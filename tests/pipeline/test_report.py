@@ -268,7 +268,7 @@ class TestWhatTheOtherCommandsLeft:
         facts = facts_of(left / "again", left / "check")
         page = trace_page(facts)
         assert "The trace is gone." in page
-        assert headline(facts) == "Sender order is broken."
+        assert headline(facts).endswith(" Sender order is broken.")
         assert "The events that show it" in page
 
     def test_a_trace_that_has_changed_is_refused(self, left: Path) -> None:

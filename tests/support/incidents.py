@@ -9,6 +9,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -240,6 +241,18 @@ def broker_forgets_a_sender(folder: Path) -> Facts:
     return facts_of(folder / "work", folder / "broker.csv", mapping=load_mapping(str(folder / "broker.toml")))
 
 
+def broker_repeats(folder: Path) -> Facts:
+    """After the 20th message stock is given five of them again."""
+    given = {"stock": [*range(1, 21), *range(16, 21), *range(21, 31)], "mail": list(range(1, 31))}
+    lines = ["node,line,what,author,nr", *(f"billing,{2 * one},PUB,billing,{one}" for one in range(1, 31))]
+    lines += [f"billing,{2 * one + 1},MSG,billing,{one}" for one in range(1, 31)]
+    lines += [f"{who},{line},MSG,billing,{one}" for who, all_ in given.items() for line, one in enumerate(all_)]
+    folder.mkdir(parents=True)
+    (folder / "broker.csv").write_text("\n".join(lines) + "\n")
+    (folder / "broker.toml").write_text(BROKER)
+    return facts_of(folder / "work", folder / "broker.csv", mapping=load_mapping(str(folder / "broker.toml")))
+
+
 def single_member(folder: Path) -> Facts:
     return _simulated(folder, members=1, messages=10)
 
@@ -308,6 +321,87 @@ def late_joiner(folder: Path) -> Facts:
         await asyncio.sleep(3)
 
     return _tested(folder, main)
+
+
+def killed_before_going_on(folder: Path) -> Facts:
+    """Three of five are killed one after the other, before the others have gone on without the first."""
+    crashes = [
+        {"kind": "crash", "member": member, "at": f"{300 + 300 * at}ms", "until": f"{1500 + 100 * at}ms"}
+        for at, member in enumerate((4, 3, 2))
+    ]
+    return _simulated(folder, members=5, messages=60, workload=STEADY, faults=crashes)
+
+
+def killed_before_the_first_view(folder: Path) -> Facts:
+    return _simulated(folder, members=3, messages=10, faults=[{"kind": "crash", "member": 2, "at": "0s"}])
+
+
+def killed_with_fixed_membership(folder: Path) -> Facts:
+    crash = {"kind": "crash", "member": 2, "at": "200ms"}
+    return _simulated(folder, members=3, messages=20, workload=STEADY, views=False, faults=[crash], limit="2s")
+
+
+def most_stand_still(folder: Path) -> Facts:
+    pauses = [{"kind": "pause", "member": member, "at": "300ms", "until": "2300ms"} for member in (1, 2, 3)]
+    return _simulated(folder, members=5, messages=60, workload=STEADY, faults=pauses)
+
+
+def each_side_goes_on(folder: Path) -> Facts:
+    partition = {"kind": "partition", "groups": [[0, 1, 2], [3, 4]], "at": "300ms", "until": "1500ms"}
+    each = {"partition": "each-side"}
+    return _simulated(folder, members=5, messages=60, workload=STEADY, faults=[partition], membership=each)
+
+
+def upgraded_one_by_one(folder: Path) -> Facts:
+    """Each leaves and comes back; in the end all leave."""
+
+    async def life(own: str, everyone: list[str], length_s: float) -> None:
+        others = [one for one in everyone if one != own]
+        async with antiphon.join("orders", bind=own, peers=others) as group:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(_talk(group, [b"%d" % number for number in range(200)], 0.05), length_s)
+
+    async def lives(own: str, everyone: list[str], turn: int) -> None:
+        await life(own, everyone, 1 + turn)
+        await asyncio.sleep(0.2)
+        await life(own, everyone, 5 - turn)
+
+    async def main(world: World) -> None:
+        everyone = ["a:1", "b:1", "c:1"]
+        for turn, own in enumerate(everyone):
+            world.spawn(own[0], lives, own, everyone, turn)
+        await asyncio.sleep(5)
+
+    return _tested(folder, main)
+
+
+def set_up_differently(folder: Path) -> Facts:
+    async def member(own: str, everyone: list[str]) -> None:
+        others = [one for one in everyone if one != own]
+        ordering = "causal" if own == "d:1" else "total"
+        with suppress(antiphon.UsageError):
+            async with antiphon.join("orders", bind=own, peers=others, ordering=ordering) as group:
+                await _talk(group, [b"%d" % number for number in range(10)], pause_s=0.02)
+
+    async def main(world: World) -> None:
+        everyone = ["a:1", "b:1", "c:1", "d:1"]
+        for own in everyone:
+            world.spawn(own[0], member, own, everyone)
+        await asyncio.sleep(1)
+
+    return _tested(folder, main)
+
+
+def missing_log(folder: Path) -> Facts:
+    """Member 2 is killed, and its log is not among those that were gathered."""
+    crash = {"kind": "crash", "member": 2, "at": "300ms"}
+    trace = _trace(folder, members=4, messages=30, workload=STEADY, faults=[crash])
+    file = trace / "events.parquet"
+    pq.write_table(pq.read_table(file).filter(pc.field("member") != 2), file)
+    about = json.loads((trace / "run.json").read_text())
+    about["parameters"]["faults"] = []
+    (trace / "run.json").write_text(json.dumps(about))
+    return facts_of(folder / "work", trace)
 
 
 class Prepared(NamedTuple):
@@ -441,6 +535,13 @@ OTHERS: dict[str, Prepared] = {  # whose headlines are tested without their page
             "Agreement, Causal order and Total order are broken.",
         ),
     ),
+    "broker repeats": Prepared(
+        broker_repeats,
+        (
+            "^stock delivers message 16 of billing again, and there are 4 more like it[.]",
+            " Integrity and Sender order are broken[.]",
+        ),
+    ),
     "all restarted": Prepared(
         all_restarted,
         (
@@ -493,6 +594,46 @@ OTHERS: dict[str, Prepared] = {  # whose headlines are tested without their page
         ),
     ),
     "late joiner": Prepared(late_joiner, (r"^d joined at \d+ ms[.] ",)),
+    "killed before the others went on": Prepared(
+        killed_before_going_on,
+        (
+            "Members 2, 3 and 4 were killed between 300 ms and 900 ms;",
+            rf"the other two went on only with member 4 {AFTER}: 2 of 5 is no majority;",
+            rf"all were back {AFTER}[.] ",
+        ),
+    ),
+    "killed before the first view": Prepared(
+        killed_before_the_first_view, (r"^Member 2 was killed at 0 s, before it got into the group\. [A-Z]",)
+    ),
+    "killed where membership is fixed": Prepared(
+        killed_with_fixed_membership,
+        (
+            "^Member 2 was killed at 200 ms; membership is fixed, so it stayed a member;",
+            r"From [\d.]+ ms on nothing was delivered, until the run ended at 2 s: 2\d messages waited in vain[.] ",
+        ),
+    ),
+    "most stand still": Prepared(
+        most_stand_still,
+        (r"^Members 1, 2 and 3 stood still from 300 ms to 2.3 s; members [\d, and]+ were excluded and came back[.] ",),
+    ),
+    "each side goes on": Prepared(
+        each_side_goes_on,
+        (
+            rf"members 0, 1 and 2 went on {AFTER}; members 3 and 4 went on {AFTER};",
+            rf"members 3 and 4 gave way to the others; all were together again {AFTER}[.] ",
+        ),
+    ),
+    "upgraded one by one": Prepared(
+        upgraded_one_by_one,
+        (r"^a, b and c left one after the other, from [\d.]+ m?s to [\d.]+ s; each was back within \d+ ms[.] ",),
+    ),
+    "set up differently": Prepared(
+        set_up_differently, ("^d never took part: no view lists it, and there is no log of it .not started, another",)
+    ),
+    "missing log": Prepared(
+        missing_log,
+        (r"^Member 2 dropped out of the view at \d+ ms \(it crashed, left or was excluded: there is no log of it\)",),
+    ),
     "single member": Prepared(
         single_member,
         ("Agreement, Total order and View synchrony had nothing to examine; the other 5 promised guarantees hold.",),

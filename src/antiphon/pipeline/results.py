@@ -179,6 +179,9 @@ class ProcessRow(msgspec.Struct, frozen=True):
     set_back_at_ns: int | None = None
     keys_at_ns: list[int] | None = None  # when it changed the keys that it seals with
     clock_off_ns: int | None = None  # how far its clock is ahead of the others', if by a second or more
+    sent_at_ns: int | None = None  # its last message
+    delivered_at_ns: int | None = None  # its last delivery
+    waiting: int | None = None  # messages of its own that it never delivered itself
 
 
 class HistogramRow(msgspec.Struct, frozen=True):

@@ -9,7 +9,8 @@ from markupsafe import Markup
 
 from antiphon.report import charts
 from antiphon.report.facts import Facts
-from antiphon.report.incidents import TOLD_MAX, Incident, beyond_headline
+from antiphon.report.incidents import TOLD_MAX, beyond_headline
+from antiphon.report.incidents.story import Incident
 from antiphon.report.member_names import group_size, lane_of, member_name
 from antiphon.report.timeline import BASIS_WORDS, Occurrence, began_at, ended_at, names_in, timeline
 from antiphon.web.elements import element, figure, joined, section, table
@@ -18,7 +19,7 @@ from antiphon.wording import count, duration
 LANES_MAX: Final = 40
 LANES_FEW: Final = 12  # of a larger group, where nothing happened to more
 LISTED_MAX: Final = 100
-_MARKED: Final = ("crash", "silent end", "exclusion", "leave", "clock", "merge", "split")
+_MARKED: Final = ("crash", "silent end", "exclusion", "vanishing", "leave", "clock", "merge", "split")
 _SHADED: Final = ("partition", "cut", "pause", "silence")
 
 

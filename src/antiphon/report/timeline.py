@@ -6,7 +6,7 @@ of a clock) stands in run.json, if a simulator wrote it; of other traces it is i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -21,7 +21,7 @@ from antiphon.wording import count, duration, link_quality
 
 Kind: TypeAlias = Literal[
     "view", "join", "return", "leave", "crash", "silent end", "exclusion", "partition", "cut", "pause", "split",
-    "merge", "silence", "clock", "keys", "outside", "link",
+    "merge", "silence", "clock", "keys", "outside", "absent", "vanishing", "link",
 ]  # fmt: skip
 Basis: TypeAlias = Literal["recorded", "injected", "inferred"]
 
@@ -49,7 +49,8 @@ class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
 
 def timeline(facts: Facts) -> list[Occurrence]:
     """Return what happened, in order of time; nothing of a run that only worked."""
-    found = [*_both_ways(facts, list(_injected(facts))), *_views(facts), *_endings(facts), *_standing_out(facts)]
+    done = _both_ways(facts, _at_once(facts, _injected(facts)))
+    found = [*done, *_views(facts), *_endings(facts), *_absent(facts), *_standing_out(facts)]
     if len(facts.views) == 1 and all(one.kind == "view" for one in found):
         return []  # a group that was formed and stayed
     found = [msgspec.structs.replace(one, text=after_lives(one.text)) for one in found]
@@ -143,6 +144,22 @@ def _injected(facts: Facts) -> Iterator[Occurrence]:
         )
 
 
+def _at_once(facts: Facts, found: Iterable[Occurrence]) -> list[Occurrence]:
+    """Put pauses of several members over the same time together."""
+    kept: list[Occurrence] = []
+    for one in found:
+        same = [other for other in kept if other.kind == one.kind == "pause"]
+        same = [other for other in same if (other.at_ns, other.until_ns) == (one.at_ns, one.until_ns)]
+        if not same:
+            kept.append(one)
+            continue
+        members = tuple(sorted({*same[0].members, *one.members}))
+        till = f" until {duration(one.until_ns)}" if one.until_ns is not None else ", for good"
+        text = f"{members_named(facts, members)} stand still{till}"
+        kept[kept.index(same[0])] = msgspec.structs.replace(same[0], text=text, members=members)
+    return kept
+
+
 def _both_ways(facts: Facts, found: list[Occurrence]) -> list[Occurrence]:
     """Put two cuts of one time that mirror each other together: then nothing gets between the two sides."""
     kept: list[Occurrence] = []
@@ -201,6 +218,8 @@ def _smaller(sides: Sequence[Sequence[int]]) -> tuple[int, ...]:
 
 def _views(facts: Facts) -> Iterator[Occurrence]:
     before: list[ViewRow] = []
+    rows = facts.processes if len(facts.processes) == facts.members else []  # else not all of them are told of
+    logged = {row.member for row in rows}
     for view in sorted(facts.views, key=lambda one: (one.first_ns or 0, one.view)):
         at = since_start(facts, view.first_ns)
         former = predecessors(facts, before, view)
@@ -214,6 +233,9 @@ def _views(facts: Facts) -> Iterator[Occurrence]:
             if member not in old and (former or again):  # else it founds another group
                 text = f"{member_name(facts, member)} {'is back' if again else 'joins'}"
                 yield Occurrence(kind="return" if again else "join", text=text, at_ns=at, members=(member,))
+        for member in sorted(old - set(view.members) - logged) if logged else ():
+            text = f"{member_name(facts, member)} drops out of the view, and there is no log of it"
+            yield Occurrence(kind="vanishing", text=text, at_ns=at, members=(member,), basis="inferred")
         if len(former) > 1:
             text = f"the group comes together again: {_between(facts, [one.members for one in former])}"
             sides = tuple(tuple(one.members) for one in former)
@@ -285,6 +307,15 @@ def _endings(facts: Facts) -> Iterator[Occurrence]:
             basis: Basis = "inferred" if row.ending is None else "recorded"
             at = ended_at(facts, row)
             yield Occurrence(kind=kind, text=text, at_ns=at, members=(row.member,), basis=basis)
+
+
+def _absent(facts: Facts) -> Iterator[Occurrence]:
+    """Yield who is named as a member, has no log here and was in no view."""
+    known = {*names_in(facts), *(lane_of(facts, member) for view in facts.views for member in view.members)}
+    for number in sorted(int(number) for number in facts.settings.names) if facts.views else ():
+        if number not in known:
+            text = f"{member_name(facts, number)} never takes part: no view lists it, and there is no log of it"
+            yield Occurrence(kind="absent", text=text, members=(number,), basis="inferred")
 
 
 def is_outside(facts: Facts, row: ProcessRow) -> bool:

@@ -38,6 +38,17 @@ def keys_changed_at(rows: LogRows) -> Array:
     return known
 
 
+def latest(time: Array) -> int:
+    """Return the last of some times, NULL_TIME where none is known."""
+    return int(time.max()) if len(time) else NULL_TIME
+
+
+def undelivered_by_itself(sent: Array, delivered: Array) -> int:
+    """Return how many of its own messages a member did not deliver; 0 where a log has no such deliveries at all."""
+    own = delivered[sent]
+    return int((~own).sum()) if own.any() else 0
+
+
 def pace(time: Array) -> Array:
     """Return of a log's times: where the longest gap begins, its length, and where and how far the clock went back."""
     steps = np.diff(time)
@@ -48,7 +59,7 @@ def pace(time: Array) -> Array:
 
 
 class ReadLogs(Protocol):
-    """Logs that have been read: of each, `ending`, `pace`, `span`, and times: `viewed_at`, `keys_at`, `deliver`."""
+    """Logs that have been read, each with arrays: `ending`, `pace`, `span`, `waiting`, and times, as `deliver`."""
 
     @property
     def layout(self) -> TraceLayout:
@@ -71,7 +82,8 @@ def run_history(here: ReadLogs, run: RunIndex, parted: Parted) -> tuple[list[dic
     paces = {unit: here.array(unit, "pace").tolist() or [NULL_TIME, 0, NULL_TIME, 0] for unit in units}
     silent = _silent(here, paces)
     keys = {unit: here.array(unit, "keys_at").tolist()[:KEYS_MAX] for unit in units}
-    stands_out = bool(silent) or any(pace[3] for pace in paces.values()) or any(keys.values())
+    waiting = {unit: int(here.array(unit, "waiting")[0]) for unit in units}
+    stands_out = bool(silent) or any(pace[3] for pace in paces.values()) or any(keys.values()) or any(waiting.values())
     # a trace in which no log has an end says nothing by that
     if not changed and not stands_out and (all(ended) or not any(ended)):
         return [], []
@@ -90,6 +102,9 @@ def run_history(here: ReadLogs, run: RunIndex, parted: Parted) -> tuple[list[dic
                 **_pace(*paces[unit], is_silent=unit in silent),
                 "clock_off_ns": off.get(unit),
                 "keys_at_ns": keys[unit],
+                "sent_at_ns": _known(int(here.array(unit, "lasts")[0])),
+                "delivered_at_ns": _known(int(here.array(unit, "lasts")[1])),
+                "waiting": waiting[unit],
             }
         )
     processes.sort(key=lambda row: row["ending"] == "end")

@@ -97,6 +97,9 @@ TABLES: Final[dict[str, pa.Schema]] = {
             ("set_back_at_ns", pa.int64()),
             ("keys_at_ns", pa.list_(pa.int64())),  # when it changed the keys that it seals with
             ("clock_off_ns", pa.int64()),  # how far it is ahead of the others' clocks, if by more than they can be
+            ("sent_at_ns", pa.int64()),  # its last message
+            ("delivered_at_ns", pa.int64()),  # its last delivery
+            ("waiting", pa.int64()),  # messages of its own that it never delivered itself
         ]
     ),
     "histogram": pa.schema(

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from antiphon.pipeline.columns import CONTROL, DELIVER, DISCARD, NULL_TIME, RECEIVE, SEND, STABLE, VIEW, Array, Unit
-from antiphon.pipeline.measuring.history import ending, keys_changed_at, pace
+from antiphon.pipeline.measuring.history import ending, keys_changed_at, latest, pace, undelivered_by_itself
 from antiphon.pipeline.measuring.job import MeasureJob, MeasurePart, MeasureTask, added
 from antiphon.pipeline.measuring.ledger import (
     Ledger,
@@ -96,6 +96,8 @@ def _leave(
     arena.put(unit, "viewed_at", rows.time[views])
     arena.put(unit, "ending", ending(rows))
     arena.put(unit, "keys_at", keys_changed_at(rows))
+    arena.put(unit, "lasts", np.array([latest(at(rows.time, book.send[sent])), latest(deliver)], np.int64))
+    arena.put(unit, "waiting", np.array([undelivered_by_itself(sent, book.deliver >= 0)], np.int64))
     known = rows.time[rows.time != NULL_TIME]
     if len(known):
         arena.put(unit, "span", np.array([known.min(), known.max()], np.int64))

@@ -1,0 +1,171 @@
+"""What nobody said the cause of: who left, joined, came back or was excluded, new keys, clocks, silences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from antiphon.pipeline.results import ProcessRow
+from antiphon.report.incidents import phrases
+from antiphon.report.incidents.story import Incident, Story
+from antiphon.report.member_names import lane_of, member_name, members_named
+from antiphon.report.timeline import Occurrence, names_in, since_start
+from antiphon.wording import duration, listed, number
+
+FLAPPING_MIN: Final = 3  # departures of one member that are told as one story
+_WORDS: Final = {
+    "exclusion": "was excluded by the others",
+    "vanishing": "dropped out of the view",
+    "leave": "left",
+    "join": "joined",
+    "return": "came back",
+    "keys": "changed the group's keys",
+}
+
+
+def departures(story: Story) -> Iterator[Incident]:
+    """Tell all that is left, what belongs together in one sentence."""
+    yield from _flapping(story)
+    _leave_out_the_end(story)
+    yield from _left_and_came_back(story)
+    for kind in _WORDS:
+        for places in story.clusters(kind):
+            story.told.update(places)
+            yield Incident(kind, story.occurred[places[0]].at_ns, _several(story, kind, places))
+    yield from _clocks(story)
+    for place, one in enumerate(story.occurred):
+        if place not in story.told and one.kind != "view":
+            story.told.add(place)
+            yield Incident(one.kind, one.at_ns, _single(story, one))
+
+
+def _several(story: Story, kind: str, places: Sequence[int]) -> str:
+    """Tell what happened to several members within a short time."""
+    instants = [at for place in places if (at := story.occurred[place].at_ns) is not None]
+    every = [member for place in places for member in story.occurred[place].members]
+    named = sorted(story.lanes(every)) if kind in ("return", "join") else sorted(set(every))
+    text = f"{members_named(story.facts, named)} {_WORDS[kind].replace('was ', 'were ')}{phrases.between(instants)}"
+    if kind == "vanishing":
+        text += " (they crashed, left or were excluded: there are no logs of them)"
+    if kind in ("leave", "vanishing"):
+        text = "; ".join([text, *_after_leaving(story, every)])
+    return text + (_left_behind_by_keys(story, places) if kind == "keys" else "")
+
+
+def _single(story: Story, one: Occurrence) -> str:
+    facts = story.facts
+    if one.kind in _WORDS:
+        before = story.last_view(one.members[0], one.at_ns)
+        post = story.post(one.members[0], before) if one.kind == "leave" else ""
+        named = members_named(facts, sorted(story.lanes(one.members)) if one.kind == "return" else one.members)
+        said = [f"{named}{post} {_WORDS[one.kind]}{phrases.at(one)}"]
+        if one.kind == "vanishing":
+            said[0] += " (it crashed, left or was excluded: there is no log of it)"
+        if one.kind in ("leave", "vanishing"):
+            said += _after_leaving(story, one.members)
+        row = story.process_of(one) if one.kind in ("leave", "exclusion") else None
+        return "; ".join([*said, *(story.returned([row]) if row is not None else [])])
+    if one.kind == "silence":
+        length = duration((one.until_ns or 0) - (one.at_ns or 0))
+        text = f"{members_named(facts, one.members)} recorded nothing for {length} from {phrases.moment(one.at_ns)} on"
+        return text + " (it stood still or was cut off: inferred from its log)"
+    if one.kind == "outside":
+        text = f"{members_named(facts, one.members)} never got into the group: no view lists it "
+        return text + "(another key, other settings or no link would do that; inferred from the views)"
+    if one.kind == "absent":
+        text = f"{members_named(facts, one.members)} never took part: no view lists it, and there is no log of it "
+        return text + "(not started, another key, other settings or no link; inferred from the members' names)"
+    source = "its log" if one.kind == "clock" else "the views"
+    return phrases.past(one.text) + phrases.at(one) + (f" (inferred from {source})" if one.basis == "inferred" else "")
+
+
+def _flapping(story: Story) -> Iterator[Incident]:
+    facts = story.facts
+    for name in names_in(facts):
+        places = [
+            place
+            for place in story.untold("exclusion", "return", "join", "silence")
+            if lane_of(facts, story.occurred[place].members[0]) == name
+        ]
+        out = [place for place in places if story.occurred[place].kind == "exclusion"]
+        if len(out) >= FLAPPING_MIN:
+            story.told.update(places)
+            first, last = story.occurred[out[0]], story.occurred[out[-1]]
+            back = phrases.times(len(places) - len(out))
+            span = f"from {phrases.moment(first.at_ns)} to {phrases.moment(last.at_ns)}"
+            text = f"{member_name(facts, name)} was excluded {number(len(out))} times and came back {back}, {span}"
+            yield Incident("flapping", first.at_ns, f"{text}: it flaps")
+
+
+def _leave_out_the_end(story: Story) -> None:
+    """Take it for the end of the run, no incident, where all who are left leave when nobody says anything any more."""
+    facts = story.facts
+    if any(row.ending == "end" for row in facts.processes) or not story.views:
+        return
+    places = story.untold("leave")
+    if set(story.views[-1].members) <= {member for place in places for member in story.occurred[place].members}:
+        sent = [
+            at - (row.clock_off_ns or 0)
+            for row in facts.processes
+            if (at := since_start(facts, row.sent_at_ns)) is not None
+        ]
+        last = max(sent, default=0)
+        story.told.update(place for place in places if (story.occurred[place].at_ns or 0) >= last)
+
+
+def _left_and_came_back(story: Story) -> Iterator[Incident]:
+    """Tell of several members that left, each to come back, as when a group is upgraded member by member."""
+    found: list[tuple[int, ProcessRow]] = []
+    for place in story.untold("leave"):
+        row = story.process_of(story.occurred[place])
+        if row is not None and story.next_life(row) is not None:
+            found.append((place, row))
+    if len(found) < 2:
+        return
+    story.told.update(place for place, _ in found)
+    instants = [at for place, _ in found if (at := story.occurred[place].at_ns) is not None]
+    lanes = story.lanes([row.member for _, row in found])
+    text = f"{members_named(story.facts, sorted(lanes))} left one after the other{phrases.from_to(instants)}"
+    back = "; ".join(story.returned([row for _, row in found])).replace("all were back after", "each was back within")
+    yield Incident("leave", story.occurred[found[0][0]].at_ns, f"{text}; {back}")
+
+
+def _after_leaving(story: Story, left: Sequence[int]) -> list[str]:
+    """Say whether the others went on when members had left."""
+    before = story.last_view(left[-1], None)
+    others = [] if before is None else [member for member in before.members if member not in left]
+    if not others or not story.facts.settings.views:
+        return []
+    followed = story.view_without(left[-1:], before) is not None
+    return [f"the other {number(len(others))} {'went on' if followed else 'installed no view without it'}"]
+
+
+def _left_behind_by_keys(story: Story, places: Sequence[int]) -> str:
+    """Say which members of the view did not change keys when the others did."""
+    changed = story.lanes([member for place in places for member in story.occurred[place].members])
+    view = story.last_view_of_lane(next(iter(changed)), story.occurred[places[-1]].at_ns)
+    others = [] if view is None else [one for one in view.members if lane_of(story.facts, one) not in changed]
+    return f"; {members_named(story.facts, others)} did not" if others else ""
+
+
+def _clocks(story: Story) -> Iterator[Incident]:
+    """Tell of clocks that are off from the others', several in one sentence."""
+    facts = story.facts
+    off = {row.member: row.clock_off_ns for row in facts.processes if row.clock_off_ns is not None}
+    places = [
+        place
+        for place in story.untold("clock")
+        if story.occurred[place].basis == "inferred" and "others'" in story.occurred[place].text
+    ]
+    if not places:
+        return
+    story.told.update(places)
+    members = [story.occurred[place].members[0] for place in places]
+    ahead, behind = ([off[member] for member in members if off[member] * sign > 0] for sign in (1, -1))
+    ways = [f"up to {duration(max(ahead))} ahead of"] if ahead else []
+    ways += [f"up to {duration(-min(behind))} behind"] if behind else []
+    if len(members) == 1:
+        text = phrases.past(story.occurred[places[0]].text)
+    else:
+        text = f"the clocks of {members_named(facts, members)} were {listed(ways)} the others'"
+    yield Incident("clock", story.occurred[places[0]].at_ns, f"{text} (inferred from when they installed views)")

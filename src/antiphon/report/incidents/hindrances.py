@@ -1,0 +1,89 @@
+"""What a test did to networks and processes that lived on: partitions, cuts, bad links, pauses; and what followed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from antiphon.report.incidents import phrases
+from antiphon.report.incidents.story import Incident, Story
+from antiphon.report.member_names import lane_of, members_named
+from antiphon.report.timeline import Occurrence, cut_sides, since_start
+
+
+def hindrances(story: Story) -> Iterator[Incident]:
+    """Tell of each, with who was excluded and came back."""
+    for kind in ("partition", "cut", "link", "pause"):
+        for alike in _alike(story, kind):
+            tell = _partition if kind == "partition" else _hindrance
+            yield Incident(kind, alike[0].at_ns, tell(story, alike))
+
+
+def _alike(story: Story, kind: str) -> Iterator[list[Occurrence]]:
+    """Yield what a test did to the same members again and again, together."""
+    groups: dict[tuple[object, ...], list[Occurrence]] = {}
+    for place in story.untold(kind):
+        one = story.occurred[place]
+        if one.basis == "injected":
+            story.told.add(place)
+            groups.setdefault((one.sides, one.members, one.one_way, one.by), []).append(one)
+    yield from groups.values()
+
+
+def _partition(story: Story, alike: Sequence[Occurrence]) -> str:
+    facts, one = story.facts, alike[-1]
+    parts = " | ".join(members_named(facts, side) for side in one.sides)
+    said = [f"the network was cut into {parts}{phrases.spans(alike)}"]
+    went_on = {side: view for side in one.sides if (view := story.view_of_side(side, one)) is not None}
+    for view in went_on.values():
+        after = phrases.after(since_start(facts, view.first_ns), one.at_ns)
+        said.append(f"{members_named(facts, sorted(view.members))} went on{after}")
+    excluded = [member for each in alike for member in story.consequences(each, ("exclusion",))]
+    if facts.settings.views and not went_on:
+        said.append("no side went on by itself" if story.changed_during(one) else "no side changed its view")
+    elif facts.settings.views and not excluded:
+        said += [f"{members_named(facts, side)} did not" for side in one.sides if side not in went_on]
+    # who went on by itself gave that up to come together again, and is not to be pitied
+    yielded = [member for member in excluded if any(member in view.members for view in went_on.values())]
+    left_out = [member for member in excluded if member not in yielded]
+    said += [story.excluded(left_out)] if left_out else []
+    said += [f"{members_named(facts, sorted(story.lanes(yielded)))} gave way to the others"] if yielded else []
+    together = story.together_again(one)
+    if one.until_ns is not None and (went_on or excluded):
+        healed = f"all were together again{phrases.after(together, one.until_ns)}"
+        said.append(healed if together is not None else "they did not all come together again")
+    for each in alike:
+        story.consequences(each, ("return", "merge", "split", "silence"))
+    return "; ".join(said)
+
+
+def _hindrance(story: Story, alike: Sequence[Occurrence]) -> str:
+    facts, one = story.facts, alike[0]
+    if one.kind == "cut":
+        way = cut_sides(facts, one, "to" if one.one_way else "and")
+        text = f"nothing got {'from' if one.one_way else 'between'} {way}{phrases.spans(alike)}"
+    elif one.kind == "link":
+        text = f"the links from {cut_sides(facts, one, 'to')} had {one.by}{phrases.spans(alike)}"
+    else:
+        text = f"{members_named(facts, one.members)}{_post(story, one)} stood still{phrases.spans(alike)}"
+    excluded = [member for each in alike for member in story.consequences(each, ("exclusion",))]
+    back = [member for each in alike for member in story.consequences(each, ("return",))]
+    for each in alike:
+        story.consequences(each, ("silence",))
+    if excluded:
+        lanes = story.lanes(excluded)
+        itself = one.kind == "pause" and len(one.members) == 1 and lanes == set(one.members)
+        text += f"; {story.excluded(excluded, pronoun='it' if itself else '')}"
+        text += " and came back" if story.lanes(back) >= lanes else ""
+    elif facts.settings.views and not any(story.changed_during(each) for each in alike):
+        text += "; the view stayed"
+    return text
+
+
+def _post(story: Story, one: Occurrence) -> str:
+    """Say that the one who stood still was the coordinator, if it was."""
+    if len(one.members) != 1:
+        return ""
+    before = story.last_view_of_lane(one.members[0], one.at_ns)
+    if before is None or lane_of(story.facts, before.members[0]) != one.members[0]:
+        return ""
+    return story.post(before.members[0], before)

@@ -1,0 +1,104 @@
+"""What only figures tell of: a halt, repairs beyond measure, a member that held the others up, lost messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from antiphon.report.facts import Facts
+from antiphon.report.incidents.story import Incident, Story
+from antiphon.report.member_names import lane_of, member_name, members_named, with_names
+from antiphon.report.timeline import ended_at, since_start
+from antiphon.wording import count, duration
+
+STORM_PER_MESSAGE: Final = 1.0  # repairs for each message and member that had to receive it
+SLOW_NS_MIN: Final = 100_000_000
+HALT_NS_MIN: Final = 1_000_000_000  # without a delivery until the run ended
+_EXPLAINS: Final = ("crash", "silent end", "exclusion", "partition", "cut", "pause", "silence", "outside")
+
+
+def measured_incidents(story: Story) -> Iterator[Incident]:
+    """Tell what stands out in the figures."""
+    yield from _halted(story.facts)
+    yield from _storm(story.facts)
+    yield from _slow(story)
+    yield from _lost(story.facts)
+    yield from _breach(story.facts)
+
+
+def _halted(facts: Facts) -> Iterator[Incident]:
+    """Tell of a group in which messages waited at the end, and nobody had delivered anything for long."""
+    there = [row for row in facts.processes if row.ending in ("end", None)]
+    waiting = sum(row.waiting or 0 for row in there)
+    delivered = [
+        at - (row.clock_off_ns or 0)
+        for row in facts.processes
+        if (at := since_start(facts, row.delivered_at_ns)) is not None
+    ]
+    ended = [at for row in there if (at := ended_at(facts, row)) is not None]
+    if waiting and delivered and ended and max(ended) - max(delivered) >= HALT_NS_MIN:
+        since, until = duration(max(delivered)), duration(max(ended))
+        text = f"from {since} on nothing was delivered, until the run ended at {until}: "
+        yield Incident("halt", max(ended), text + f"{count(waiting, 'message')} waited in vain")
+
+
+def _storm(facts: Facts) -> Iterator[Incident]:
+    """Tell of far more repairs than there was anything to repair."""
+    measured = facts.measured
+    if measured is None or measured.retransmissions is None:
+        return
+    sent, others = measured.rows.get("send", 0), max(facts.members - 1, 1)
+    again = measured.retransmissions
+    if sent and again >= STORM_PER_MESSAGE * sent * others:
+        text = (
+            f"repairs became a storm: {count(again, 'repair')} for {count(sent, 'message')} of {facts.members} members"
+        )
+        yield Incident("storm", None, f"{text}, {again / sent:,.1f} for each")
+
+
+def _lost(facts: Facts) -> Iterator[Incident]:
+    """Tell what members lack that others delivered, as far as all of it is shown to be at one of them."""
+    found = None if facts.checked is None else facts.checked.guarantees.get("agreement")
+    if found is None or not found.violations:
+        return
+    who = sorted({witness.member for witness in found.witnesses})
+    senders = {event.sender for witness in found.witnesses for event in witness.events if event.sender is not None}
+    whose = f" of {member_name(facts, next(iter(senders)))}" if len(senders) == 1 else ""
+    shown, all_ = len(found.witnesses), found.violations
+    if shown == all_ and len(who) == 1:
+        text = f"{member_name(facts, who[0])} lacks {count(all_, 'message')}{whose} that others delivered"
+    else:
+        text = f"{count(all_, 'delivery', 'deliveries')} of messages{whose} that others delivered "
+        text += f"{'is' if all_ == 1 else 'are'} missing{f'; the first {shown} of them' if shown < all_ else ','}"
+        text += f" at {members_named(facts, who)}"
+    yield Incident("loss", None, text)
+
+
+def _breach(facts: Facts) -> Iterator[Incident]:
+    """Tell the first violation of a promise in the checker's words, unless it follows from what was lost."""
+    if facts.checked is None or any(True for _ in _lost(facts)):
+        return
+    for name in facts.checked.deciding():
+        found = facts.checked.guarantees[name]
+        if found.violations and found.witnesses:
+            more = f", and there {'is' if found.violations == 2 else 'are'} {found.violations - 1:,} more like it"
+            why = with_names(facts, found.witnesses[0].why)
+            yield Incident("breach", None, why + (more if found.violations > 1 else ""))
+            return
+
+
+def _slow(story: Story) -> Iterator[Incident]:
+    """Tell of one member for which all others waited much longer than for anybody else."""
+    facts, measured = story.facts, story.facts.measured
+    if measured is None or not measured.held_back:
+        return
+    first, *rest = measured.held_back
+    explained = [member for one in story.occurred if one.kind in _EXPLAINS for member in one.members]
+    if lane_of(facts, first.member) in story.lanes(explained):
+        return  # it is told why
+    stands_out = first.waited_ns >= 3 * max([1, *(row.waited_ns for row in rest if row.run == first.run)])
+    usually_last = 2 * (first.last + first.lacked) >= measured.rows.get("send", 0)
+    if stands_out and usually_last and first.longest_ns >= SLOW_NS_MIN:
+        text = f"{member_name(facts, first.member)} held the others up: they waited up to "
+        text += f"{duration(first.longest_ns)} for it alone, over {count(first.last + first.lacked, 'message')}"
+        yield Incident("slow", None, text)
