@@ -598,7 +598,7 @@ OTHERS: dict[str, Prepared] = {  # whose headlines are tested without their page
         killed_before_going_on,
         (
             "Members 2, 3 and 4 were killed between 300 ms and 900 ms;",
-            rf"the other two went on only with member 4 {AFTER}: 2 of 5 is no majority;",
+            rf"the other two could not go on .2 of 5 is no majority. until member 4 was back {AFTER};",
             rf"all were back {AFTER}[.] ",
         ),
     ),

@@ -11,8 +11,8 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from antiphon.pipeline.columns import DELIVER, NULL_TIME, VIEW, Array, RunIndex, Segment, Unit
-from antiphon.pipeline.measuring.history import ending, keys_changed_at, pace, run_history
+from antiphon.pipeline.columns import DELIVER, NULL_TIME, SEND, VIEW, Array, RunIndex, Segment, Unit
+from antiphon.pipeline.measuring.history import ending, keys_changed_at, latest, pace, run_history
 from antiphon.pipeline.measuring.ledger import NO_KIND, LogRows
 from antiphon.pipeline.results import ProcessRow, ViewRow
 from antiphon.pipeline.store.layout import TraceLayout
@@ -144,6 +144,8 @@ class Survey:
             "ending": ending(rows),
             "span": np.array([known.min(), known.max()], np.int64) if len(known) else nothing,
             "pace": pace(known),
+            "lasts": np.array([latest(time[event == SEND]), latest(time[event == DELIVER])], np.int64),
+            "waiting": np.zeros(1, np.int64),  # to know it, each message would have to be followed
         }
 
 

@@ -12,7 +12,7 @@ from antiphon.report.incidents.crashes import crashes
 from antiphon.report.incidents.departures import departures
 from antiphon.report.incidents.hindrances import hindrances
 from antiphon.report.incidents.measured import measured_incidents
-from antiphon.report.incidents.story import Incident, Story
+from antiphon.report.incidents.story import Incident, RunStory
 from antiphon.report.member_names import after_lives, begin
 from antiphon.wording import count
 
@@ -42,7 +42,7 @@ def beyond_headline(found: Sequence[Incident]) -> list[Incident]:
 
 def incidents(facts: Facts) -> list[Incident]:
     """Return what happened, in order of time; told once, with the cause if it is known."""
-    story = Story(facts)
+    story = RunStory(facts)
     tellers = (crashes, hindrances, departures, measured_incidents)  # causes before what only followed
     found = [one for tell in tellers for one in tell(story)]
     found = [msgspec.structs.replace(one, text=begin(facts, after_lives(one.text))) for one in found]

@@ -10,7 +10,7 @@ import msgspec
 
 from antiphon.pipeline.results import ProcessRow, ViewRow
 from antiphon.report.incidents import phrases
-from antiphon.report.incidents.story import SOON_NS, Incident, Story
+from antiphon.report.incidents.story import SOON_NS, Incident, RunStory
 from antiphon.report.member_names import lane_of, member_name, members_named
 from antiphon.report.timeline import Occurrence, ended_at, since_start
 from antiphon.wording import count, duration, listed, number
@@ -39,7 +39,7 @@ class _Crash(msgspec.Struct):
         return "crashed" if all(row.ending == "crash" for row in self.rows) else "fell silent"
 
 
-def crashes(story: Story) -> Iterator[Incident]:
+def crashes(story: RunStory) -> Iterator[Incident]:
     """Tell of crashes, those together that one view answers; of many, all in one sentence first."""
     found: dict[int, tuple[Occurrence, ProcessRow]] = {}
     for place in story.untold("crash", "silent end"):
@@ -66,7 +66,7 @@ def crashes(story: Story) -> Iterator[Incident]:
         yield Incident("crash", group.occurred[0].at_ns, _crash(story, group))
 
 
-def _unrecorded(story: Story, one: Occurrence) -> str:
+def _unrecorded(story: RunStory, one: Occurrence) -> str:
     """Tell of a kill without a log of the group that it ended: it was not running, or not yet in the group."""
     facts = story.facts
     outside = [place for place in story.untold("outside") if story.occurred[place].members == one.members]
@@ -75,7 +75,7 @@ def _unrecorded(story: Story, one: Occurrence) -> str:
     return f"{member_name(facts, one.members[0])} was killed{phrases.at(one)}{never}"
 
 
-def _had_gone_on(story: Story, group: _Crash, one: Occurrence) -> bool:
+def _had_gone_on(story: RunStory, group: _Crash, one: Occurrence) -> bool:
     """Say whether the others had gone on without those of a group when one more ended."""
     last = group.occurred[-1].at_ns
     if last is None or one.at_ns is None:
@@ -86,7 +86,7 @@ def _had_gone_on(story: Story, group: _Crash, one: Occurrence) -> bool:
     return at is not None and at <= one.at_ns
 
 
-def _crash(story: Story, group: _Crash) -> str:
+def _crash(story: RunStory, group: _Crash) -> str:
     rows, many, does = group.rows, len(group.rows) > 1, group.does()
     post = story.post(rows[0].member, group.before) if not many else ""
     who = members_named(story.facts, sorted(row.member for row in rows))
@@ -102,7 +102,7 @@ def _crash(story: Story, group: _Crash) -> str:
     return "; ".join(said)
 
 
-def _series(story: Story, groups: Sequence[_Crash]) -> Incident:
+def _series(story: RunStory, groups: Sequence[_Crash]) -> Incident:
     """Tell of a series of crashes in one sentence; each is told by itself below."""
     facts = story.facts
     rows = [row for group in groups for row in group.rows]
@@ -131,7 +131,7 @@ def _series(story: Story, groups: Sequence[_Crash]) -> Incident:
     return Incident("crashes", groups[0].occurred[0].at_ns, text)
 
 
-def _went_on(story: Story, group: _Crash) -> list[str]:
+def _went_on(story: RunStory, group: _Crash) -> list[str]:
     """Say how the others went on."""
     facts, before, gone_now = story.facts, group.before, {row.member for row in group.rows}
     if before is None:
@@ -148,7 +148,8 @@ def _went_on(story: Story, group: _Crash) -> list[str]:
         helpers = [member for member in group.after.members if member not in before.members]
         if too_few and helpers:
             came = members_named(facts, sorted(story.lanes(helpers)))
-            return [f"{who} went on only with {came}{phrases.after(at, ended)}: {no_majority}"]
+            back = f"{came} {'was' if len(helpers) == 1 else 'were'} back{phrases.after(at, ended)}"
+            return [f"{who} could not go on ({no_majority}) until {back}"]
         who = who if len(still) == len(others) else f"{number(len(still))} of the other {number(len(others))}"
         if at is not None and ended is not None and at < ended:
             return [f"{who} had gone on without {'them' if len(gone_now) > 1 else 'it'} at {duration(at)}"]

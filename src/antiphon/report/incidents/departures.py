@@ -7,7 +7,7 @@ from typing import Final
 
 from antiphon.pipeline.results import ProcessRow
 from antiphon.report.incidents import phrases
-from antiphon.report.incidents.story import Incident, Story
+from antiphon.report.incidents.story import Incident, RunStory
 from antiphon.report.member_names import lane_of, member_name, members_named
 from antiphon.report.timeline import Occurrence, names_in, since_start
 from antiphon.wording import duration, listed, number
@@ -23,7 +23,7 @@ _WORDS: Final = {
 }
 
 
-def departures(story: Story) -> Iterator[Incident]:
+def departures(story: RunStory) -> Iterator[Incident]:
     """Tell all that is left, what belongs together in one sentence."""
     yield from _flapping(story)
     _leave_out_the_end(story)
@@ -39,7 +39,7 @@ def departures(story: Story) -> Iterator[Incident]:
             yield Incident(one.kind, one.at_ns, _single(story, one))
 
 
-def _several(story: Story, kind: str, places: Sequence[int]) -> str:
+def _several(story: RunStory, kind: str, places: Sequence[int]) -> str:
     """Tell what happened to several members within a short time."""
     instants = [at for place in places if (at := story.occurred[place].at_ns) is not None]
     every = [member for place in places for member in story.occurred[place].members]
@@ -52,7 +52,7 @@ def _several(story: Story, kind: str, places: Sequence[int]) -> str:
     return text + (_left_behind_by_keys(story, places) if kind == "keys" else "")
 
 
-def _single(story: Story, one: Occurrence) -> str:
+def _single(story: RunStory, one: Occurrence) -> str:
     facts = story.facts
     if one.kind in _WORDS:
         before = story.last_view(one.members[0], one.at_ns)
@@ -79,7 +79,7 @@ def _single(story: Story, one: Occurrence) -> str:
     return phrases.past(one.text) + phrases.at(one) + (f" (inferred from {source})" if one.basis == "inferred" else "")
 
 
-def _flapping(story: Story) -> Iterator[Incident]:
+def _flapping(story: RunStory) -> Iterator[Incident]:
     facts = story.facts
     for name in names_in(facts):
         places = [
@@ -97,7 +97,7 @@ def _flapping(story: Story) -> Iterator[Incident]:
             yield Incident("flapping", first.at_ns, f"{text}: it flaps")
 
 
-def _leave_out_the_end(story: Story) -> None:
+def _leave_out_the_end(story: RunStory) -> None:
     """Take it for the end of the run, no incident, where all who are left leave when nobody says anything any more."""
     facts = story.facts
     if any(row.ending == "end" for row in facts.processes) or not story.views:
@@ -113,7 +113,7 @@ def _leave_out_the_end(story: Story) -> None:
         story.told.update(place for place in places if (story.occurred[place].at_ns or 0) >= last)
 
 
-def _left_and_came_back(story: Story) -> Iterator[Incident]:
+def _left_and_came_back(story: RunStory) -> Iterator[Incident]:
     """Tell of several members that left, each to come back, as when a group is upgraded member by member."""
     found: list[tuple[int, ProcessRow]] = []
     for place in story.untold("leave"):
@@ -130,7 +130,7 @@ def _left_and_came_back(story: Story) -> Iterator[Incident]:
     yield Incident("leave", story.occurred[found[0][0]].at_ns, f"{text}; {back}")
 
 
-def _after_leaving(story: Story, left: Sequence[int]) -> list[str]:
+def _after_leaving(story: RunStory, left: Sequence[int]) -> list[str]:
     """Say whether the others went on when members had left."""
     before = story.last_view(left[-1], None)
     others = [] if before is None else [member for member in before.members if member not in left]
@@ -140,7 +140,7 @@ def _after_leaving(story: Story, left: Sequence[int]) -> list[str]:
     return [f"the other {number(len(others))} {'went on' if followed else 'installed no view without it'}"]
 
 
-def _left_behind_by_keys(story: Story, places: Sequence[int]) -> str:
+def _left_behind_by_keys(story: RunStory, places: Sequence[int]) -> str:
     """Say which members of the view did not change keys when the others did."""
     changed = story.lanes([member for place in places for member in story.occurred[place].members])
     view = story.last_view_of_lane(next(iter(changed)), story.occurred[places[-1]].at_ns)
@@ -148,7 +148,7 @@ def _left_behind_by_keys(story: Story, places: Sequence[int]) -> str:
     return f"; {members_named(story.facts, others)} did not" if others else ""
 
 
-def _clocks(story: Story) -> Iterator[Incident]:
+def _clocks(story: RunStory) -> Iterator[Incident]:
     """Tell of clocks that are off from the others', several in one sentence."""
     facts = story.facts
     off = {row.member: row.clock_off_ns for row in facts.processes if row.clock_off_ns is not None}

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from antiphon.report.incidents import phrases
-from antiphon.report.incidents.story import Incident, Story
+from antiphon.report.incidents.story import Incident, RunStory
 from antiphon.report.member_names import lane_of, members_named
 from antiphon.report.timeline import Occurrence, cut_sides, since_start
 
 
-def hindrances(story: Story) -> Iterator[Incident]:
+def hindrances(story: RunStory) -> Iterator[Incident]:
     """Tell of each, with who was excluded and came back."""
     for kind in ("partition", "cut", "link", "pause"):
         for alike in _alike(story, kind):
@@ -18,7 +18,7 @@ def hindrances(story: Story) -> Iterator[Incident]:
             yield Incident(kind, alike[0].at_ns, tell(story, alike))
 
 
-def _alike(story: Story, kind: str) -> Iterator[list[Occurrence]]:
+def _alike(story: RunStory, kind: str) -> Iterator[list[Occurrence]]:
     """Yield what a test did to the same members again and again, together."""
     groups: dict[tuple[object, ...], list[Occurrence]] = {}
     for place in story.untold(kind):
@@ -29,7 +29,7 @@ def _alike(story: Story, kind: str) -> Iterator[list[Occurrence]]:
     yield from groups.values()
 
 
-def _partition(story: Story, alike: Sequence[Occurrence]) -> str:
+def _partition(story: RunStory, alike: Sequence[Occurrence]) -> str:
     facts, one = story.facts, alike[-1]
     parts = " | ".join(members_named(facts, side) for side in one.sides)
     said = [f"the network was cut into {parts}{phrases.spans(alike)}"]
@@ -56,7 +56,7 @@ def _partition(story: Story, alike: Sequence[Occurrence]) -> str:
     return "; ".join(said)
 
 
-def _hindrance(story: Story, alike: Sequence[Occurrence]) -> str:
+def _hindrance(story: RunStory, alike: Sequence[Occurrence]) -> str:
     facts, one = story.facts, alike[0]
     if one.kind == "cut":
         way = cut_sides(facts, one, "to" if one.one_way else "and")
@@ -79,7 +79,7 @@ def _hindrance(story: Story, alike: Sequence[Occurrence]) -> str:
     return text
 
 
-def _post(story: Story, one: Occurrence) -> str:
+def _post(story: RunStory, one: Occurrence) -> str:
     """Say that the one who stood still was the coordinator, if it was."""
     if len(one.members) != 1:
         return ""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from antiphon.report.facts import Facts
-from antiphon.report.incidents.story import Incident, Story
+from antiphon.report.incidents.story import Incident, RunStory
 from antiphon.report.member_names import lane_of, member_name, members_named, with_names
 from antiphon.report.timeline import ended_at, since_start
 from antiphon.wording import count, duration
@@ -17,7 +17,7 @@ HALT_NS_MIN: Final = 1_000_000_000  # without a delivery until the run ended
 _EXPLAINS: Final = ("crash", "silent end", "exclusion", "partition", "cut", "pause", "silence", "outside")
 
 
-def measured_incidents(story: Story) -> Iterator[Incident]:
+def measured_incidents(story: RunStory) -> Iterator[Incident]:
     """Tell what stands out in the figures."""
     yield from _halted(story.facts)
     yield from _storm(story.facts)
@@ -87,7 +87,7 @@ def _breach(facts: Facts) -> Iterator[Incident]:
             return
 
 
-def _slow(story: Story) -> Iterator[Incident]:
+def _slow(story: RunStory) -> Iterator[Incident]:
     """Tell of one member for which all others waited much longer than for anybody else."""
     facts, measured = story.facts, story.facts.measured
     if measured is None or not measured.held_back:

@@ -37,7 +37,7 @@ class Incident(msgspec.Struct, frozen=True):
         return _GRAVITY.index(self.kind) if self.kind in _GRAVITY else len(_GRAVITY)
 
 
-class Story:
+class RunStory:
     """A run's occurrences and views; what has been told as a consequence is not told again."""
 
     def __init__(self, facts: Facts) -> None:
