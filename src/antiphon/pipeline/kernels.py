@@ -118,70 +118,107 @@ def number_messages(
 DELIVERED, DISCARDED, RECEIVED, SENT = 1, 2, 4, 8
 
 # indices into the tallies of `walk`
-REPEATED, UNSENT, LATE, UNSENT_BY_CUT, UNSENT_HANDLED_BY_CUT, ORDER, SEEN, PAST, SENDS, DISCARDS, DELIVERIES = range(11)
+REPEATED, UNSENT, LATE, UNSENT_BY_CUT, UNSENT_HANDLED_BY_CUT, DELIVERIES = range(6)
+ORDER, SEEN, PAST, PAST_END, SENDS, DISCARDS = range(6, 12)
 
 
 class Walk(NamedTuple):
-    """What one member's log says by itself; rows are positions in the log."""
+    """What one member's log says by itself, filled as its rows are read; rows are positions in the whole log.
+
+    Arrays are as long as they can become; how much of each is there, `tally` says.
+    """
 
     tally: Array
     state: Array  # by message: DELIVERED, DISCARDED, RECEIVED, SENT
+    since: Array  # by message: the time of its first receipt or delivery, if that is wanted; else empty
     order: Array  # first deliveries
     order_row: Array
-    seen: Array  # messages in the order in which they were first delivered or discarded
-    past: Array  # first deliveries (and receipts) of sent messages, and ~message for first sends; up to the last send
+    seen: Array  # messages in the order in which they were first delivered or discarded; empty if none is discarded
+    past: Array  # first deliveries (and receipts) of sent messages, and ~message for first sends
     sends: Array  # first sends
     send_row: Array
     discards: Array
     discard_row: Array
+    highest: Array  # by sender: the highest number delivered, and its row
+    highest_row: Array
     integrity_rows: Array  # the first rows that break integrity, and fifo
     late_rows: Array
     late_highest_rows: Array
 
+    def whole(self) -> Walk:
+        """Return what has been filled; `past` up to the last send."""
+        tally = self.tally
+        return self._replace(
+            order=self.order[: tally[ORDER]],
+            order_row=self.order_row[: tally[ORDER]],
+            seen=self.seen[: tally[SEEN]],
+            past=self.past[: tally[PAST_END]],
+            sends=self.sends[: tally[SENDS]],
+            send_row=self.send_row[: tally[SENDS]],
+        )
+
+
+def begin_walk(counts: Array, messages: int, senders: int, wanted: int, *, receipts: bool, times: bool) -> Walk:
+    """Make room for a log that has so many rows of each event; `wanted` rows of each kind that is wrong are noted."""
+    deliveries, sends, discards = (int(counts[kind]) for kind in (DELIVER, SEND, DISCARD))
+    return Walk(
+        tally=np.zeros(12, np.int64),
+        state=np.zeros(messages, np.uint8),
+        since=np.full(messages if times else 0, np.iinfo(np.int64).max, np.int64),
+        order=np.empty(deliveries, np.int32),
+        order_row=np.empty(deliveries, np.int32),
+        seen=np.empty(deliveries + discards if discards else 0, np.int32),
+        past=np.empty(deliveries + sends + (int(counts[RECEIVE]) if receipts else 0), np.int32),
+        sends=np.empty(sends, np.int32),
+        send_row=np.empty(sends, np.int32),
+        discards=np.empty(discards, np.int32),
+        discard_row=np.empty(discards, np.int32),
+        highest=np.zeros(senders, np.int64),
+        highest_row=np.zeros(senders, np.int64),
+        integrity_rows=np.zeros(wanted, np.int64),
+        late_rows=np.zeros(wanted, np.int64),
+        late_highest_rows=np.zeros(wanted, np.int64),
+    )
+
 
 @compiled
 def walk(
+    first_row: int,
     code: Array,
     message: Array,
     seq: Array,
     slot: Array,
+    time: Array,
     sent: Array,
     cut: Array,
     with_receipts: bool,
-    wanted: int,
-) -> Walk:
-    """Read one member's log once: what it delivers and discards in which order, and what is wrong with that alone.
+    into: Walk,
+) -> None:
+    """Read the next rows of one member's log: what it delivers and discards, and what is wrong with that alone.
 
     `slot` is each row's sender (an index), `sent` whether a message has a send, `cut` whether a sender's log is cut
-    short, `wanted` how many rows of each kind are noted.
+    short; `time` is looked at if `into.since` is there.
     """
-    many = np.zeros(256, np.int64)
-    for kind in code:
-        many[kind] += 1
-    tally = np.zeros(11, np.int64)
-    tally[DELIVERIES] = many[DELIVER]
-    state = np.zeros(sent.size, np.uint8)
-    order, order_row = np.empty(many[DELIVER], np.int32), np.empty(many[DELIVER], np.int64)
-    seen = np.empty(many[DELIVER] + many[DISCARD], np.int32)
-    past = np.empty(many[DELIVER] + many[SEND] + many[RECEIVE], np.int32)
-    past_end = 0
-    sends, send_row = np.empty(many[SEND], np.int32), np.empty(many[SEND], np.int64)
-    discards, discard_row = np.empty(many[DISCARD], np.int32), np.empty(many[DISCARD], np.int64)
-    highest, highest_row = np.zeros(cut.size, np.int64), np.zeros(cut.size, np.int64)
-    integrity_rows, late_rows = np.zeros(wanted, np.int64), np.zeros(wanted, np.int64)
-    late_highest_rows = np.zeros(wanted, np.int64)
-    for row in range(code.size):
-        kind = code[row]
-        m = message[row]
+    tally, state, since = into.tally, into.state, into.since
+    order, order_row, seen, past = into.order, into.order_row, into.seen, into.past
+    sends, send_row, discards, discard_row = into.sends, into.send_row, into.discards, into.discard_row
+    highest, highest_row = into.highest, into.highest_row
+    integrity_rows, late_rows, late_highest_rows = into.integrity_rows, into.late_rows, into.late_highest_rows
+    wanted, timed, discarding = late_rows.size, since.size > 0, seen.size > 0
+    for i in range(code.size):
+        kind = code[i]
+        m = message[i]
         if m < 0:
             continue
+        row = first_row + i
         before = state[m]
         if kind == DELIVER:
-            s = slot[row]
-            if seq[row] > highest[s]:
-                highest[s] = seq[row]
+            s = slot[i]
+            tally[DELIVERIES] += 1
+            if seq[i] > highest[s]:
+                highest[s] = seq[i]
                 highest_row[s] = row
-            elif seq[row] < highest[s]:
+            elif seq[i] < highest[s]:
                 if tally[LATE] < wanted:
                     late_rows[tally[LATE]] = row
                     late_highest_rows[tally[LATE]] = highest_row[s]
@@ -194,6 +231,8 @@ def walk(
                 order[tally[ORDER]] = m
                 order_row[tally[ORDER]] = row
                 tally[ORDER] += 1
+                if timed:
+                    since[m] = min(since[m], time[i])
                 if sent[m]:
                     past[tally[PAST]] = m
                     tally[PAST] += 1
@@ -205,15 +244,19 @@ def walk(
             if wrong and tally[REPEATED] + tally[UNSENT] <= wanted:
                 integrity_rows[tally[REPEATED] + tally[UNSENT] - 1] = row
             if not before & (DELIVERED | DISCARDED):
-                seen[tally[SEEN]] = m
-                tally[SEEN] += 1
+                if discarding:
+                    seen[tally[SEEN]] = m
+                    tally[SEEN] += 1
                 if not sent[m] and cut[s]:
                     tally[UNSENT_HANDLED_BY_CUT] += 1
             state[m] = before | DELIVERED
         elif kind == RECEIVE:
-            if with_receipts and not before & RECEIVED and sent[m]:
-                past[tally[PAST]] = m
-                tally[PAST] += 1
+            if not before & RECEIVED:
+                if timed:
+                    since[m] = min(since[m], time[i])
+                if with_receipts and sent[m]:
+                    past[tally[PAST]] = m
+                    tally[PAST] += 1
             state[m] = before | RECEIVED
         elif kind == SEND:
             if before & SENT:
@@ -226,7 +269,7 @@ def walk(
                 tally[SENDS] += 1
                 past[tally[PAST]] = ~m
                 tally[PAST] += 1
-                past_end = tally[PAST]
+                tally[PAST_END] = tally[PAST]
             state[m] = before | SENT
         elif kind == DISCARD:
             discards[tally[DISCARDS]] = m
@@ -235,55 +278,46 @@ def walk(
             if not before & (DELIVERED | DISCARDED):
                 seen[tally[SEEN]] = m
                 tally[SEEN] += 1
-                if not sent[m] and cut[slot[row]]:
+                if not sent[m] and cut[slot[i]]:
                     tally[UNSENT_HANDLED_BY_CUT] += 1
             state[m] = before | DISCARDED
-    return Walk(
-        tally,
-        state,
-        order[: tally[ORDER]],
-        order_row[: tally[ORDER]],
-        seen[: tally[SEEN]],
-        past[:past_end],
-        sends[: tally[SENDS]],
-        send_row[: tally[SENDS]],
-        discards,
-        discard_row,
-        integrity_rows,
-        late_rows,
-        late_highest_rows,
-    )
-
-
-BLOCK: Final = 16  # members checked side by side: their positions of one message fill one cache line
 
 
 @compiled
-def causal_count(past: Array, position: Array, examined: Array, violations: Array) -> None:
+def place(messages: Array, position: Array, column: int) -> None:
+    """Note where each of some messages stands among them."""
+    for i in range(messages.size):
+        position[messages[i], column] = i
+
+
+@compiled
+def causal_count(past: Array, position: Array, lanes: tuple[int, ...], examined: Array, violations: Array) -> None:
     """Check one sender's messages at a block of members: position[m, j] is where member j handles m, or NEVER.
 
-    A message is handled too early at j if a predecessor's position is later.
+    A message is handled too early at j if a predecessor's position is later. `lanes` is as long as the block is wide: the
+    compiler knows the length of a tuple.
     """
-    latest = np.full(BLOCK, -1, np.int32)  # made here, so that the compiler knows it overlaps with nothing
+    width = len(lanes)
+    latest = np.full(width, -1, np.int32)  # made here, so that the compiler knows it overlaps with nothing
     one = np.int32(-1)  # a predecessor, and whether there is another one: m itself is none
     several = False
     for i in range(past.size):
         entry = past[i]
         if entry >= 0:
             row = np.uint32(entry)
-            for j in range(BLOCK):
+            for j in range(width):
                 latest[j] = max(latest[j], position[row, j])
             several = several or bool(one >= 0 and one != entry)
             one = entry
         else:
             row = np.uint32(~entry)
             if several or (one >= 0 and one != ~entry):
-                for j in range(BLOCK):
+                for j in range(width):
                     here = position[row, j]
                     handled = np.int64(here != NEVER)
                     examined[j] += handled
                     violations[j] += handled & np.int64(latest[j] > here)
-            for j in range(BLOCK):
+            for j in range(width):
                 latest[j] = position[row, j]
             one = ~entry
             several = False

@@ -6,6 +6,8 @@ predecessors at every member checks the transitive ones by induction, so no vect
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from antiphon.pipeline import kernels as k
@@ -14,23 +16,35 @@ from antiphon.pipeline.checking.run import CheckedRun
 from antiphon.pipeline.columns import Array, Unit
 
 
-def check_causal(run: CheckedRun, receivers: range, senders: range) -> Finding:
-    """Check the messages of some units at some units."""
+WIDTHS: Final = (16, 8, 4, 2, 1)  # of blocks of members: the positions of one message at 16 fill one cache line
+POSITIONS_BYTES_MAX: Final = 1 << 30  # of a block
+
+
+def block_width(messages: int) -> int:
+    """How many members are checked side by side in a run of so many messages: as many as memory allows."""
+    item = np.dtype(np.int32).itemsize
+    return next((width for width in WIDTHS if messages * width * item <= POSITIONS_BYTES_MAX), WIDTHS[-1])
+
+
+def check_causal(run: CheckedRun, receivers: range, senders: range, width: int) -> Finding:
+    """Check the messages of some units at some units, no more than the block is wide."""
     size = run.universe.size
-    assert len(receivers) <= k.BLOCK
-    position = np.full((size, k.BLOCK), k.NEVER, np.int32)
+    position = np.full((size, width), k.NEVER, np.int32)
+    handled = np.zeros(size, bool)
     for column, unit in enumerate(receivers):
-        position[_seen(run, unit), column] = np.arange(len(_seen(run, unit)), dtype=np.int32)
-    examined = np.zeros(k.BLOCK, np.int64)
-    by_sender = np.zeros((len(senders), k.BLOCK), np.int64)
-    belongs = _belongs(run, receivers)
-    heard = _senders_of(run, np.unique(np.concatenate([_seen(run, unit) for unit in receivers])))
+        seen = _seen(run, unit)
+        k.place(seen, position, column)
+        handled[seen] = True
+    examined = np.zeros(width, np.int64)
+    by_sender = np.zeros((len(senders), width), np.int64)
+    belongs = _belongs(run, receivers, width)
+    heard = _senders_of(run, handled)
     for row, sender in enumerate(senders):
         if int(run.layout.unit_member[sender]) not in heard:
             continue  # nothing of it is handled here
         past = run.array(sender, "past")
         if belongs is None:
-            k.causal_count(past, position, examined, by_sender[row])
+            k.causal_count(past, position, (0,) * width, examined, by_sender[row])
         else:
             k.causal_count_in_views(past, position, examined, by_sender[row], run.sent_view, belongs)
 
@@ -45,16 +59,16 @@ def check_causal(run: CheckedRun, receivers: range, senders: range) -> Finding:
 
 
 def _senders_of(run: CheckedRun, messages: Array) -> frozenset[int]:
-    """Who sent these messages, which are in order."""
-    spans = np.unique(np.searchsorted(run.universe.base, messages, side="right") - 1)
+    """Who sent any of these messages, which are given as a mask of all."""
+    spans = np.logical_or.reduceat(messages, run.universe.base) if len(messages) else messages
     return frozenset(run.universe.span_sender[spans].tolist())
 
 
-def _belongs(run: CheckedRun, receivers: range) -> Array | None:
+def _belongs(run: CheckedRun, receivers: range, width: int) -> Array | None:
     """Whether each member belongs to each view; None if all belong to all in which something was sent."""
     if not run.has_views:
         return None
-    belongs = np.ones((len(run.views), k.BLOCK), np.uint8)
+    belongs = np.ones((len(run.views), width), np.uint8)
     belongs[:, : len(receivers)] = run.belongs(receivers)
     return None if belongs[np.unique(run.sent_view)].all() else belongs
 

@@ -10,14 +10,13 @@ import numpy as np
 
 from antiphon.pipeline.checking.agreement import check_agreement
 from antiphon.pipeline.checking.brokers import RunConsumers
-from antiphon.pipeline.checking.causal import check_causal
+from antiphon.pipeline.checking.causal import block_width, check_causal
 from antiphon.pipeline.checking.findings import Finding, TaskFindings
 from antiphon.pipeline.checking.run import CheckedRun, CheckJob, Workspace
 from antiphon.pipeline.checking.stability import check_stability
 from antiphon.pipeline.checking.total import check_total
 from antiphon.pipeline.checking.view_synchrony import check_view_synchrony
 from antiphon.pipeline.columns import Array, RunIndex
-from antiphon.pipeline.kernels import BLOCK
 from antiphon.pipeline.store.layout import TraceLayout, shares
 
 PIECE_ROWS = 4_000_000
@@ -31,13 +30,14 @@ class CheckPiece(msgspec.Struct, frozen=True):
     part: int
     parts: int
     cost: int
+    width: int = 0  # of a block of members, for causal order
 
 
 def plan(layout: TraceLayout, job: CheckJob, settled: Array) -> Iterator[CheckPiece]:
     """All pieces of work but for runs that are settled; every task plans the same and takes its share."""
     if not layout.runs:
         return
-    rows = np.add.reduceat(layout.unit_rows, layout.run_bounds[:-1])
+    rows, sends = (np.add.reduceat(of, layout.run_bounds[:-1]) for of in (layout.unit_rows, layout.per_unit("send")))
     for run in np.setdiff1d(np.arange(len(layout.runs)), settled).tolist():
         members = int(layout.run_bounds[run + 1] - layout.run_bounds[run])
         size = int(rows[run])
@@ -45,12 +45,12 @@ def plan(layout: TraceLayout, job: CheckJob, settled: Array) -> Iterator[CheckPi
         parts = min(-(-size // PIECE_ROWS), 2 * job.parallelism)
         for guarantee in job.guarantees:
             if guarantee == "causal":
-                blocks = -(-members // BLOCK)
+                width = block_width(int(sends[run]))
+                blocks = -(-members // width)
                 senders = min(members, max(1, -(-parts // blocks)))
+                cost = 1000 + size * members // (8 * blocks * senders)
                 for part in range(blocks * senders):
-                    yield CheckPiece(
-                        guarantee, run, part, blocks * senders, 1000 + size * members // (8 * blocks * senders)
-                    )
+                    yield CheckPiece(guarantee, run, part, blocks * senders, cost, width)
             elif guarantee in ("total", "stability"):
                 for part in range(min(members, parts)):
                     yield CheckPiece(guarantee, run, part, min(members, parts), 1000 + size // min(members, parts))
@@ -82,7 +82,7 @@ def _check(run: CheckedRun, piece: CheckPiece, consumers: Callable[[CheckedRun],
             return check_agreement(run, piece.part, piece.parts)
         case "causal":
             receivers, senders = causal_blocks(run, piece)
-            return check_causal(run, receivers, senders)
+            return check_causal(run, receivers, senders, piece.width)
         case "total":
             return check_total(run, piece.part, piece.parts)
         case "stability":
@@ -100,9 +100,9 @@ def _check(run: CheckedRun, piece: CheckPiece, consumers: Callable[[CheckedRun],
 
 def causal_blocks(run: CheckedRun, piece: CheckPiece) -> tuple[range, range]:
     """Which members' logs are checked against which senders' pasts."""
-    blocks = -(-len(run.units) // BLOCK)
+    blocks = -(-len(run.units) // piece.width)
     senders = piece.parts // blocks
     block, share = divmod(piece.part, senders)
-    first = run.units.start + block * BLOCK
+    first = run.units.start + block * piece.width
     cuts = [run.units.start + len(run.units) * i // senders for i in (share, share + 1)]
-    return range(first, min(first + BLOCK, run.units.stop)), range(*cuts)
+    return range(first, min(first + piece.width, run.units.stop)), range(*cuts)

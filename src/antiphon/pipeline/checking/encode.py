@@ -6,6 +6,7 @@ the second stage what members must be compared by: orders, pasts and sets of mes
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -24,26 +25,31 @@ from antiphon.pipeline.checking.brokers import (
 from antiphon.pipeline.checking.findings import Finding, Stub, TaskFindings
 from antiphon.pipeline.checking.plain_runs import settle_plain_runs
 from antiphon.pipeline.checking.run import SETTLED, CheckedRun, CheckJob, Workspace, spans_of, steady_span
+from antiphon.pipeline.checking.digests import digests, leave_digests
 from antiphon.pipeline.checking.total import fingerprint
-from antiphon.pipeline.columns import DELIVER, DISCARD, RECEIVE, SEND, STABLE, Array, Unit
+from antiphon.pipeline.columns import DELIVER, DISCARD, SEND, STABLE, Array, Unit
 from antiphon.pipeline.store.arena import ArenaWriter
 from antiphon.pipeline.store.layout import TraceLayout
 from antiphon.trace.schema import BROKER_GUARANTEES
 
 
+PIECE_ROWS = 4_000_000  # a log is read in pieces of about so many rows
+
+
 class Log(NamedTuple):
-    """One member's rows, with the deliveries that its sends imply if that is asked for."""
+    """Rows of one member, with the deliveries that its sends imply if that is asked for."""
 
     column: dict[str, Array]
     inserted_after: Array  # the rows after which a delivery was supposed
+    first_row: int = 0  # where these rows begin in the member's whole log
 
     def position(self, row: int) -> int:
-        """Where a row of the trace is in this log."""
+        """Where a row of the trace is in this log, which is a whole one."""
         return row + int(np.searchsorted(self.inserted_after, row))
 
 
 def read_log(layout: TraceLayout, unit: Unit, columns: tuple[str, ...], implied: bool) -> Log:
-    """Read a member's log; `columns` has event, sender and seq at least."""
+    """Read a member's whole log; `columns` has event, sender and seq at least."""
     column = layout.read(unit, columns)
     if not implied:
         return Log(column, np.zeros(0, np.int64))
@@ -56,6 +62,14 @@ def read_log(layout: TraceLayout, unit: Unit, columns: tuple[str, ...], implied:
     column = {name: np.insert(values, after + 1, values[after]) for name, values in column.items()}
     column["event"][after + 1 + np.arange(len(after))] = DELIVER
     return Log(column, after)
+
+
+def read_log_in_pieces(layout: TraceLayout, unit: Unit, columns: tuple[str, ...]) -> Iterator[Log]:
+    """Read a member's log piece by piece, so that a long one needs no more memory than a short one."""
+    nothing, first_row = np.zeros(0, np.int64), 0
+    for column in layout.read_pieces(unit, columns, PIECE_ROWS):
+        yield Log(column, nothing, first_row)
+        first_row += len(column["event"])
 
 
 def collect_sends(job: CheckJob, task: int) -> bytes:
@@ -96,24 +110,48 @@ def encode_members(job: CheckJob, task: int) -> bytes:
 def _encode_unit(
     run: CheckedRun, unit: Unit, found: TaskFindings, arena: ArenaWriter, strays: ArenaWriter | None
 ) -> None:
-    job, universe = run.job, run.universe
-    times = run.has_stable and run.global_clock and "stability" in job.guarantees
-    more = (*(("time_ns",) if times else ()), *(BROKER_COLUMNS if has_topics(run.layout, unit) else ()))
-    log = read_log(run.layout, unit, ("event", "sender", "seq", *more), job.implied)
-    event, sender, seq = (log.column[name] for name in ("event", "sender", "seq"))
-    topics = read_topics(log.column, run.layout.texts) if "topic" in log.column else None
-    message, slot = np.empty(len(event), np.int32), np.empty(len(event), np.int32)
-    lost = k.number_messages(
-        event, sender, seq, universe.senders, universe.table, universe.table_base, universe.first_span,
-        universe.low, universe.high, universe.base, message, slot,
-    )  # fmt: skip
-    if lost:
+    job, layout, universe = run.job, run.layout, run.universe
+    marked = run.has_stable and "stability" in job.guarantees
+    times, brokers = marked and run.global_clock, has_topics(layout, unit)
+    columns = ("event", "sender", "seq", *(("time_ns",) if times else ()), *(BROKER_COLUMNS if brokers else ()))
+    counts = layout.event_counts(unit)
+    if job.implied or brokers:  # what is said of these needs the whole log
+        log = read_log(layout, unit, columns, job.implied)
+        counts[DELIVER] += len(log.inserted_after)
+        stay_positions = np.array([log.position(position) for position in run.stays[unit].position], np.int64)
+        pieces: Iterable[Log] = [log]
+    else:
+        stay_positions = np.array(run.stays[unit].position, np.int64)
+        pieces = read_log_in_pieces(layout, unit, columns)
+    walk = k.begin_walk(
+        counts, universe.size, len(run.cut_slots), job.witnesses, receipts=job.with_receipts, times=times
+    )
+    marks, unsent = MarkedRows(times), UnsentMessages()
+    for piece in pieces:
+        event, sender, seq = (piece.column[name] for name in ("event", "sender", "seq"))
+        message, slot = np.empty(len(event), np.int32), np.empty(len(event), np.int32)
+        lost = k.number_messages(
+            event, sender, seq, universe.senders, universe.table, universe.table_base, universe.first_span,
+            universe.low, universe.high, universe.base, message, slot,
+        )  # fmt: skip
+        if lost:
+            found.strays += lost
+            unsent.add(sender[message == -2], seq[message == -2])
+        if found.strays:
+            continue
+        time = piece.column["time_ns"].astype(np.int64, copy=False) if times else np.zeros(0, np.int64)
+        k.walk(
+            piece.first_row, event, message, seq, slot, time, universe.sent, run.cut_slots, job.with_receipts, walk
+        )
+        if marked:
+            marks.add(piece)
+    if found.strays:  # then everything is read again
         assert strays is not None, "every message has its number once strays are known"
-        found.strays += lost
-        _note_strays(unit, sender[message == -2], seq[message == -2], strays)
+        unsent.leave(unit, strays)
         return
 
-    walk = k.walk(event, message, seq, slot, universe.sent, run.cut_slots, job.with_receipts, job.witnesses)
+    walk = walk.whole()
+    topics = read_topics(log.column, layout.texts) if "topic" in columns else None
     _judge_alone(run, unit, walk, topics, found)
     if topics is not None and not set(BROKER_GUARANTEES).isdisjoint(job.guarantees):
         found.topics |= len(topics.topics) > 0
@@ -122,34 +160,38 @@ def _encode_unit(
         leave_sends(unit, topics, walk.sends, walk.send_row, arena)
 
     if job.compares:
-        _leave_arrays(run, unit, log, message, walk, arena)
+        _leave_arrays(run, unit, walk, stay_positions, arena)
+        if marked:
+            marks.leave(unit, stay_positions, arena)
+            held = walk.state & (k.DELIVERED | k.RECEIVED)
+            arena.put(unit, *(("since", walk.since) if times else ("held", np.packbits(held, bitorder="little"))))
         if topics is not None and "agreement" in job.guarantees:
             arena.put(unit, "obliges", ~topics.has[walk.order_row])
 
 
-def _leave_arrays(run: CheckedRun, unit: Unit, log: Log, message: Array, walk: k.Walk, arena: ArenaWriter) -> None:
+def _leave_arrays(run: CheckedRun, unit: Unit, walk: k.Walk, stay_positions: Array, arena: ArenaWriter) -> None:
     """Leave what the second stage compares members by."""
-    stay_positions = np.array([log.position(position) for position in run.stays[unit].position], np.int64)
     arena.put(unit, "order", walk.order)
     if len(walk.discards):
         arena.put(unit, "seen", walk.seen)
         arena.put(unit, "discards", walk.discards)
     order_stays = np.searchsorted(walk.order_row, stay_positions)
+    discards_stays = np.searchsorted(walk.discard_row, stay_positions)
+    delivered = digests(walk.order, run.slices(unit, order_stays, len(walk.order)))
+    discarded = digests(walk.discards, run.slices(unit, discards_stays, len(walk.discards)))
+    leave_digests(unit, delivered, discarded, arena)
     if "total" in run.job.guarantees:
-        slices = run.slices(unit, order_stays, len(walk.order))
-        arena.put(unit, "fingerprint", fingerprint(run, unit, walk.order, slices))
+        arena.put(unit, "fingerprint", fingerprint(run, unit, walk.order, order_stays, delivered))
     if "causal" in run.job.guarantees:
         arena.put(unit, "past", walk.past)
     if "agreement" in run.job.guarantees:
         arena.put(unit, "has", np.packbits(walk.state & (k.DELIVERED | k.DISCARDED), bitorder="little"))
     if run.has_views:
         arena.put(unit, "order_stays", order_stays)
-        arena.put(unit, "discards_stays", np.searchsorted(walk.discard_row, stay_positions))
+        arena.put(unit, "discards_stays", discards_stays)
         arena.put(unit, "sends", walk.sends)
         stay_views = np.array(run.stays[unit].view, np.int32)
         arena.put(unit, "sends_view", stay_views[np.searchsorted(stay_positions, walk.send_row, side="right") - 1])
-    if run.has_stable and "stability" in run.job.guarantees:
-        _leave_marks(run, unit, log, message, walk, stay_positions, arena)
 
 
 def _judge_alone(run: CheckedRun, unit: Unit, walk: k.Walk, topics: MemberTopics | None, found: TaskFindings) -> None:
@@ -197,37 +239,53 @@ def _judge_alone(run: CheckedRun, unit: Unit, walk: k.Walk, topics: MemberTopics
         )
 
 
-def _leave_marks(
-    run: CheckedRun, unit: Unit, log: Log, message: Array, walk: k.Walk, stay_positions: Array, arena: ArenaWriter
-) -> None:
-    """Leave the member's marks, and which messages it holds (with one global clock: since when)."""
-    event = log.column["event"]
-    marks = np.flatnonzero(event == STABLE)
-    if len(marks):
-        arena.put(unit, "mark_sender", log.column["sender"][marks].astype(np.int64))
-        arena.put(unit, "mark_seq", log.column["seq"][marks].astype(np.int64))
-        arena.put(unit, "mark_row", marks)
-        arena.put(unit, "mark_stay", np.searchsorted(stay_positions, marks, side="right") - 1)
-    if not run.global_clock:
-        arena.put(unit, "held", np.packbits(walk.state & (k.DELIVERED | k.RECEIVED), bitorder="little"))
-        return
-    time = log.column["time_ns"].astype(np.int64)
-    if len(marks):
-        arena.put(unit, "mark_time", time[marks])
-    since = np.full(len(walk.state), np.iinfo(np.int64).max, np.int64)
-    receipts = np.flatnonzero(event == RECEIVE)[::-1]  # backwards, so that the first one stays
-    since[message[receipts]] = time[receipts]
-    since[walk.order] = np.minimum(since[walk.order], time[walk.order_row])
-    arena.put(unit, "since", since)
+class MarkedRows:
+    """The marks of one member, collected as its log is read."""
+
+    def __init__(self, times: bool) -> None:
+        self._names = ("sender", "seq", *(("time_ns",) if times else ()))
+        self._pieces: dict[str, list[Array]] = {name: [] for name in ("row", *self._names)}
+
+    def add(self, log: Log) -> None:
+        """Take in the next rows of the log."""
+        marks = np.flatnonzero(log.column["event"] == STABLE)
+        self._pieces["row"].append(log.first_row + marks)
+        for name in self._names:
+            self._pieces[name].append(log.column[name][marks].astype(np.int64))
+
+    def leave(self, unit: Unit, stay_positions: Array, arena: ArenaWriter) -> None:
+        """Leave the marks sender by sender, each sender's in order: `mark_start` says where those of each begin."""
+        column = {name: np.concatenate(pieces) for name, pieces in self._pieces.items()}
+        if not len(column["row"]):
+            return
+        order = np.argsort(column["sender"], kind="stable")
+        senders, start = np.unique(column["sender"][order], return_index=True)
+        arena.put(unit, "mark_sender", senders)
+        arena.put(unit, "mark_start", np.append(start, len(order)))
+        arena.put(unit, "mark_seq", column["seq"][order])
+        arena.put(unit, "mark_row", column["row"][order])
+        arena.put(unit, "mark_stay", np.searchsorted(stay_positions, column["row"][order], side="right") - 1)
+        if "time_ns" in column:
+            arena.put(unit, "mark_time", column["time_ns"][order])
 
 
-def _note_strays(unit: Unit, sender: Array, seq: Array, strays: ArenaWriter) -> None:
-    low, high, who = [], [], []
-    for one in np.unique(sender):
-        begin, end = spans_of(np.unique(seq[sender == one]))
-        low.append(begin)
-        high.append(end)
-        who.append(np.full(len(begin), one, np.int64))
-    strays.put(unit, "stray_sender", np.concatenate(who))
-    strays.put(unit, "stray_low", np.concatenate(low))
-    strays.put(unit, "stray_high", np.concatenate(high))
+class UnsentMessages:
+    """The messages that one member names and that nobody is known to have sent, collected as its log is read."""
+
+    def __init__(self) -> None:
+        nothing = np.zeros(0, np.int64)
+        self._sender, self._low, self._high = [nothing], [nothing], [nothing]
+
+    def add(self, sender: Array, seq: Array) -> None:
+        """Take in some."""
+        for one in np.unique(sender):
+            low, high = spans_of(np.unique(seq[sender == one]))
+            self._sender.append(np.full(len(low), one, np.int64))
+            self._low.append(low)
+            self._high.append(high)
+
+    def leave(self, unit: Unit, strays: ArenaWriter) -> None:
+        """Leave them as spans of numbers."""
+        strays.put(unit, "stray_sender", np.concatenate(self._sender))
+        strays.put(unit, "stray_low", np.concatenate(self._low))
+        strays.put(unit, "stray_high", np.concatenate(self._high))

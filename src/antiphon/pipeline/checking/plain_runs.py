@@ -15,10 +15,8 @@ from antiphon.pipeline.checking.findings import Finding, TaskFindings
 from antiphon.pipeline.checking.run import CheckJob, Workspace
 from antiphon.pipeline.columns import CONTROL, DELIVER, END, NULL_TIME, RECEIVE, SEND, STABLE, VIEW, Array
 from antiphon.pipeline.kernels import compiled
-from antiphon.pipeline.store.layout import SMALL_RUN_MEMBERS, TraceLayout
+from antiphon.pipeline.store.layout import SMALL_RUN_MEMBERS, SMALL_RUN_ROWS, TraceLayout
 
-MEMBERS_MAX = SMALL_RUN_MEMBERS
-ROWS_MAX = 4_096
 COUNTED = ("integrity", "validity", "agreement", "fifo", "causal", "total", "stability", "view-synchrony")
 
 
@@ -47,7 +45,7 @@ def _candidates(layout: TraceLayout, units: range) -> Array:
     bounds = layout.run_bounds
     first, after = np.searchsorted(bounds, units.start), np.searchsorted(bounds, units.stop, side="right") - 1
     runs = np.arange(first, max(first, after))
-    runs = runs[np.diff(bounds)[runs] <= MEMBERS_MAX]
+    runs = runs[np.diff(bounds)[runs] <= SMALL_RUN_MEMBERS]
     one_segment = np.diff(layout.bounds) == 1
     segment = layout.bounds[:-1]
     offset, rows = layout.column["offset"][segment], layout.column["rows"][segment]
@@ -61,7 +59,7 @@ def _candidates(layout: TraceLayout, units: range) -> Array:
     )
     apart = np.concatenate(([0], np.cumsum(~follows)))  # before each unit
     together = apart[bounds[runs + 1]] == apart[bounds[runs] + 1]
-    small = np.add.reduceat(layout.unit_rows, bounds[:-1])[runs] <= ROWS_MAX if len(runs) else together
+    small = np.add.reduceat(layout.unit_rows, bounds[:-1])[runs] <= SMALL_RUN_ROWS if len(runs) else together
     chosen: Array = runs[together & one_segment[bounds[runs]] & small]
     return chosen
 
@@ -172,14 +170,14 @@ def look_at_runs(
 
     Run r has the units first_unit[r] .. first_unit[r + 1], each with its member and its rows start .. stop.
     """
-    order = np.empty(ROWS_MAX, np.int64)  # the deliveries of the first member, with the number of views before each
-    order_stay = np.empty(ROWS_MAX, np.int64)
-    stay_number = np.empty(ROWS_MAX, np.int64)
-    held, latest = np.empty(ROWS_MAX, np.int64), np.empty(ROWS_MAX, np.int64)
-    by_whom = np.empty(ROWS_MAX, np.int64)
-    sent, received = np.empty(ROWS_MAX, np.bool_), np.empty(ROWS_MAX, np.bool_)
-    low, size, base = np.empty(MEMBERS_MAX, np.int64), np.empty(MEMBERS_MAX, np.int64), np.empty(MEMBERS_MAX, np.int64)
-    highest = np.empty(MEMBERS_MAX, np.int64)
+    order = np.empty(SMALL_RUN_ROWS, np.int64)  # the deliveries of the first member, with the number of views before each
+    order_stay = np.empty(SMALL_RUN_ROWS, np.int64)
+    stay_number = np.empty(SMALL_RUN_ROWS, np.int64)
+    held, latest = np.empty(SMALL_RUN_ROWS, np.int64), np.empty(SMALL_RUN_ROWS, np.int64)
+    by_whom = np.empty(SMALL_RUN_ROWS, np.int64)
+    sent, received = np.empty(SMALL_RUN_ROWS, np.bool_), np.empty(SMALL_RUN_ROWS, np.bool_)
+    low, size, base = np.empty(SMALL_RUN_MEMBERS, np.int64), np.empty(SMALL_RUN_MEMBERS, np.int64), np.empty(SMALL_RUN_MEMBERS, np.int64)
+    highest = np.empty(SMALL_RUN_MEMBERS, np.int64)
     for run in range(first_unit.size - 1):
         first = first_unit[run]
         n = first_unit[run + 1] - first

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from antiphon.pipeline.checking.digests import Digests, read_digests
 from antiphon.pipeline.columns import CRASH, END, LEAVE, VIEW, Array, MessageIndex, RunIndex, Slot, Unit, ViewIndex
 from antiphon.pipeline.store.arena import Scratch
 from antiphon.pipeline.store.layout import TraceLayout
@@ -128,6 +129,7 @@ class CheckedRun:
         self._scratch = scratch
         self._by_view: dict[tuple[Unit, str], dict[ViewIndex, list[Array]]] = {}
         self._stay_slices: dict[tuple[Unit, str], list[tuple[ViewIndex, int, int]]] = {}
+        self._digests: dict[Unit, tuple[Digests, Digests]] = {}
         self._small_arrays: dict[tuple[str, Unit, str], Array] = {}
         self.name = layout.runs[run]
         self.units = layout.units_of(run)
@@ -270,6 +272,12 @@ class CheckedRun:
             if found.nbytes <= SMALL_BYTES:
                 self._small_arrays[stage, unit, name] = found
         return found
+
+    def digests(self, unit: Unit) -> tuple[Digests, Digests]:
+        """Return the digests of what a member delivered, and of what it discarded, by view."""
+        if unit not in self._digests:
+            self._digests[unit] = read_digests(self.array(unit, "digests"))
+        return self._digests[unit]
 
     def stay_slices(self, unit: Unit, name: str = "order") -> list[tuple[ViewIndex, int, int]]:
         """Return (view, start, stop): which part of the array the member did in which stay, empty parts left out."""

@@ -13,60 +13,55 @@ NEVER: int = int(np.iinfo(np.int64).max)
 
 
 class Marks:
-    """All marks of a run on the messages of some senders."""
+    """All marks of a run on the messages of one sender."""
 
-    def __init__(self, run: CheckedRun, senders: Array) -> None:
-        columns: list[list[Array]] = [[], [], [], [], [], []]
+    def __init__(self, run: CheckedRun, sender: int) -> None:
+        columns: list[list[Array]] = [[], [], [], [], []]
         for unit in run.units:
-            sender = run.array(unit, "mark_sender")
-            chosen = np.flatnonzero(np.isin(sender, senders)) if len(sender) else sender
-            if not len(chosen):
+            marked = np.flatnonzero(run.array(unit, "mark_sender") == sender)
+            if not len(marked):
                 continue
+            chosen = slice(*run.array(unit, "mark_start")[marked[0] : marked[0] + 2].tolist())
+            seq = run.array(unit, "mark_seq")[chosen]
             views = np.array(run.stays[unit].view, np.int64)
-            time = run.array(unit, "mark_time")[chosen] if run.global_clock else np.full(len(chosen), NULL_TIME)
+            time = run.array(unit, "mark_time")[chosen] if run.global_clock else np.full(len(seq), NULL_TIME)
             pieces = (
-                np.full(len(chosen), unit, np.int64),
+                np.full(len(seq), unit, np.int64),
                 run.array(unit, "mark_row")[chosen],
-                sender[chosen],
-                run.array(unit, "mark_seq")[chosen],
+                seq,
                 np.where(time == NULL_TIME, NEVER - 1, time),  # without a time, only what never comes is too late
                 views[run.array(unit, "mark_stay")[chosen]],
             )
             for column, piece in zip(columns, pieces, strict=True):
                 column.append(piece)
-        nothing = [np.zeros(0, np.int64)]
-        self.unit, self.row, self.sender, self.seq, self.time, self.view = (
-            np.concatenate(c or nothing) for c in columns
-        )
+        self.unit, self.row, self.seq, self.time, self.view = (np.concatenate(column) for column in columns)
 
 
 def check_stability(run: CheckedRun, part: int, parts: int) -> Finding:
     """Check the marks on the messages of a share of the senders."""
     senders = _marked_senders(run)
-    mine = senders[len(senders) * part // parts : len(senders) * (part + 1) // parts]
-    marks = Marks(run, mine)
     whole = Finding()
-    for sender in mine.tolist():
-        whole.add(_check(run, marks, np.flatnonzero(marks.sender == sender), sender), run.job.witnesses)
+    for sender in senders[len(senders) * part // parts : len(senders) * (part + 1) // parts].tolist():
+        whole.add(_check(run, Marks(run, sender), sender), run.job.witnesses)
     return whole
 
 
 def _marked_senders(run: CheckedRun) -> Array:
-    return np.unique(np.concatenate([np.unique(run.array(unit, "mark_sender")) for unit in run.units])).astype(np.int64)
+    return np.unique(np.concatenate([run.array(unit, "mark_sender") for unit in run.units])).astype(np.int64)
 
 
-def _check(run: CheckedRun, marks: Marks, at: Array, sender: int) -> Finding:
+def _check(run: CheckedRun, marks: Marks, sender: int) -> Finding:
     """Check the marks on one sender's messages: for one member after the other, those of views that name it."""
     messages, numbers = _sent(run, sender)
     cut = run.lacks_sends(sender)
-    seq, time = marks.seq[at], marks.time[at]
+    seq, time = marks.seq, marks.time
     last = np.searchsorted(numbers, seq, side="right") - 1  # the last message that each mark covers
     covers = last >= 0
     exists = covers.copy()
     exists[covers] = numbers[last[covers]] == seq[covers]
-    wrong, open_ = np.zeros(len(at), bool), np.zeros(len(at), bool)
+    wrong, open_ = np.zeros(len(seq), bool), np.zeros(len(seq), bool)
     for member, named in run.membership.items():
-        of = np.flatnonzero(covers & named[marks.view[at]])
+        of = np.flatnonzero(covers & named[marks.view])
         if member != sender and len(of):
             since, lost = _held_by(run, messages, member)
             wrong[of] |= np.maximum.accumulate(since)[last[of]] > time[of]
@@ -77,19 +72,19 @@ def _check(run: CheckedRun, marks: Marks, at: Array, sender: int) -> Finding:
         wrong |= ~exists
 
     order = np.flatnonzero(wrong)
-    first = order[np.lexsort((marks.row[at][order], marks.unit[at][order]))][: run.job.witnesses]
+    first = order[np.lexsort((marks.row[order], marks.unit[order]))][: run.job.witnesses]
     stubs = []
     for i in first.tolist():
-        member, row = int(run.layout.unit_member[marks.unit[at[i]]]), int(marks.row[at[i]])
+        member, row = int(run.layout.unit_member[marks.unit[i]]), int(marks.row[i])
         cause = (0, 0, 0)
         if exists[i] or cut:
-            view = int(marks.view[at[i]])
+            view = int(marks.view[i])
             others = run.views[view].members - {sender}
             late = np.logical_or.reduce([_held_by(run, messages, member)[0] > time[i] for member in others])
             message = int(np.argmax(late))
             cause = (*_who_lacks(run, messages[message], sender, view, int(time[i])), int(numbers[message]))
         stubs.append(Stub(run.name, (member, row), (member, row, *cause)))
-    return Finding(len(at), len(order), bool((open_ & ~wrong).any()), 0, stubs)
+    return Finding(len(seq), len(order), bool((open_ & ~wrong).any()), 0, stubs)
 
 
 def _sent(run: CheckedRun, sender: int) -> tuple[Array, Array]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from antiphon.pipeline import kernels as k
+from antiphon.pipeline.checking.digests import Digests
 from antiphon.pipeline.checking.findings import Finding, Stub
 from antiphon.pipeline.checking.run import GONE, CheckedRun
 from antiphon.pipeline.columns import Array, Unit
@@ -58,17 +59,17 @@ def _meeting(run: CheckedRun, units: list[Unit]) -> Callable[[int], Iterable[int
     )
 
 
-def fingerprint(run: CheckedRun, unit: Unit, order: Array, slices: list[tuple[int, int, int]]) -> Array:
+def fingerprint(run: CheckedRun, unit: Unit, order: Array, order_stays: Array, delivered: Digests) -> Array:
     """What decides how a unit compares with others: its order, by views, and what follows each view."""
     digest = hashlib.blake2b(digest_size=20)
     if run.job.uniform:
         digest.update(order.data)
     else:
         digest.update(repr(sorted(run.follows[unit].items())).encode())
-        for view, start, stop in slices:
+        for view, start, stop in run.slices(unit, order_stays, len(order)):
             if run.follows[unit][view] != GONE:
                 digest.update(np.array([start, stop, view], np.int64).data)
-                digest.update(order[start:stop].data)
+                digest.update(delivered[view])
     return np.frombuffer(digest.digest(), np.uint8)
 
 

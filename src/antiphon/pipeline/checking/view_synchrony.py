@@ -7,6 +7,7 @@ from itertools import combinations
 
 import numpy as np
 
+from antiphon.pipeline.checking.digests import NOTHING_DONE
 from antiphon.pipeline.checking.findings import Finding, Stub
 from antiphon.pipeline.checking.run import CheckedRun
 from antiphon.pipeline.columns import Array, Unit
@@ -29,10 +30,11 @@ def check_view_synchrony(run: CheckedRun, part: int, parts: int) -> Finding:
 
 def _check_view(run: CheckedRun, view: int, following: int, units: list[int]) -> Finding:
     """Compare the members by what they deliver in the view; those that do the same form one class."""
-    as_done: dict[tuple[bytes, ...], list[int]] = defaultdict(list)  # in the order in which they did it
+    as_done: dict[tuple[bytes, bytes], list[int]] = defaultdict(list)  # in the order in which they did it
     for unit in units:
-        as_done[tuple(b"".join(piece.data for piece in pieces) for pieces in _slices(run, unit, view))].append(unit)
-    empty = sum(len(members) for (delivered, _), members in as_done.items() if not delivered)
+        delivered, discarded = run.digests(unit)
+        as_done[delivered.get(view, NOTHING_DONE), discarded.get(view, NOTHING_DONE)].append(unit)
+    empty = sum(len(members) for (done, _), members in as_done.items() if done == NOTHING_DONE)
     finding = Finding(_pairs(len(units)) - _pairs(empty))
     if len(as_done) == 1:
         return finding

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
@@ -12,6 +13,7 @@ from antiphon.pipeline.columns import Array, Unit
 from antiphon.pipeline.store.location import Location, location, open_input, replacement
 
 _ALIGNED = 64
+_MAPPED_BYTES_MIN = 1 << 16
 
 
 class ArenaWriter:
@@ -44,7 +46,7 @@ class Arena:
     """The arrays that one task wrote."""
 
     def __init__(self, path: Location) -> None:
-        # mapped into memory on a disk; in a store only what is asked for is read
+        self._path = path
         self._file = open_input(path)
         end = self._file.size() - 8
         size = int.from_bytes(self._file.read_at(8, end), "little")
@@ -56,14 +58,18 @@ class Arena:
         return [(int(unit), name) for unit, _, name in (key.partition("/") for key in self._entries)]
 
     def get(self, unit: Unit, name: str) -> Array | None:
-        """Return a unit's array, or None if it has none of that name."""
+        """Return a unit's array, or None if it has none of that name.
+
+        A large one on a disk is mapped into memory, for as long as somebody holds it and no longer.
+        """
         entry = self._entries.get(f"{unit}/{name}")
         if entry is None:
             return None
         at, length, dtype = entry
         kind = np.dtype(dtype)
-        self._file.seek(at)
-        return np.frombuffer(self._file.read_buffer(length * kind.itemsize), kind)
+        if isinstance(self._path, Path) and length * kind.itemsize > _MAPPED_BYTES_MIN:
+            return np.asarray(np.memmap(self._path, kind, "r", at, (length,)))
+        return np.frombuffer(self._file.read_at(length * kind.itemsize, at), kind)
 
 
 class Scratch:

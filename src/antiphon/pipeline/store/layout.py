@@ -25,6 +25,7 @@ from antiphon.trace.schema import EVENTS
 INDEX, SKELETON, QUARANTINE, ROWS = "_index", "_skeleton", "_quarantine", "events"
 
 SMALL_RUN_MEMBERS: Final = 32
+SMALL_RUN_ROWS: Final = 4_096
 UNIT_COST: Final = 50  # what a unit costs a check beside its rows, in rows; more, unless its run is plain
 
 INDEX_SCHEMA: Final = pa.schema(
@@ -143,16 +144,27 @@ class TraceLayout:
         rows, bounds = self.whole_skeleton()
         return rows.slice(bounds[run], bounds[run + 1] - bounds[run])
 
+    def event_counts(self, unit: Unit) -> Array:
+        """How many rows of each event a member has, by the event's code."""
+        segments = slice(int(self.bounds[unit]), int(self.bounds[unit + 1]))
+        return np.array([self.column[name][segments].sum() for name in EVENTS], np.int64)
+
     def read(self, unit: Unit, columns: Sequence[str]) -> dict[str, Array]:
         """One member's columns, in order of step; events as codes, texts as codes of `texts`, nulls as 0."""
-        parts = list(self._parts(unit, columns))
-        if len(parts) == 1:
-            return parts[0]
-        return {name: np.concatenate([part[name] for part in parts]) for name in columns}
+        [whole] = self.read_pieces(unit, columns, int(self.unit_rows[unit]))
+        return whole
 
-    def _parts(self, unit: Unit, columns: Sequence[str]) -> Iterator[dict[str, Array]]:
+    def read_pieces(self, unit: Unit, columns: Sequence[str], rows_max: int) -> Iterator[dict[str, Array]]:
+        """Read one member's columns as `read` does, in pieces of so many rows where it lies in several row groups."""
+        parts: list[dict[str, Array]] = []
+        rows = 0
         for segment in range(self.bounds[unit], self.bounds[unit + 1]):
-            yield self.read_segment(segment, columns)
+            if parts and rows + self.column["rows"][segment] > rows_max:
+                yield _joined(parts, columns)
+                parts, rows = [], 0
+            parts.append(self.read_segment(segment, columns))
+            rows += self.column["rows"][segment]
+        yield _joined(parts, columns)
 
     def read_segment(self, segment: Segment, columns: Sequence[str]) -> dict[str, Array]:
         """Return one segment's columns, as `read` does."""
@@ -191,14 +203,22 @@ class TraceLayout:
     def unit_shares(self, tasks: int) -> Array:
         """Return the first unit of each of so many tasks, and the end: about as many rows in each.
 
-        A run of few members is not cut.
+        A small run is not cut.
         """
         cuts = shares(self.unit_rows + UNIT_COST, tasks)
         within = np.flatnonzero(cuts < len(self.unit_run))
         run = self.unit_run[cuts[within]]
-        first, members = self.run_bounds[run], np.diff(self.run_bounds)[run]
-        cuts[within] = np.where(members <= SMALL_RUN_MEMBERS, first, cuts[within])
+        first, after = self.run_bounds[run], self.run_bounds[run + 1]
+        rows = np.append(0, np.cumsum(self.unit_rows))
+        small = (after - first <= SMALL_RUN_MEMBERS) & (rows[after] - rows[first] <= SMALL_RUN_ROWS)
+        cuts[within] = np.where(small, first, cuts[within])
         return cuts
+
+
+def _joined(parts: list[dict[str, Array]], columns: Sequence[str]) -> dict[str, Array]:
+    if len(parts) == 1:
+        return parts[0]
+    return {name: np.concatenate([part[name] for part in parts]) for name in columns}
 
 
 def _open_file(file: str) -> pq.ParquetFile:

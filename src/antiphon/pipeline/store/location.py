@@ -278,7 +278,8 @@ def open_parquet(path: Location, **options: Any) -> pq.ParquetFile:
 
     if isinstance(path, StorePath):
         return pq.ParquetFile(path.open(), pre_buffer=True, **options)
-    return pq.ParquetFile(str(path), memory_map=True, **options)
+    # not mapped into memory: what was read of a large file would count as this process's until it is closed
+    return pq.ParquetFile(str(path), **options)
 
 
 def read_tables(folder: Location, **options: Any) -> list[pa.Table]:
