@@ -36,7 +36,15 @@ from antiphon.pipeline.reading.rows import UnreadableRow
 from antiphon.pipeline.session import Session
 from antiphon.pipeline.store.files import files_ending
 from antiphon.pipeline.store.layout import QUARANTINE
-from antiphon.pipeline.store.location import Location, location, open_parquet, open_stream, read_tables, replacement
+from antiphon.pipeline.store.location import (
+    Location,
+    files_in,
+    location,
+    open_input,
+    open_parquet,
+    open_stream,
+    replacement,
+)
 
 _LOOKED_AT: Final = 50  # records of a file, to see whether it has names and ids of its own
 
@@ -149,13 +157,8 @@ def _read_files(job: BringJob, task: int) -> bytes:
     """Turn the records of some files into rows."""
     said = BroughtPart(IngestPart(), set(), set())
     quarantine = Quarantine(job.folder, f"logs-{task:06}")
-    path = location(job.folder) / "rows" / f"{task:06}.parquet"
-    with (
-        replacement(path) as fresh,
-        pq.ParquetWriter(
-            fresh, FOREIGN_SCHEMA, compression="none", use_dictionary=CODED, write_statistics=["run"]
-        ) as out,
-    ):
+    path = location(job.folder) / "rows" / f"{task:06}.arrow"  # as it is in memory, since it is read but once
+    with replacement(path) as fresh, fresh.open("wb") as file, pa.ipc.new_stream(file, FOREIGN_SCHEMA) as out:
         files = len(job.files)
         for number in range(files * task // job.tasks, files * (task + 1) // job.tasks):  # so that places go up
             for records in read_records(job.files[number], job.preset, job.form):
@@ -215,13 +218,18 @@ def _sort_out_singly(records: list[LogRecord], job: BringJob, number: int) -> tu
     return pa.Table.from_arrays(arrays, schema=FOREIGN_SCHEMA), bad
 
 
+def _read_rows(file: Location) -> pa.Table:
+    with pa.ipc.open_stream(open_input(file)) as rows:
+        return rows.read_all()
+
+
 def _number_runs(job: BringJob, runs: list[str], tasks: int, task: int) -> bytes:
     """Put some runs together and number their messages."""
     folder, mine = location(job.folder), runs[task::tasks]
-    chosen = None if len(mine) == len(runs) else pc.field("run").isin(mine)
-    rows = pa.concat_tables(read_tables(folder / "rows", filters=chosen, read_dictionary=CODED))
-    rows = rows.unify_dictionaries().combine_chunks()
-    run = rows["run"].chunk(0)
+    rows = pa.concat_tables([_read_rows(file) for file in files_in(folder / "rows", "*.arrow")]).unify_dictionaries()
+    if len(runs) > 1:  # one run is put together column by column
+        rows = rows.filter(pc.is_in(rows["run"], pa.array(mine))).combine_chunks()
+    run = pa.concat_arrays(rows["run"].chunks)
     names = run.dictionary.to_pylist()
     code = run.indices.to_numpy()
     order = np.argsort(code, kind="stable") if len(names) > 1 else None
