@@ -11,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from antiphon.commands.log_options import PRESETS, add_log_options, mapping_of
@@ -19,7 +20,7 @@ from antiphon.pipeline.ingesting.foreign import form
 from antiphon.pipeline.ingesting.foreign.jepsen import read_edn
 from antiphon.pipeline.ingesting.keep import lay_out_trace
 from antiphon.pipeline.inline import Inline
-from antiphon.pipeline.reading.mapping import Mapping
+from antiphon.pipeline.reading.mapping import Mapping, make_mapping
 from antiphon.pipeline.store.layout import TraceLayout
 from antiphon.pipeline.store.window import EventWindows
 from antiphon.trace import naive
@@ -80,6 +81,30 @@ RECORDINGS: dict[str, dict[str, tuple[str, int]]] = {
         "redelivery": ("holds", 0),
     },
 }
+
+
+def test_a_table_of_a_spreadsheet(inline: Checker) -> None:
+    """A CSV file with a byte order mark and CRLF; after the broker's restart JetStream counts deliveries anew."""
+    totals, found = inline.check(RECORDED / "nats-restarted", Mapping(preset="nats"))
+    assert totals.quarantined == {}
+    assert {name: (found[name].examined, found[name].violations) for name in BROKER_GUARANTEES} == {
+        "at-least-once": (170, 4),  # what a monitor on core NATS missed while the broker was away
+        "at-most-once": (172, 6),
+        "partition-order": (168, 0),
+        "redelivery": (172, 4),
+    }
+
+
+def test_a_list_of_packets(inline: Checker) -> None:
+    """One JSON list instead of lines, and PUBLISH for what is sent and for what comes in."""
+    totals, found = inline.check(RECORDED / "mqtt-packets", Mapping(preset="mqtt"))
+    assert totals.quarantined == {}
+    assert {name: (found[name].examined, found[name].violations) for name in BROKER_GUARANTEES} == {
+        "at-least-once": (161, 0),
+        "at-most-once": (166, 2),  # at QoS 1, around the broker's restart; marked as such
+        "partition-order": (164, 0),
+        "redelivery": (166, 0),
+    }
 
 
 @pytest.mark.parametrize("system", RECORDINGS)
@@ -293,6 +318,107 @@ def test_edn() -> None:
     ]  # fmt: skip
     with pytest.raises(UsageError, match="ends before a ]"):
         list(read_edn("[1 2"))
+
+
+def test_a_log_of_jepsen(inline: Checker, tmp_path: Path) -> None:
+    """Operations that are lists of steps on keys, as in its tests of Kafka: poll gives keys' offsets and values."""
+    (tmp_path / "kafka.edn").write_text("""
+#jepsen.history.Op{:index 0, :time 10, :type :invoke, :process 0, :f :send, :value [[:send 5 1]]}
+#jepsen.history.Op{:index 1, :time 20, :type :ok, :process 0, :f :send, :value [[:send 5 [0 1]]]}
+#jepsen.history.Op{:index 2, :time 22, :type :ok, :process 1, :f :subscribe, :value [5]}
+#jepsen.history.Op{:index 3, :time 30, :type :invoke, :process 0, :f :txn, :value [[:send 5 2] [:send 5 3]]}
+#jepsen.history.Op{:index 4, :time 35, :type :ok, :process 0, :f :txn, :value [[:send 5 [1 2]] [:send 5 [2 3]]]}
+#jepsen.history.Op{:index 5, :time 40, :type :ok, :process 1, :f :poll, :value [[:poll {5 [[0 1] [2 3]]}]]}
+""")
+    totals, found = inline.check(tmp_path, Mapping(preset="jepsen"))
+    assert (totals.events, found["integrity"].verdict) == (9, "holds")
+    assert [one.why for one in found["at-least-once"].witnesses] == [
+        "group consumers never takes message 2 of 0, which the broker acknowledged"
+    ]
+
+
+def test_reads_of_a_set(inline: Checker, tmp_path: Path) -> None:
+    """Each read gives all that is there: what it gives again is not delivered again."""
+    operations = [(0, ":invoke", ":broadcast", "7"), (0, ":ok", ":broadcast", "7"), (0, ":ok", ":broadcast", "8")]
+    operations += [(0, ":invoke", ":broadcast", "8"), (1, ":ok", ":read", "[7]"), (1, ":ok", ":read", "#{7 8}")]
+    (tmp_path / "set.edn").write_text(
+        "\n".join(f"{{:process {p} :type {t} :f {f} :value {v}}}" for p, t, f, v in operations)
+    )
+    _, found = inline.check(tmp_path, Mapping(preset="jepsen"))
+    assert (found["integrity"].verdict, found["integrity"].examined) == ("holds", 2)
+    assert found["at-least-once"].verdict == "holds"
+
+
+# --- what consumers print, and how others write -----------------------------------------------------------------------
+
+
+def test_what_consumers_of_kafka_print(inline: Checker, tmp_path: Path) -> None:
+    """A file a consumer: one by kcat -J, one by the console consumer with timestamp, partition and offset."""
+    lines(tmp_path / "kcat.jsonl", [{"topic": "t", "partition": 0, "offset": n, "ts": 9 + n} for n in range(5)])
+    printed = [f"CreateTime:17600000000{n:02}\tPartition:0\tOffset:{n}\tkey\tvalue {n}" for n in (0, 2, 1)]
+    (tmp_path / "console.txt").write_text("\n".join(printed))
+    totals, found = inline.check(tmp_path, Mapping(preset="kafka", sends="unrecorded"), unrecorded_sends=True)
+    assert {"kcat", "console"} <= {*totals.names.values()}
+    assert (totals.events, found["partition-order"].violations) == (8, 1)
+
+
+def test_a_text_log_by_a_regular_expression(inline: Checker, tmp_path: Path) -> None:
+    (tmp_path / "consumer.log").write_text("orders 0 0 a\norders 0 1 b\norders 0 1 b\nBye\n")
+    mapping = make_mapping({"lines": r"(?P<topic>\w+) (?P<partition>\d+) (?P<offset>\d+) "}, "here")
+    mapping = msgspec.structs.replace(mapping, preset="kafka", sends="unrecorded")
+    totals, found = inline.check(tmp_path, mapping, unrecorded_sends=True)
+    assert (totals.events, found["at-most-once"].violations) == (3, 1)
+    assert [*totals.reasons] == [f"a line that is not like {mapping.lines}"]
+    with pytest.raises(UsageError, match="lines is no regular expression"):
+        make_mapping({"lines": "("}, "here")
+
+
+@pytest.mark.parametrize("way", ["capitals", "semicolons", "inside", "list", "many lines", "mark"])
+def test_other_ways_to_write_the_same(inline: Checker, tmp_path: Path, way: str) -> None:
+    records = [
+        {"client": who, "op": op, "subject": "s", "id": f"m{n}"}
+        for n in range(3)
+        for who, op in (("ann", "pub"), ("bob", "msg"))
+    ]
+    trace = tmp_path / ("log.csv" if way == "semicolons" else "log.json")
+    if way == "capitals":
+        lines(trace, [{key.title(): value for key, value in record.items()} for record in records])
+    elif way == "semicolons":
+        rows = [";".join(records[0]), *(";".join(record.values()) for record in records)]
+        trace.write_bytes("\r\n".join(rows).encode())
+    elif way == "inside":
+        lines(trace, [record | {"id": None, "headers": {"Nats-Msg-Id": record["id"]}} for record in records])
+    elif way == "list":
+        trace.write_text(json.dumps(records))
+    elif way == "many lines":
+        trace.write_text("\n".join(json.dumps(record, indent=2) for record in records))
+    else:
+        trace.write_bytes(b"\xef\xbb\xbf" + lines(trace, records).read_bytes())
+    totals, found = inline.check(trace, Mapping(preset="nats"))
+    assert (totals.quarantined, totals.events, found["fifo"].examined) == ({}, 6, 3)
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv"])
+def test_marks_and_counts_of_deliveries(inline: Checker, tmp_path: Path, suffix: str) -> None:
+    """A 1 is a mark, but where deliveries are counted it is the first."""
+    told = [{"client": "ann", "op": "publish", "topic": "t", "id": "a"}]
+    told += [{"client": "bob", "op": "message", "topic": "t", "id": "a", "dup": mark} for mark in (0, 1)]
+    told += [{"client": "eve", "op": "message", "topic": "t", "id": "a", "num_delivered": count} for count in (1, 2)]
+    told += [{"client": "kim", "op": "message", "topic": "t", "id": "a", "num_delivered": count} for count in (1, 1)]
+    if suffix == "jsonl":
+        trace = lines(tmp_path / "log.jsonl", told)
+    else:
+        names = ["client", "op", "topic", "id", "dup", "num_delivered"]
+        rows = [",".join(names), *(",".join(str(record.get(name, "")) for name in names) for record in told)]
+        trace = tmp_path / "log.csv"
+        trace.write_text("\n".join(rows))
+    mapping = {"columns": {"redelivered": "dup"}}, {"columns": {"redelivered": "num_delivered"}}
+    by_mark, by_count = (
+        inline.check(trace, msgspec.structs.replace(make_mapping(one, "here"), preset="mqtt"))[1]["redelivery"]
+        for one in mapping
+    )
+    assert (by_mark.violations, by_count.violations) == (2, 2)  # those whose marks are under another key, and kim
+    assert {one.member for one in by_count.witnesses} != {one.member for one in by_mark.witnesses}
 
 
 # --- what cannot be read ----------------------------------------------------------------------------------------------

@@ -47,12 +47,11 @@ def singly(form: LogForm, records: Iterable[LogRecord]) -> Rows:
 
 def in_bulk(file: Path, preset: str, form: LogForm) -> tuple[Rows, int]:
     """What is made of a file, and how many of its records came in tables."""
-    job = foreign.BringJob(form, preset, [str(file)], 1, "")
     good: list[Row] = []
     bad = []
     tabled = 0
     for records in read_records(str(file), preset, form):
-        rows, unreadable = foreign.sort_out(records, job, 0)
+        rows, unreadable = foreign.sort_out(records, form, str(file), 0)
         good += [tuple(row.values()) for row in rows.to_pylist()]
         bad += [(one.row or 0, one.reason, one.event) for one in unreadable]
         tabled += len(records.table) if isinstance(records, RecordTable) else 0

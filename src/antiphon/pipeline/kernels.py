@@ -294,8 +294,8 @@ def place(messages: Array, position: Array, column: int) -> None:
 def causal_count(past: Array, position: Array, lanes: tuple[int, ...], examined: Array, violations: Array) -> None:
     """Check one sender's messages at a block of members: position[m, j] is where member j handles m, or NEVER.
 
-    A message is handled too early at j if a predecessor's position is later. `lanes` is as long as the block is wide: the
-    compiler knows the length of a tuple.
+    A message is handled too early at j if a predecessor's position is later. `lanes` is as long as the block is wide,
+    since the compiler knows the length of a tuple.
     """
     width = len(lanes)
     latest = np.full(width, -1, np.int32)  # made here, so that the compiler knows it overlaps with nothing

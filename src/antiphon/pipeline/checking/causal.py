@@ -15,7 +15,6 @@ from antiphon.pipeline.checking.findings import Finding, Stub
 from antiphon.pipeline.checking.run import CheckedRun
 from antiphon.pipeline.columns import Array, Unit
 
-
 WIDTHS: Final = (16, 8, 4, 2, 1)  # of blocks of members: the positions of one message at 16 fill one cache line
 POSITIONS_BYTES_MAX: Final = 1 << 30  # of a block
 

@@ -22,16 +22,15 @@ from antiphon.pipeline.checking.brokers import (
     leave_sends,
     read_topics,
 )
+from antiphon.pipeline.checking.digests import digests, leave_digests
 from antiphon.pipeline.checking.findings import Finding, Stub, TaskFindings
 from antiphon.pipeline.checking.plain_runs import settle_plain_runs
 from antiphon.pipeline.checking.run import SETTLED, CheckedRun, CheckJob, Workspace, spans_of, steady_span
-from antiphon.pipeline.checking.digests import digests, leave_digests
 from antiphon.pipeline.checking.total import fingerprint
 from antiphon.pipeline.columns import DELIVER, DISCARD, SEND, STABLE, Array, Unit
 from antiphon.pipeline.store.arena import ArenaWriter
 from antiphon.pipeline.store.layout import TraceLayout
 from antiphon.trace.schema import BROKER_GUARANTEES
-
 
 PIECE_ROWS = 4_000_000  # a log is read in pieces of about so many rows
 
@@ -140,9 +139,7 @@ def _encode_unit(
         if found.strays:
             continue
         time = piece.column["time_ns"].astype(np.int64, copy=False) if times else np.zeros(0, np.int64)
-        k.walk(
-            piece.first_row, event, message, seq, slot, time, universe.sent, run.cut_slots, job.with_receipts, walk
-        )
+        k.walk(piece.first_row, event, message, seq, slot, time, universe.sent, run.cut_slots, job.with_receipts, walk)
         if marked:
             marks.add(piece)
     if found.strays:  # then everything is read again

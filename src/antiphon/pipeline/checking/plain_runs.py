@@ -170,13 +170,19 @@ def look_at_runs(
 
     Run r has the units first_unit[r] .. first_unit[r + 1], each with its member and its rows start .. stop.
     """
-    order = np.empty(SMALL_RUN_ROWS, np.int64)  # the deliveries of the first member, with the number of views before each
+    order = np.empty(
+        SMALL_RUN_ROWS, np.int64
+    )  # the deliveries of the first member, with the number of views before each
     order_stay = np.empty(SMALL_RUN_ROWS, np.int64)
     stay_number = np.empty(SMALL_RUN_ROWS, np.int64)
     held, latest = np.empty(SMALL_RUN_ROWS, np.int64), np.empty(SMALL_RUN_ROWS, np.int64)
     by_whom = np.empty(SMALL_RUN_ROWS, np.int64)
     sent, received = np.empty(SMALL_RUN_ROWS, np.bool_), np.empty(SMALL_RUN_ROWS, np.bool_)
-    low, size, base = np.empty(SMALL_RUN_MEMBERS, np.int64), np.empty(SMALL_RUN_MEMBERS, np.int64), np.empty(SMALL_RUN_MEMBERS, np.int64)
+    low, size, base = (
+        np.empty(SMALL_RUN_MEMBERS, np.int64),
+        np.empty(SMALL_RUN_MEMBERS, np.int64),
+        np.empty(SMALL_RUN_MEMBERS, np.int64),
+    )
     highest = np.empty(SMALL_RUN_MEMBERS, np.int64)
     for run in range(first_unit.size - 1):
         first = first_unit[run]

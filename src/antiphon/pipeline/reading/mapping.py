@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Collection
 from pathlib import Path
@@ -27,6 +28,7 @@ class Mapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     numbers_from: int = 1  # what the log's numbers of messages start from
     own_deliveries: Literal["recorded", "implied"] = "recorded"  # implied: by the sends
     sends: Literal["recorded", "unrecorded"] = "recorded"  # unrecorded: nobody logs what was sent, as in a topic
+    lines: str = ""  # of a text log: what a line is like, a regular expression whose named groups are the columns
     preset: str = ""  # the kind of log that this starts from, as `--from` names it
     promises: list[str] = []  # what decides where no run.json says it
 
@@ -91,6 +93,10 @@ def make_mapping(content: dict[str, Any], where: str) -> Mapping:
         mapping = msgspec.convert(content, Mapping)
     except msgspec.ValidationError as error:
         raise UsageError(f"{where}: not a mapping file: {error}") from None
+    try:
+        re.compile(mapping.lines)
+    except re.error as error:
+        raise UsageError(f"{where}: lines is no regular expression: {error}") from None
     for name in [*mapping.columns, *mapping.constants]:
         if name not in COLUMNS and name not in BROKER_COLUMNS:
             known = ", ".join((*COLUMNS, *BROKER_COLUMNS))

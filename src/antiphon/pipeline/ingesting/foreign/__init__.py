@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -28,7 +29,7 @@ from antiphon.pipeline.ingesting.foreign.numbering import (
     number_names,
     number_run,
 )
-from antiphon.pipeline.ingesting.foreign.records import Records, csv_records, read_records
+from antiphon.pipeline.ingesting.foreign.records import Records, csv_records, read_records, text_of
 from antiphon.pipeline.ingesting.job import IngestPart
 from antiphon.pipeline.ingesting.quarantine import Quarantine
 from antiphon.pipeline.reading.mapping import Mapping
@@ -109,14 +110,16 @@ def first_records(file: str) -> Iterator[dict[str, Any]]:
             for batch in itertools.islice(source.iter_batches(_LOOKED_AT), 1):
                 yield from batch.to_pylist()
         return
-    if not name.endswith((".csv", ".jsonl", ".ndjson")):
+    if not name.endswith((".csv", ".jsonl", ".ndjson", ".json")):
         return
     with open_stream(location(file)) as stream:
-        lines = stream.read(1 << 16).decode("utf-8-sig", errors="replace").splitlines()
+        text = text_of(stream.read(1 << 16))
     if name.endswith(".csv"):
-        yield from csv_records(lines)
+        yield from csv_records(text)
         return
-    for line in lines:
+    if text.lstrip().startswith("["):
+        text = "\n".join(re.findall(r"\{[^{}]*\}", re.sub(r"\s+", " ", text)))  # of a list, what may be whole records
+    for line in text.splitlines():
         try:
             content = msgspec.json.decode(line)
         except msgspec.DecodeError:
@@ -161,8 +164,9 @@ def _read_files(job: BringJob, task: int) -> bytes:
     with replacement(path) as fresh, fresh.open("wb") as file, pa.ipc.new_stream(file, FOREIGN_SCHEMA) as out:
         files = len(job.files)
         for number in range(files * task // job.tasks, files * (task + 1) // job.tasks):  # so that places go up
-            for records in read_records(job.files[number], job.preset, job.form):
-                rows, unreadable = sort_out(records, job, number)
+            form = job.form.for_file(job.files[number])
+            for records in read_records(job.files[number], job.preset, form):
+                rows, unreadable = sort_out(records, form, job.files[number], number)
                 quarantine.add(unreadable)
                 out.write_table(rows)
                 said.runs.update(_texts(rows["run"]))
@@ -188,26 +192,27 @@ def _names(rows: pa.Table, form: LogForm) -> set[str]:
     return names - {None}
 
 
-def sort_out(records: Records, job: BringJob, number: int) -> tuple[pa.Table, list[UnreadableRow]]:
-    """Turn records into rows: in bulk where that can be, the others one by one."""
+def sort_out(records: Records, form: LogForm, file: str, number: int) -> tuple[pa.Table, list[UnreadableRow]]:
+    """Turn records of a file, which has this number, into rows: in bulk where that can be, the others one by one."""
     if not isinstance(records, RecordTable):
-        return _sort_out_singly(records, job, number)
-    rows, left = rows_in_bulk(job.form, records, number)
+        return _sort_out_singly(records, form, file, number)
+    rows, left = rows_in_bulk(form, records, number)
     if not len(left):
         return rows, []
-    more, bad = _sort_out_singly([records.record(at) for at in left.tolist()], job, number)
+    more, bad = _sort_out_singly([records.record(at) for at in left.tolist()], form, file, number)
     return pa.concat_tables([rows, more]).unify_dictionaries().combine_chunks().sort_by("place"), bad
 
 
-def _sort_out_singly(records: list[LogRecord], job: BringJob, number: int) -> tuple[pa.Table, list[UnreadableRow]]:
+def _sort_out_singly(
+    records: list[LogRecord], form: LogForm, file: str, number: int
+) -> tuple[pa.Table, list[UnreadableRow]]:
     good: list[tuple[Any, ...]] = []
     bad = []
-    file = job.files[number]
     for record in records:
         try:
             if record.content is None:
                 raise NoRow(record.reason)
-            found = list(job.form.rows(record.content))
+            found = list(form.rows(record.content))
         except NoRow as problem:
             bad.append(UnreadableRow(file, record.row, str(problem), problem.event, record.text))
             continue

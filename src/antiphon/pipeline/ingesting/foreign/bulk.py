@@ -15,13 +15,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from antiphon.pipeline.columns import Array
-from antiphon.pipeline.ingesting.foreign.form import ABOUT_A_MESSAGE, LATEST_SECONDS, LogForm, nanoseconds
+from antiphon.pipeline.ingesting.foreign.form import (
+    ABOUT_A_MESSAGE,
+    LATEST_SECONDS,
+    LogForm,
+    is_yes,
+    least_of_yes,
+    nanoseconds,
+)
 from antiphon.pipeline.ingesting.foreign.numbering import FOREIGN_SCHEMA, ROW_BITS
 from antiphon.trace.schema import ACKNOWLEDGED, BROKER_KINDS
 
 _KINDS_MAX: Final = 4  # of one record; it has as many numbers in `place`
 _EXACT: Final = float(1 << 53)
-_YES: Final = pa.array(["true", "yes", "1"])
 
 
 class LogRecord(NamedTuple):
@@ -50,7 +56,9 @@ def keys_read(form: LogForm) -> list[str]:
     """Return all keys that a form looks at."""
     names = ("run", "member", "event", "sender", "seq", "step", "time_ns", "view", "bytes", "members", "detail")
     looked = [*names, "topic", "partition", "group", "redelivered", *form.columns]
-    return list(dict.fromkeys(key for name in looked for key in (*form.columns.get(name, [name]), *form.late)))
+    return list(
+        dict.fromkeys(key for name in looked for key in (*form.columns.get(name, [name]), *form.late, *form.incoming))
+    )
 
 
 def rows_in_bulk(form: LogForm, records: RecordTable, file: int) -> tuple[pa.Table, Array]:
@@ -72,6 +80,9 @@ def rows_in_bulk(form: LogForm, records: RecordTable, file: int) -> tuple[pa.Tab
     time, redelivered = columns.time("time_ns"), columns.flag("redelivered")
     span, other = (columns.text(name) if name in form.columns else columns.nothing for name in ("span", "about"))
     columns.leave(~_missing(columns.value_of_any_kind("members")))
+    for key in form.incoming:
+        if key in records.table.column_names:
+            columns.leave(~_missing(_whole(records.table[key])))
     lacking = columns.left | _missing(member) | _missing(number)
     open_words = np.array([*(not good for good in plain), True], bool)
     undecided = open_words[code] | (lacking & (count > 0))
@@ -135,9 +146,12 @@ class _Columns:
 
     def _found(self, name: str) -> list[pa.Array]:
         """Return the columns that may have it, the first first, empty texts as nothing."""
+        return [column for _, column in self._found_by_key(name)]
+
+    def _found_by_key(self, name: str) -> list[tuple[str, pa.Array]]:
         form = self._form
         if name in form.constants:
-            return [pa.repeat(pa.scalar(form.constants[name]), self._size)]
+            return [(name, pa.repeat(pa.scalar(form.constants[name]), self._size))]
         found = []
         for key in form.columns.get(name, [name]):
             if key in self._table.column_names:
@@ -146,7 +160,9 @@ class _Columns:
                     empty = pc.equal(column, "")
                     column = pc.if_else(empty, None, column) if pc.any(empty).as_py() else column
                 if column.null_count < len(column):
-                    found.append(column)
+                    found.append((key, column))
+        if name in form.defaults:
+            found.append((name, pa.repeat(pa.scalar(form.defaults[name]), self._size)))
         return found
 
     def value_of_any_kind(self, name: str) -> pa.Array:
@@ -212,15 +228,18 @@ class _Columns:
 
     def flag(self, name: str) -> pa.Array:
         """Return a column's marks."""
-        return _first([self._as_flag(column) for column in self._found(name)], pa.nulls(self._size, pa.bool_()))
+        marks = [self._as_flag(column, least_of_yes(key)) for key, column in self._found_by_key(name)]
+        return _first(marks, pa.nulls(self._size, pa.bool_()))
 
-    def _as_flag(self, column: pa.Array) -> pa.Array:
+    def _as_flag(self, column: pa.Array, least: int) -> pa.Array:
         if pa.types.is_boolean(column.type):
             return column
         if pa.types.is_string(column.type):
-            return pc.if_else(pc.is_valid(column), pc.is_in(pc.utf8_lower(column), _YES), None)
+            coded = _coded(column)
+            says = pa.array([is_yes(text, least) for text in coded.dictionary.to_pylist()], pa.bool_())
+            return says.take(coded.indices)
         if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
-            return pc.greater(column, 1)
+            return pc.greater_equal(column, least)
         self.leave(~_missing(column))
         return pa.nulls(self._size, pa.bool_())
 

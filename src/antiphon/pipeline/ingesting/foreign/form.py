@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from importlib import resources
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import msgspec
@@ -68,6 +69,8 @@ class LogForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     columns: dict[str, list[str]] = {}  # the trace's column -> the keys that may have it, the first that does counts
     events: dict[str, list[str]] = {}  # the log's word -> what happened, in order; nothing: the record is no event
     constants: dict[str, str | int] = {}
+    defaults: dict[str, str] = {}  # what a record means that says nothing of a column; {file}: its file's name
+    lines: str = ""  # of a text log: what a line is like, a regular expression whose named groups are keys
     members: dict[str, int] = {}  # numbers that some names have
     ids: Literal["message", "log"] = "message"  # log: an id is one within its topic and partition, as an offset is
     numbers_from: int = 1
@@ -79,6 +82,7 @@ class LogForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     late: dict[
         str, list[str]
     ] = {}  # key -> values by which a subscription says that it has only what comes from now on
+    incoming: dict[str, list[str]] = {}  # key -> values by which a record says that it tells of what came in
     suffixes: tuple[str, ...] = (".jsonl", ".ndjson", ".json", ".csv", ".parquet")
 
     def rows(self, record: Mapping[str, Any]) -> Iterator[ForeignRow]:
@@ -87,12 +91,18 @@ class LogForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if word is None:
             raise NoRow(_NO_EVENT.format(", ".join(self._keys("event"))))
         kinds = self.events.get(str(word).lower(), [str(word)])
+        if kinds == ["send"] and self.came_in(record):
+            kinds = ["deliver"]
         if kinds == ["control"] and (detail := self.text(record, "detail")) in BROKER_KINDS:
             kinds = [str(detail)]
         for kind in kinds:
             if kind not in EVENTS and kind not in _KINDS:
                 raise NoRow(f"event is {str(word)!r}, which is none of {', '.join((*self.events, *EVENTS))}")
             yield self._row(record, SUBSCRIBED_LATE if kind == SUBSCRIBED and self._begins_late(record) else kind)
+
+    def came_in(self, record: Mapping[str, Any]) -> bool:
+        """Say whether a record tells of what came in, where the same word stands for what goes out."""
+        return any(str(record.get(key)).lower() in values for key, values in self.incoming.items())
 
     def _begins_late(self, record: Mapping[str, Any]) -> bool:
         return any(str(record.get(key)).lower() in values for key, values in self.late.items())
@@ -107,7 +117,7 @@ class LogForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise NoRow(_NO_MESSAGE.format(kind, ", ".join(self._keys("seq"))), event)
         members = self._value(record, "members")
         listed = members if isinstance(members, list) else str(members).replace(",", " ").split()
-        flag = self._value(record, "redelivered")
+        mark, flag = self._found(record, "redelivered")
         return ForeignRow(
             run=self.text(record, "run") or "log",
             member=member,
@@ -123,7 +133,7 @@ class LogForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             topic=self.text(record, "topic"),
             partition=self.text(record, "partition"),
             group=self.text(record, "group"),
-            redelivered=None if flag is None else _is_yes(flag),
+            redelivered=None if flag is None else is_yes(flag, least=least_of_yes(mark)),
             span=self._reference(record, "span"),
             about=self._reference(record, "about"),
         )
@@ -135,13 +145,23 @@ class LogForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.columns.get(name, [name])
 
     def _value(self, record: Mapping[str, Any], name: str) -> Any:
+        return self._found(record, name)[1]
+
+    def _found(self, record: Mapping[str, Any], name: str) -> tuple[str, Any]:
+        """Return what a record has for one of the trace's columns, and under which key."""
         if name in self.constants:
-            return self.constants[name]
+            return name, self.constants[name]
         for key in self._keys(name):
-            value = record.get(key)
+            value = _inside(record, key)
             if value is not None and value != "":
-                return value
-        return None
+                return key, value
+        return name, self.defaults.get(name)
+
+    def for_file(self, file: str) -> LogForm:
+        """Return the form as it is for one file, whose name may stand for what its records do not say."""
+        name = Path(file.removesuffix(".gz")).stem
+        defaults = {column: text.replace("{file}", name) for column, text in self.defaults.items()}
+        return msgspec.structs.replace(self, defaults=defaults)
 
     def text(self, record: Mapping[str, Any], name: str) -> str | None:
         """Return what a record has for one of the trace's columns, as text."""
@@ -158,13 +178,31 @@ class LogForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise NoRow(f"{name} is {value!r}, which is no number") from None
 
 
-def _is_yes(value: Any) -> bool:
-    """Whether a mark says yes; a count of deliveries does from the second on."""
+def _inside(record: Mapping[str, Any], key: str) -> Any:
+    """Return the value of a key; one with dots may lead into objects, as `headers.id`."""
+    if key in record or "." not in key:
+        return record.get(key)
+    first, _, rest = key.partition(".")
+    inner = record.get(first)
+    return _inside(inner, rest) if isinstance(inner, Mapping) else None
+
+
+def least_of_yes(key: str) -> int:
+    """Return from which number on a mark says yes: 2 if it counts deliveries, as `num_delivered`; else 1."""
+    name = key.lower()
+    counts = any(part in name for part in ("num", "times", "count", "attempt", "deliveries"))
+    return 2 if counts and "redeliver" not in name and name != "x-delivery-count" else 1
+
+
+def is_yes(value: Any, least: int = 1) -> bool:
+    """Say whether a mark says yes: a truth, a word for it, or a number from the least on."""
     if isinstance(value, bool):
         return value
-    if isinstance(value, int | float):
-        return value > 1
-    return str(value).lower() in ("true", "yes", "1")
+    text = str(value).strip().lower()
+    try:
+        return float(text) >= least
+    except ValueError:
+        return text in ("true", "yes", "t", "y")
 
 
 def nanoseconds(value: Any) -> int | None:
@@ -201,6 +239,7 @@ def form_of(mapping: user.Mapping) -> LogForm:
         columns=columns,
         events=events,
         constants=base.constants | mapping.constants,
+        lines=mapping.lines or base.lines,
         members=mapping.members,
         numbers_from=mapping.numbers_from if mapping.numbers_from != 1 else base.numbers_from,
         sends="unrecorded" if "unrecorded" in (mapping.sends, base.sends) else "recorded",

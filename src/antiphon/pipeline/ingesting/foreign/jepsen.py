@@ -23,6 +23,8 @@ _DISCARD: Final = object()
 
 _SENDS: Final = frozenset({"send", "enqueue", "publish", "broadcast", "add", "produce"})
 _DELIVERS: Final = frozenset({"deliver", "dequeue", "receive", "read", "poll", "drain", "consume"})
+_OF_A_SET: Final = frozenset({"broadcast", "add", "read"})  # who reads is given all that is there
+_CONSUMERS: Final = "consumers"  # those who subscribe to keys of a log, and so share them
 _COMPETING: Final = frozenset({"enqueue", "dequeue", "drain"})  # a queue: whoever takes it, takes it for all
 
 
@@ -102,28 +104,85 @@ def read_edn(text: str, file: str = "text") -> Iterator[Any]:
 
 def read_history(text: str, file: str) -> Iterator[dict[str, Any]]:
     """Return a record for each message that an operation of a history sends, or that one has been given."""
-    takers: set[int] = set()
+    history = _History()
     for form in read_edn(text, file):
-        operations = form if isinstance(form, list | tuple) else [form]
-        for operation in operations:
-            if isinstance(operation, dict):
-                yield from _beginning(operation, takers)
-                yield from _records(operation)
+        for operation in form if isinstance(form, list | tuple) else [form]:
+            if isinstance(operation, dict) and isinstance(operation.get("process"), int):  # the nemesis is none
+                yield from history.records(operation)
 
 
-def _beginning(operation: dict[str, Any], takers: set[int]) -> Iterator[dict[str, Any]]:
-    """Return a subscription where a process first asks a queue: who takes from it is owed all that is in it."""
-    what, process = operation.get("f"), operation.get("process")
-    if what in _COMPETING & _DELIVERS and isinstance(process, int) and process not in takers:
-        takers.add(process)
-        topic, group = operation.get("topic") or "queue", operation.get("group") or "queue"
-        yield {"process": process, "event": "subscribed", "time": operation.get("time"), "topic": topic, "group": group}
+class _History:
+    """What must be known of earlier operations to say what one means."""
+
+    def __init__(self) -> None:
+        self._takers: set[int] = set()  # processes that have asked a queue
+        self._read: dict[int, set[Any]] = {}  # by process, what it has read of a set
+        self._subscribed: set[int] = set()  # processes that share partitions with others
+
+    def records(self, operation: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Return what one operation tells."""
+        what, value = operation.get("f"), operation.get("value")
+        if what in ("subscribe", "assign"):
+            yield from self._subscription(operation)
+        elif _steps(value):
+            yield from self._steps(operation)
+        else:
+            yield from self._beginning(operation)
+            if what == "read" and isinstance(value, list | tuple):  # all that is there: what is new was delivered
+                known = self._read.setdefault(operation["process"], set())
+                operation = operation | {"value": [one for one in dict.fromkeys(value) if one not in known]}
+                known.update(value)
+            yield from _records(operation)
+
+    def _beginning(self, operation: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Return a subscription where a process first asks a queue: who takes from it is owed all that is in it."""
+        what, process = operation.get("f"), operation["process"]
+        if what in _COMPETING & _DELIVERS and process not in self._takers:
+            self._takers.add(process)
+            topic, group = operation.get("topic") or "queue", operation.get("group") or "queue"
+            yield _told(operation, "subscribed") | {"topic": topic, "group": group}
+
+    def _subscription(self, operation: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Return the subscriptions of a process to keys, which it shares with others or has assigned to itself."""
+        process, keys = operation["process"], operation.get("value")
+        if operation.get("type") != "ok" or not isinstance(keys, list | tuple):
+            return
+        shared = operation["f"] == "subscribe"
+        (self._subscribed.add if shared else self._subscribed.discard)(process)
+        for key in keys if shared else ():
+            yield _told(operation, "subscribed") | {"topic": str(key), "group": _CONSUMERS}
+
+    def _steps(self, operation: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Return what the steps of an operation on a log tell: `[:send key value]`, `[:poll {key [[at value]]}]`."""
+        kind, process = operation.get("type"), operation["process"]
+        for step in operation["value"]:
+            if step[0] == "send" and kind in ("invoke", "ok"):
+                _, key, sent = step
+                value = sent[-1] if isinstance(sent, list | tuple) else sent
+                event = "send" if kind == "invoke" else "acknowledged"
+                yield _told(operation, event) | {"topic": str(key), "value": f"{key}/{value}"}
+            elif step[0] == "poll" and kind == "ok" and len(step) > 1 and isinstance(step[1], dict):
+                group = {"group": _CONSUMERS} if process in self._subscribed else {}
+                for key, found in step[1].items():
+                    for _, value in found:
+                        yield _told(operation, "deliver") | {"topic": str(key), "value": f"{key}/{value}"} | group
+
+
+def _steps(value: Any) -> bool:
+    """Whether an operation's value is a list of steps, as those on logs are written."""
+    return (
+        isinstance(value, list | tuple)
+        and len(value) > 0
+        and all(isinstance(one, list | tuple) and len(one) > 0 and one[0] in ("send", "poll") for one in value)
+    )
+
+
+def _told(operation: dict[str, Any], event: str) -> dict[str, Any]:
+    return {"process": operation["process"], "event": event, "time": operation.get("time")}
 
 
 def _records(operation: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    what, kind, process = operation.get("f"), operation.get("type"), operation.get("process")
-    if not isinstance(process, int):
-        return  # the nemesis
+    what, kind = operation.get("f"), operation.get("type")
     event = {
         (True, "invoke"): "send",
         (True, "ok"): "acknowledged",
@@ -131,9 +190,11 @@ def _records(operation: dict[str, Any]) -> Iterator[dict[str, Any]]:
     }.get((what in _SENDS, str(kind)))
     if event is None or what not in _SENDS | _DELIVERS:
         return
-    shared = {"process": process, "event": event, "time": operation.get("time")}
+    shared = _told(operation, event)
     if what in _COMPETING:
         shared |= {"topic": "queue", "group": "queue" if event == "deliver" else None}
+    elif what in _OF_A_SET:
+        shared |= {"topic": "set"}
     for name in ("topic", "partition", "group", "run", "sender"):
         if operation.get(name) is not None:
             shared[name] = operation[name]

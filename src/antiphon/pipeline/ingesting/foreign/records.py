@@ -5,10 +5,13 @@ Where the records of a part of a file can be a table they come as one, so that n
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import itertools
-from collections.abc import Iterable, Iterator
+import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +32,7 @@ Records = RecordTable | list[LogRecord]
 
 _BLOCK_BYTES: Final = 4 << 20  # a line that does not fit makes one such part slow
 _BATCH_ROWS: Final = 100_000
+_BLANKS: Final = re.compile(r"\s*")
 _ARROW_TYPES: Final = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 
 
@@ -38,12 +42,39 @@ def read_records(file: str, preset: str, form: LogForm) -> Iterator[Records]:
         return read_spans(file, form)
     if preset == "jepsen":
         return _singly(read_history(_content(file).decode(errors="replace"), file))
-    name = file.removesuffix(".gz").lower()
+    name, keys = file.removesuffix(".gz").lower(), WantedKeys(keys_read(form))
     if name.endswith(".csv"):
-        return _csv(file)
+        return _csv(file, keys)
     if name.endswith(".parquet"):
-        return _parquet(file)
-    return _json(file, form)
+        return _parquet(file, keys)
+    return _json(file, keys, re.compile(form.lines) if form.lines else None)
+
+
+class WantedKeys:
+    """The keys that a form looks for; a log may write them in other capitals, or have them inside of objects."""
+
+    def __init__(self, keys: list[str]) -> None:
+        self.keys = keys
+        self._known = frozenset(keys)
+        self._by_lower = {key.lower(): key for key in reversed(keys)}
+
+    def name(self, key: str) -> str:
+        """Return the key that is looked for, where this is one in other capitals; else itself."""
+        return key if key in self._known else self._by_lower.get(key.strip().lower(), key)
+
+    def names(self, keys: list[str]) -> list[str]:
+        """Return the same of several keys, which stay different: one that is written exactly so keeps its name."""
+        names = [self.name(key) for key in keys]
+        return [name if names.count(name) == 1 or name == key else key for name, key in zip(names, keys, strict=True)]
+
+    def renamed(self, record: dict[str, Any]) -> dict[str, Any]:
+        """Return a record under the keys that are looked for."""
+        return dict(zip(self.names([*record]), record.values(), strict=True))
+
+    def are_columns(self, record: dict[str, Any]) -> bool:
+        """Say whether a record has what is looked for under these keys, and none of it inside of an object."""
+        inner = any(isinstance(record.get(key.partition(".")[0]), dict) for key in self.keys if "." in key)
+        return not inner and self.names([*record]) == [*record]
 
 
 def _content(file: str) -> bytes:
@@ -58,17 +89,68 @@ def _singly(records: Iterator[dict[str, Any]], first: int = 1) -> Iterator[list[
         yield chunk
 
 
-def _json(file: str, form: LogForm) -> Iterator[Records]:
+def _json(file: str, keys: WantedKeys, lines_are: re.Pattern[str] | None) -> Iterator[Records]:
     row = 1
     for block in line_blocks(open_stream(location(file)), _BLOCK_BYTES):
+        if row == 1:
+            block = block.removeprefix(codecs.BOM_UTF8)
+            as_text = lines_are is not None and not block.lstrip().startswith((b"{", b"["))
+            if not as_text and not _has_lines_of_records(block):
+                yield from _singly(keys.renamed(record) for record in json_values(text_of(_content(file)), file))
+                return
         lines = block.splitlines()
-        yield _json_table(block, lines, row, form) or _json_records(lines, row)
+        if as_text and lines_are is not None:
+            yield _text_records(lines, row, lines_are)
+            row += len(lines)
+            continue
+        yield _json_table(block, lines, row, keys) or _json_records(lines, row, keys)
         row += len(lines)
 
 
-def _json_records(lines: list[bytes], first: int) -> list[LogRecord]:
+def _text_records(lines: list[bytes], first: int, lines_are: re.Pattern[str]) -> list[LogRecord]:
+    found = []
+    for row, line in enumerate(lines, first):
+        text = line.decode(errors="replace")
+        match = lines_are.search(text)
+        if match is not None:
+            found.append(LogRecord(row, match.groupdict(), text))
+        elif text.strip():
+            found.append(LogRecord(row, None, text, f"a line that is not like {lines_are.pattern}"))
+    return found
+
+
+def text_of(content: bytes) -> str:
+    """Return the text of a file, whatever is wrong with it."""
+    return content.decode("utf-8-sig", errors="replace")
+
+
+def _has_lines_of_records(text: bytes) -> bool:
+    """Say whether the first line of a text is for itself, not the beginning of a list or of an object on many lines."""
+    line = text.lstrip()[: 1 << 20].partition(b"\n")[0].strip()
+    return not line.startswith(b"[") and not line.endswith((b"{", b"[", b","))
+
+
+def json_values(text: str, file: str) -> Iterator[dict[str, Any]]:
+    """Return the objects of a text that is a list of them, or has one after the other on many lines."""
+    decode, at = json.JSONDecoder().raw_decode, _end_of_blanks(text, 0)
+    while at < len(text):
+        try:
+            value, at = decode(text, at)
+        except ValueError as error:
+            raise UsageError(f"{file}: no JSON, neither a line for each record nor a list of them: {error}") from None
+        yield from (one for one in (value if isinstance(value, list) else [value]) if isinstance(one, dict))
+        at = _end_of_blanks(text, at)
+
+
+def _end_of_blanks(text: str, at: int) -> int:
+    found = _BLANKS.match(text, at)
+    return at if found is None else found.end()
+
+
+def _json_records(lines: list[bytes], first: int, keys: WantedKeys) -> list[LogRecord]:
     decode = msgspec.json.Decoder().decode
-    return [_json_record(line, row, decode) for row, line in enumerate(lines, first) if line.strip()]
+    found = [_json_record(line, row, decode) for row, line in enumerate(lines, first) if line.strip()]
+    return [one if one.content is None else one._replace(content=keys.renamed(one.content)) for one in found]
 
 
 def _json_record(line: bytes, row: int, decode: Any) -> LogRecord:
@@ -82,11 +164,13 @@ def _json_record(line: bytes, row: int, decode: Any) -> LogRecord:
     )
 
 
-def _json_table(block: bytes, lines: list[bytes], first: int, form: LogForm) -> RecordTable | None:
+def _json_table(block: bytes, lines: list[bytes], first: int, keys: WantedKeys) -> RecordTable | None:
     """Return a part of a file as a table; None if its lines are not alike in the types of what they have."""
     decode = msgspec.json.Decoder().decode
+    if not keys.are_columns(_json_record(lines[0], first, decode).content or {}):
+        return None
     fields: dict[str, pa.DataType] = {}
-    for key in keys_read(form):
+    for key in keys.keys:
         at = block.find(f'"{key}"'.encode())
         if at < 0:
             continue
@@ -109,32 +193,41 @@ def _json_table(block: bytes, lines: list[bytes], first: int, form: LogForm) -> 
     return RecordTable(table, first, lambda at: _json_record(lines[at], first + at, decode))
 
 
-def _csv(file: str) -> Iterator[Records]:
-    text = _content(file)
-    table = _csv_table(text)
+def _csv(file: str, keys: WantedKeys) -> Iterator[Records]:
+    content = _content(file)
+    table = _csv_table(content)
     if table is not None:
+        table = table.rename_columns(keys.names(table.column_names))
         for start in range(0, len(table), _BATCH_ROWS):
             yield _as_table(table.slice(start, _BATCH_ROWS), start + 1)
         return
-    yield from _singly(csv_records(io.StringIO(text.decode("utf-8-sig", errors="replace"), newline="")))
+    yield from _singly(keys.renamed(record) for record in csv_records(text_of(content)))
 
 
-def csv_records(lines: Iterable[str]) -> Iterator[dict[str, str]]:
-    """Yield the rows of a CSV file by the names of its columns, without what stands beyond the last of them."""
-    for record in csv.DictReader(lines):
+def csv_records(text: str) -> Iterator[dict[str, Any]]:
+    """Return the rows of a CSV file, each as a record."""
+    for record in csv.DictReader(io.StringIO(text, newline=""), delimiter=csv_delimiter(text)):
         yield {key: value for key, value in record.items() if key is not None}
 
 
-def _csv_table(text: bytes) -> pa.Table | None:
+def csv_delimiter(text: str) -> str:
+    """Return what parts the columns: a comma, or where the first line has none a semicolon or a tab."""
+    header = text.partition("\n")[0]
+    return next((one for one in (",", ";", "\t") if one in header), ",")
+
+
+def _csv_table(content: bytes) -> pa.Table | None:
     """Return a CSV file as a table of texts; None where its lines are not alike."""
-    header = next(csv.reader([text[: 1 << 20].decode("utf-8-sig", errors="replace").partition("\n")[0]]), [])
+    first = text_of(content[: 1 << 20]).partition("\n")[0]
+    delimiter = csv_delimiter(first)
+    header = next(csv.reader([first], delimiter=delimiter), [])
     if len(set(header)) != len(header):
         return None
     try:
         table = pa.csv.read_csv(
-            pa.BufferReader(text),
+            pa.BufferReader(content),
             read_options=pa.csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),
-            parse_options=pa.csv.ParseOptions(newlines_in_values=True),
+            parse_options=pa.csv.ParseOptions(newlines_in_values=True, delimiter=delimiter),
             convert_options=pa.csv.ConvertOptions(
                 column_types=dict.fromkeys(header, pa.string()), null_values=[""], strings_can_be_null=True
             ),
@@ -148,12 +241,13 @@ def _as_table(table: pa.Table, first: int) -> RecordTable:
     return RecordTable(table, first, lambda at: LogRecord(first + at, table.slice(at, 1).to_pylist()[0]))
 
 
-def _parquet(file: str) -> Iterator[Records]:
+def _parquet(file: str, keys: WantedKeys) -> Iterator[Records]:
     try:
         batches = open_parquet(location(file)).iter_batches(_BATCH_ROWS)
     except (pa.ArrowInvalid, OSError):
         raise UsageError(f"{Path(file).name}: not a Parquet file") from None
     row = 1
     for batch in batches:
-        yield _as_table(pa.Table.from_batches([batch]), row)
+        table = pa.Table.from_batches([batch])
+        yield _as_table(table.rename_columns(keys.names(table.column_names)), row)
         row += len(batch)
