@@ -42,7 +42,7 @@ def read_records(file: str, preset: str, form: LogForm) -> Iterator[Records]:
         return read_spans(file, form)
     if preset == "jepsen":
         return _singly(read_history(_content(file).decode(errors="replace"), file))
-    name, keys = file.removesuffix(".gz").lower(), WantedKeys(keys_read(form))
+    name, keys = file.removesuffix(".gz").lower(), LogKeys(keys_read(form))
     if name.endswith(".csv"):
         return _csv(file, keys)
     if name.endswith(".parquet"):
@@ -50,7 +50,7 @@ def read_records(file: str, preset: str, form: LogForm) -> Iterator[Records]:
     return _json(file, keys, re.compile(form.lines) if form.lines else None)
 
 
-class WantedKeys:
+class LogKeys:
     """The keys that a form looks for; a log may write them in other capitals, or have them inside of objects."""
 
     def __init__(self, keys: list[str]) -> None:
@@ -89,7 +89,7 @@ def _singly(records: Iterator[dict[str, Any]], first: int = 1) -> Iterator[list[
         yield chunk
 
 
-def _json(file: str, keys: WantedKeys, lines_are: re.Pattern[str] | None) -> Iterator[Records]:
+def _json(file: str, keys: LogKeys, lines_are: re.Pattern[str] | None) -> Iterator[Records]:
     row = 1
     for block in line_blocks(open_stream(location(file)), _BLOCK_BYTES):
         if row == 1:
@@ -147,7 +147,7 @@ def _end_of_blanks(text: str, at: int) -> int:
     return at if found is None else found.end()
 
 
-def _json_records(lines: list[bytes], first: int, keys: WantedKeys) -> list[LogRecord]:
+def _json_records(lines: list[bytes], first: int, keys: LogKeys) -> list[LogRecord]:
     decode = msgspec.json.Decoder().decode
     found = [_json_record(line, row, decode) for row, line in enumerate(lines, first) if line.strip()]
     return [one if one.content is None else one._replace(content=keys.renamed(one.content)) for one in found]
@@ -164,7 +164,7 @@ def _json_record(line: bytes, row: int, decode: Any) -> LogRecord:
     )
 
 
-def _json_table(block: bytes, lines: list[bytes], first: int, keys: WantedKeys) -> RecordTable | None:
+def _json_table(block: bytes, lines: list[bytes], first: int, keys: LogKeys) -> RecordTable | None:
     """Return a part of a file as a table; None if its lines are not alike in the types of what they have."""
     decode = msgspec.json.Decoder().decode
     if not keys.are_columns(_json_record(lines[0], first, decode).content or {}):
@@ -193,7 +193,7 @@ def _json_table(block: bytes, lines: list[bytes], first: int, keys: WantedKeys) 
     return RecordTable(table, first, lambda at: _json_record(lines[at], first + at, decode))
 
 
-def _csv(file: str, keys: WantedKeys) -> Iterator[Records]:
+def _csv(file: str, keys: LogKeys) -> Iterator[Records]:
     content = _content(file)
     table = _csv_table(content)
     if table is not None:
@@ -241,7 +241,7 @@ def _as_table(table: pa.Table, first: int) -> RecordTable:
     return RecordTable(table, first, lambda at: LogRecord(first + at, table.slice(at, 1).to_pylist()[0]))
 
 
-def _parquet(file: str, keys: WantedKeys) -> Iterator[Records]:
+def _parquet(file: str, keys: LogKeys) -> Iterator[Records]:
     try:
         batches = open_parquet(location(file)).iter_batches(_BATCH_ROWS)
     except (pa.ArrowInvalid, OSError):
