@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.pipeline.checking import CheckOptions
+from antiphon.pipeline.checking import CheckOptions, causal, encode
+from antiphon.pipeline.store import arena
 from antiphon.trace import naive
 from antiphon.trace.event import Event
 from pipeline.conftest import Checker
@@ -28,7 +29,12 @@ EVERYTHING = [
 
 
 def compare(
-    checker: Checker, tmp_path: Path, runs: list[list[Event]], shuffled: bool, options: list[CheckOptions]
+    checker: Checker,
+    tmp_path: Path,
+    runs: list[list[Event]],
+    shuffled: bool,
+    options: list[CheckOptions],
+    group_rows: int = 5000,
 ) -> int:
     """Check all runs in one trace, those with an odd number under a global clock; return how many violations."""
     rng = random.Random(len(runs))
@@ -39,7 +45,7 @@ def compare(
         folder = tmp_path / "trace" / ("global" if clock else "own")
         if shuffled:
             rng.shuffle(events)
-        write(events, folder / "events.parquet", 5000)
+        write(events, folder / "events.parquet", group_rows)
         if clock:
             (folder / "run.json").write_text(json.dumps({"clock": "global"}))
     violations = 0
@@ -83,6 +89,15 @@ def test_planted(inline: Checker, tmp_path: Path) -> None:
 def test_chaos(inline: Checker, tmp_path: Path, shuffled: bool) -> None:
     runs = [chaos(seed + 10_000 * shuffled, f"chaos-{seed}") for seed in range(300)]
     assert compare(inline, tmp_path, runs, shuffled, EVERYTHING) > 10_000
+
+
+def test_long_logs_are_read_in_pieces(inline: Checker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where memory is short: few rows at a time, one member after the other, arrays mapped from files."""
+    monkeypatch.setattr(encode, "PIECE_ROWS", 20)
+    monkeypatch.setattr(causal, "POSITIONS_BYTES_MAX", 1)
+    monkeypatch.setattr(arena, "_MAPPED_BYTES_MIN", 0)
+    runs = [*planted_runs(range(3)), *(chaos(seed, f"chaos-{seed}") for seed in range(2000, 2040))]
+    assert compare(inline, tmp_path, runs, False, EVERYTHING[:2], group_rows=9) > 500
 
 
 def test_on_spark(on_spark: Checker, tmp_path: Path) -> None:
