@@ -435,6 +435,34 @@ def test_rows_of_a_log_that_cannot_be_read(inline: Checker, tmp_path: Path) -> N
     assert found["at-least-once"].verdict == "unknown"
 
 
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+@pytest.mark.parametrize("names", [True, False])
+def test_a_word_that_is_no_event(inline: Checker, tmp_path: Path, suffix: str, names: bool) -> None:
+    """A mapping gives a word no meaning: its rows are neither events nor put aside."""
+    told = [
+        {
+            "run": "r",
+            "member": "ann" if names else 1,
+            "step": n,
+            "event": event,
+            "sender": "ann" if names else 1,
+            "seq": 1,
+        }
+        for n, event in enumerate(("send", "ping", "deliver"), 1)
+    ]
+    if suffix == "jsonl":
+        trace = lines(tmp_path / "log.jsonl", told)
+    else:
+        trace = tmp_path / "log.csv"
+        trace.write_text("\n".join([",".join(told[0]), *(",".join(map(str, one.values())) for one in told)]))
+    totals, _ = inline.check(trace, Mapping())
+    [reason] = totals.reasons
+    assert (totals.events, reason.startswith("event is")) == (2, True)
+    assert '""' in reason  # the remedy
+    totals, _ = inline.check(trace, make_mapping({"events": {"ping": ""}}, "here"))
+    assert (totals.events, totals.quarantined) == (2, {})
+
+
 def test_nothing_can_be_read_as_it_is(inline: Checker, tmp_path: Path) -> None:
     """The error says what would read it, and that does."""
     records = [

@@ -22,7 +22,7 @@ class Mapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How a foreign system's log is read as a trace: the TOML file of `--mapping`."""
 
     columns: dict[str, str] = {}  # the contract's name -> the name in the log
-    events: dict[str, str] = {}  # the event in the log -> the contract's event
+    events: dict[str, str] = {}  # the event in the log -> the contract's event; "" where such a row tells of none
     constants: dict[str, str | int] = {}  # the contract's name -> the value of every row
     members: dict[str, int] = {}  # the name of a member in the log -> its number
     numbers_from: int = 1  # what the log's numbers of messages start from
@@ -102,6 +102,6 @@ def make_mapping(content: dict[str, Any], where: str) -> Mapping:
             known = ", ".join((*COLUMNS, *BROKER_COLUMNS))
             raise UsageError(f"{where}: no trace column is called {name!r}; they are {known}")
     for event in mapping.events.values():
-        if event not in EVENTS and event not in BROKER_KINDS:
+        if event and event not in EVENTS and event not in BROKER_KINDS:
             raise UsageError(f"{where}: no event is called {event!r}; they are {', '.join(EVENTS)}")
     return mapping

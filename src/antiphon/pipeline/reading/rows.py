@@ -30,7 +30,7 @@ REASONS: Final = (
     "run is null or no text",
     "member is null or no 32-bit number (a mapping's [members] gives names their numbers)",
     "step is null or no number",
-    "event is none of " + ", ".join(EVENTS),
+    f'event is none of {", ".join(EVENTS)} (a mapping\'s [events] says which one a word means, "" that it is none)',
     "sender is null or no 32-bit number (a mapping's [members] gives names their numbers)",
     "seq is null, no number or below 1 (a mapping's numbers_from says where a log's numbers start)",
     "the sender of a send is not its member",
@@ -38,6 +38,7 @@ REASONS: Final = (
     "a value is not of its column's type",
 )
 BAD_RUN, BAD_MEMBER, BAD_STEP, BAD_EVENT, BAD_SENDER, BAD_SEQ, BAD_SEND, DUPLICATE, BAD_TYPE = range(1, len(REASONS))
+_NO_ROW: Final = 255  # it tells of no event, as a mapping says
 
 
 class UnreadableRow(msgspec.Struct, frozen=True):
@@ -60,9 +61,9 @@ class RowBatch(msgspec.Struct):
 def sort_out(raw: pa.Table, file: str, first_row: int, mapping: Mapping) -> RowBatch:
     """Type the rows and part the good from the bad."""
     table, reason = _typed(raw, mapping)
-    bad = np.flatnonzero(reason)
-    if not len(bad):
+    if not reason.any():
         return RowBatch(table, [])
+    bad = _unreadable(reason)
     contents = raw.take(pa.array(bad)).to_pylist()
     events = [event if event in EVENTS else None for event in table["event"].take(pa.array(bad)).to_pylist()]
     rubbish = [
@@ -76,6 +77,10 @@ def sort_out(raw: pa.Table, file: str, first_row: int, mapping: Mapping) -> RowB
         for at, content, event in zip(bad, contents, events, strict=True)
     ]
     return RowBatch(table.filter(pa.array(reason == 0)), rubbish)
+
+
+def _unreadable(reason: Array) -> Array:
+    return np.flatnonzero((reason != 0) & (reason != _NO_ROW))
 
 
 def _readable(value: Any) -> str:
@@ -128,6 +133,9 @@ def _typed(raw: pa.Table, mapping: Mapping) -> tuple[pa.Table, Array]:
     blame((code == SEND) & (sender != member), BAD_SEND)
     for wrong in unreadable.values():
         blame(wrong, BAD_TYPE)
+    if "" in mapping.events.values():
+        nothing = pc.fill_null(pc.equal(columns["event"].cast(pa.string()), ""), False)
+        reason[nothing.to_numpy(zero_copy_only=False)] = _NO_ROW
     return pa.table(columns, schema=_dictionary_schema(columns)), reason
 
 
@@ -250,7 +258,7 @@ def sort_out_objects(
 ) -> RowBatch:
     """Type rows that come as plain objects and part the good from the bad."""
     table, reason = _typed_objects(objects, mapping)
-    for at in np.flatnonzero(reason).tolist():
+    for at in _unreadable(reason).tolist():
         event = table["event"][at].as_py()
         text = json.dumps(objects[at], default=_readable, ensure_ascii=False)
         broken.append(UnreadableRow(file, rows[at], REASONS[reason[at]], event if event in EVENTS else None, text))
@@ -285,5 +293,5 @@ def _typed_objects(objects: list[dict[str, Any]], mapping: Mapping) -> tuple[pa.
         texts = [content.get(mapping.foreign(name)) for content in objects]
         columns[mapping.foreign(name)] = pa.array([None if text is None else str(text) for text in texts], pa.string())
     table, reason = _typed(pa.table(columns), mapping)
-    reason[wrong & (reason == 0)] = BAD_TYPE
+    reason[wrong & (reason == 0)] = BAD_TYPE  # what is no row stays none
     return table, reason

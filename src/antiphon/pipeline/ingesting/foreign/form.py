@@ -29,6 +29,7 @@ _KINDS: Final = (*BROKER_KINDS, FROM_NOW)
 LATEST_SECONDS: Final = 9_000_000_000.0  # since 1970, that nanoseconds in 64 bits can say
 _NO_MEMBER: Final = "no member: it has none of the keys {}"
 _NO_EVENT: Final = "no event: it has none of the keys {}"
+_UNKNOWN_EVENT: Final = 'event is {}, which a mapping\'s [events] can give a meaning ("": it is no event); known are {}'
 _NO_MESSAGE: Final = "a {} without the message's id: it has none of the keys {}"
 
 
@@ -97,7 +98,7 @@ class LogForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             kinds = [str(detail)]
         for kind in kinds:
             if kind not in EVENTS and kind not in _KINDS:
-                raise NoRow(f"event is {str(word)!r}, which is none of {', '.join((*self.events, *EVENTS))}")
+                raise NoRow(_UNKNOWN_EVENT.format(repr(str(word)), ", ".join((*self.events, *EVENTS))))
             yield self._row(record, SUBSCRIBED_LATE if kind == SUBSCRIBED and self._begins_late(record) else kind)
 
     def came_in(self, record: Mapping[str, Any]) -> bool:
@@ -233,7 +234,7 @@ def form_of(mapping: user.Mapping) -> LogForm:
     """Return the form that a mapping describes: that of its preset, changed by what it says itself."""
     base = load_preset(mapping.preset) if mapping.preset else LogForm()
     columns = base.columns | {name: [key] for name, key in mapping.columns.items()}
-    events = base.events | {word.lower(): [event] for word, event in mapping.events.items()}
+    events = base.events | {word.lower(): [event] if event else [] for word, event in mapping.events.items()}
     return msgspec.structs.replace(
         base,
         columns=columns,
