@@ -554,135 +554,75 @@ def _span(text: Array, at: int, arrays: SpanArrays, keys: WantedKeys) -> int:
             return at
 
 
-@compiled
-def _scope(text: Array, at: int, arrays: SpanArrays, keys: WantedKeys) -> int:
-    """Take in the spans of one scope; return the position behind it."""
-    if text[at] != _BRACE:
-        return _ODD
-    at += 1
-    first = True
-    while True:
-        key, end, value_at = _member(text, at, first)
-        first = False
-        if key == _END:
-            return end
-        if key == _ODD:
-            return _ODD
-        if not _same(text, key, end, _SPANS):
-            at = skip_value(text, value_at)
-            if at < 0:
-                return _ODD
-            continue
-        if text[value_at] != _BRACKET:
-            return _ODD
-        at = value_at + 1
-        inner = True
-        while True:
-            element, behind = _element(text, at, inner)
-            inner = False
-            if element == _END:
-                at = behind
-                break
-            if element == _ODD:
-                return _ODD
-            at = _span(text, element, arrays, keys)
-            if at < 0:
-                return at
+# Where in an export a scanner is: an odd number is a list of the objects that the next number is.
+_AT_EXPORT, _AT_RESOURCE_SPANS, _AT_RESOURCE_SPAN, _AT_SCOPES, _AT_SCOPE, _AT_SPANS, _AT_RESOURCE = 0, 1, 2, 3, 4, 5, 6
+_AT_ATTRIBUTES, _ELSEWHERE, _DEPTH_MAX = 7, 8, 8
 
 
 @compiled
-def _resource(text: Array, at: int, arrays: SpanArrays, keys: WantedKeys) -> int:
-    """Take in one resource and its spans; return the position behind it."""
-    if text[at] != _BRACE:
-        return _ODD
-    arrays.resource[0, :] = NOTHING
-    first_span = arrays.counts[0]
-    at += 1
-    first = True
-    has_scopes = False
-    while True:
-        key, end, value_at = _member(text, at, first)
-        first = False
-        if key == _END:
-            _end_resource(arrays, first_span)
-            return end
-        if key == _ODD:
-            return _ODD
+def _way(text: Array, key: int, end: int, place: int) -> int:
+    """Return where a key of an object leads to."""
+    if place == _AT_EXPORT and _same(text, key, end, _RESOURCE_SPANS):
+        return _AT_RESOURCE_SPANS
+    if place == _AT_RESOURCE_SPAN:
         if _same(text, key, end, _RESOURCE):
-            if text[value_at] != _BRACE:
-                return _ODD
-            at = value_at + 1
-            inner = True
-            while True:
-                key, end, value_at = _member(text, at, inner)
-                inner = False
-                if key == _END:
-                    at = end
-                    break
-                if key == _ODD:
-                    return _ODD
-                if _same(text, key, end, _ATTRIBUTES):
-                    at = _attributes(text, value_at, -1, arrays, keys)
-                else:
-                    at = skip_value(text, value_at)
-                if at < 0:
-                    return _ODD
-        elif _same(text, key, end, _SCOPE_SPANS) or _same(text, key, end, _LIBRARY_SPANS):
-            if has_scopes or text[value_at] != _BRACKET:
-                return _ODD
-            has_scopes = True
-            at = value_at + 1
-            inner = True
-            while True:
-                element, behind = _element(text, at, inner)
-                inner = False
-                if element == _END:
-                    at = behind
-                    break
-                if element == _ODD:
-                    return _ODD
-                at = _scope(text, element, arrays, keys)
-                if at < 0:
-                    return at
-        else:
-            at = skip_value(text, value_at)
-            if at < 0:
-                return _ODD
+            return _AT_RESOURCE
+        if _same(text, key, end, _SCOPE_SPANS) or _same(text, key, end, _LIBRARY_SPANS):
+            return _AT_SCOPES
+    if place == _AT_SCOPE and _same(text, key, end, _SPANS):
+        return _AT_SPANS
+    if place == _AT_RESOURCE and _same(text, key, end, _ATTRIBUTES):
+        return _AT_ATTRIBUTES
+    return _ELSEWHERE
 
 
 @compiled
 def _export(text: Array, at: int, arrays: SpanArrays, keys: WantedKeys) -> int:
+    """Take in one export; return the position behind it. What does not lead to spans or a resource is skipped."""
     if text[at] != _BRACE:
         return _ODD
-    at += 1
-    first = True
-    while True:
-        key, end, value_at = _member(text, at, first)
+    places = np.empty(_DEPTH_MAX, np.int64)  # what it is inside of, the innermost last
+    places[0] = _AT_EXPORT
+    depth, first, at = 1, True, at + 1
+    first_span, scopes = 0, 0
+    while depth:
+        place = places[depth - 1]
+        if place in (_AT_RESOURCE_SPANS, _AT_SCOPES, _AT_SPANS):
+            inner, behind = _element(text, at, first)
+            way = place + 1
+        else:
+            key, behind, inner = _member(text, at, first)
+            way = _ELSEWHERE if key < 0 else _way(text, key, behind, place)
+            inner = key if key < 0 else inner
         first = False
-        if key == _END:
-            return end
-        if key == _ODD:
+        if inner == _ODD:
             return _ODD
-        if not _same(text, key, end, _RESOURCE_SPANS):
-            at = skip_value(text, value_at)
-            if at < 0:
+        if inner == _END:
+            at = behind
+            depth -= 1
+            if place == _AT_RESOURCE_SPAN:
+                _end_resource(arrays, first_span)
+        elif way == _ELSEWHERE:
+            at = skip_value(text, inner)
+        elif way == _AT_ATTRIBUTES:
+            at = _attributes(text, inner, -1, arrays, keys)
+        elif place == _AT_SPANS:
+            at = _span(text, inner, arrays, keys)
+        else:
+            if text[inner] != (_BRACKET if way in (_AT_RESOURCE_SPANS, _AT_SCOPES, _AT_SPANS) else _BRACE):
                 return _ODD
-            continue
-        if text[value_at] != _BRACKET:
-            return _ODD
-        at = value_at + 1
-        inner = True
-        while True:
-            element, behind = _element(text, at, inner)
-            inner = False
-            if element == _END:
-                at = behind
-                break
-            if element == _ODD:
+            if way == _AT_RESOURCE_SPAN:
+                arrays.resource[0, :] = NOTHING
+                first_span, scopes = arrays.counts[0], 0
+            scopes += way == _AT_SCOPES
+            if scopes > 1:
                 return _ODD
-            at = _resource(text, element, arrays, keys)
-            if at < 0:
-                return at
+            places[depth] = way
+            depth += 1
+            first, at = True, inner + 1
+        if at < 0:
+            return at
+    return at
 
 
 @compiled
