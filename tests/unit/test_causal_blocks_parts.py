@@ -1,0 +1,298 @@
+"""The parts of causal blocks by themselves: lifetimes, repairs and silences, with messages put in by hand."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from antiphon.protocol.machine import Deliver, Drop, Submit
+from antiphon.protocol.ordering.causal_blocks import BlockMessage, CausalBlocks, CausalBlocksOptions, NullBlock
+from antiphon.protocol.ordering.causal_blocks.repair import COPIES_AT_ONCE, DOUBLINGS_MAX
+from antiphon.protocol.parts import Duplicate, Out, PartContext, Step
+from antiphon.protocol.wire import Malformed, pack_vector
+
+
+class Least(random.Random):
+    """Draws the least of what it may."""
+
+    def randrange(self, *bounds: Any) -> int:
+        return 0
+
+    def randint(self, a: int, b: int) -> int:
+        return a
+
+
+class Most(random.Random):
+    """Draws the most of what it may."""
+
+    def randrange(self, *bounds: Any) -> int:
+        return int(bounds[-1]) - 1
+
+    def randint(self, a: int, b: int) -> int:
+        return b
+
+
+def blocks(size: int = 3, chance: random.Random | None = None, **options: Any) -> CausalBlocks:
+    return CausalBlocks(PartContext(0, size, chance or Least()), CausalBlocksOptions(**options))
+
+
+def message(
+    sender: int, seq: int, block: int, *ldv: int, mb: int = 0, life_ns: int | None = None, payload: bytes = b"m"
+) -> BlockMessage:
+    return BlockMessage(sender, seq, block, mb, pack_vector(ldv), 0, 0, life_ns, payload)
+
+
+def null(block: int, *ldv: int, mb: int = 0, seq: int = 0, asking: bool = False, **others: Any) -> NullBlock:
+    return NullBlock(block, mb, pack_vector(ldv), seq, 0, asking, others.pop("early", []), others.pop("told", 0))
+
+
+def ups(step: Step) -> list[Any]:
+    return [up for up in step.up if isinstance(up, Deliver | Drop | Duplicate)]
+
+
+def repairs(step: Step) -> list[Out]:
+    return [out for out in step.down if isinstance(out, Out) and out.repair]
+
+
+# Lifetimes
+
+
+def test_a_gap_is_skipped_when_it_was_known_for_a_whole_lifetime_and_not_before() -> None:
+    one = blocks(skip_after_ns=100)
+    assert ups(one.receive(1, message(1, 2, 5, 0, 3, 0), 10)) == []
+    deadlines = one.lifetimes.deadline
+    assert deadlines == 110
+    assert ups(one.wake(109)) == []
+    assert ups(one.wake(110)) == [Drop("expired", 1, 1), Deliver(1, 2, b"m")]
+    assert one.lifetimes.deadline is None
+    assert ups(one.wake(111)) == []
+
+
+def test_a_gap_that_closes_in_time_is_not_skipped() -> None:
+    one = blocks(skip_after_ns=100)
+    one.receive(1, message(1, 2, 5, 0, 3, 0), 10)
+    assert ups(one.receive(1, message(1, 1, 3, 0, 0, 0), 50)) == [Deliver(1, 1, b"m"), Deliver(1, 2, b"m")]
+    assert one.lifetimes.deadline is None
+    assert ups(one.wake(200)) == []
+    one.receive(1, message(1, 4, 9, 0, 7, 0), 300)
+    assert one.lifetimes.deadline == 400, "the next gap has its own time"
+
+
+def test_the_first_of_two_gaps_is_watched_first_and_each_has_its_time() -> None:
+    one = blocks(skip_after_ns=100)
+    one.receive(1, message(1, 2, 5, 0, 3, 0), 10)
+    one.receive(2, message(2, 2, 6, 0, 0, 4), 30)
+    one.receive(1, message(1, 4, 9, 0, 7, 0), 40)
+    assert one.lifetimes.deadline == 110
+    assert ups(one.wake(110)) == [Drop("expired", 1, 1), Deliver(1, 2, b"m")]
+    assert one.lifetimes.deadline == 130
+    assert ups(one.wake(130)) == [Drop("expired", 2, 1), Deliver(2, 2, b"m")]
+
+
+def test_a_gap_waits_for_its_causal_past() -> None:
+    one = blocks(skip_after_ns=100)
+    one.receive(1, message(1, 2, 5, 0, 3, 2), 10)  # after 2's message of block 2, too
+    one.receive(2, null(7, 0, 0, 0, seq=1), 10)
+    assert ups(one.wake(110)) == []
+    assert ups(one.receive(2, message(2, 1, 2, 0, 0, 0), 150)) == [
+        Deliver(2, 1, b"m"),
+        Drop("expired", 1, 1),
+        Deliver(1, 2, b"m"),
+    ]
+
+
+def test_with_lag_a_message_that_was_delivered_and_has_expired_keeps_its_stamps_only() -> None:
+    one = blocks(lag=4, window=2)
+    one.submit(Submit(b"mine", lifetime_ns=100), 1, 10)
+    assert one.lifetimes.deadline is None, "there is room in the window"
+    one.submit(Submit(b"too", lifetime_ns=100), 2, 20)
+    assert not one.may_submit(0)
+    assert one.lifetimes.deadline == 110
+    one.wake(109)
+    assert not one.may_submit(0)
+    one.wake(110)
+    assert one.may_submit(0)
+    first = one.known.BM[0].at(0)
+    assert first is not None
+    assert (first.whole, first.lapsed, first.message.payload, first.sendable) == (False, True, b"", True)
+    assert one.known.lapsed[0] == 1
+    assert one.held == 2
+    one.wake(120)
+    assert one.known.lapsed[0] == 2
+
+
+def test_without_lag_nothing_lapses() -> None:
+    one = blocks(window=1)
+    one.submit(Submit(b"mine", lifetime_ns=100), 1, 10)
+    one.wake(500)
+    assert one.known.lapsed[0] == 0
+    assert one.lifetimes.deadline is None
+
+
+def test_a_copy_without_life_says_that_there_is_nothing_to_wait_for() -> None:
+    one = blocks()
+    assert ups(one.receive(1, message(1, 1, 3, 0, 0, 0, life_ns=0, payload=b""), 10)) == [Drop("expired", 1, 1)]
+    assert ups(one.receive(1, message(1, 2, 5, 0, 3, 0), 20)) == [Deliver(1, 2, b"m")]
+
+
+def test_a_message_that_was_shed_is_taken_again_or_heard_to_have_expired() -> None:
+    for life_ns, end in ((None, Deliver(1, 2, b"m")), (0, Drop("expired", 1, 2))):
+        one = blocks(buffer=1)
+        one.receive(1, message(1, 2, 5, 0, 3, 0), 10)
+        entry = one.known.BM[1].get(5)
+        assert entry is not None
+        entry.strip()
+        assert ups(one.receive(1, message(1, 1, 3, 0, 0, 0), 20))[:1] == [Deliver(1, 1, b"m")]
+        assert not entry.passed
+        copy = message(1, 2, 5, 0, 3, 0, life_ns=life_ns, payload=b"m" if life_ns is None else b"")
+        assert ups(one.receive(1, copy, 30)) == [end]
+
+
+def test_what_was_delivered_comes_again_in_vain() -> None:
+    one = blocks()
+    one.receive(1, message(1, 1, 3, 0, 0, 0), 10)
+    assert ups(one.receive(2, message(1, 1, 3, 0, 0, 0), 20)) == [Duplicate(1, 1)]
+
+
+@pytest.mark.parametrize("sender", [3, 9])
+def test_a_message_of_nobody_is_refused(sender: int) -> None:
+    with pytest.raises(Malformed, match="impossible-sender"):
+        blocks().receive(1, message(sender, 1, 3, 0, 0, 0), 10)
+
+
+# Repairs
+
+
+def test_what_waits_for_another_is_passed_over_and_what_does_not_is_named() -> None:
+    """2 has delivered nothing; of 1's message it could not make anything before one that is not kept here."""
+    one = blocks(4)
+    one.receive(1, message(1, 1, 1, 0, 0, 0, 0), 10)
+    one.receive(3, message(3, 1, 2, 0, 0, 0, 0), 10)
+    known = one.known
+    waiting, other = known.BM[1].get(1), known.BM[3].get(2)
+    assert waiting is not None
+    assert other is not None
+    waiting.ldv = [7, 0, 0, 0]
+    named = list(one.repair.retransmission_condition(2, 9, (1, 3)))
+    assert named == [other]
+    waiting.ldv, other.ldv = [0, 0, 0, 0], [0, 1, 0, 0]
+    assert list(one.repair.retransmission_condition(2, 9, (1, 3))) == [waiting], "what follows may wait there already"
+    one.repair.hear_null(2, null(8, 0, 0, 0, 0, told=9))
+    assert list(one.repair.retransmission_condition(2, 9, (1, 3))) == [waiting, other], "its null told otherwise"
+    one.repair.hear_null(2, null(8, 0, 0, 0, 0, told=9, early=[(3, 1)]))
+    assert list(one.repair.retransmission_condition(2, 9, (1, 3))) == [waiting]
+
+
+def test_a_member_never_lacks_its_own_and_so_many_are_named_at_most() -> None:
+    one = blocks(burst=2)
+    for seq in (1, 2, 3):
+        one.receive(1, message(1, seq, seq, 0, seq - 1, 0), 10)
+    one.repair.hear_null(2, null(8, 0, 0, 0, told=9))
+    seqs = [entry.message.seq for entry in one.repair.retransmission_condition(2, 9, (1,))]
+    assert seqs == [1, 2]
+    assert list(one.repair.retransmission_condition(1, 9, (1,))) == []
+    assert [entry.message.seq for entry in one.repair.retransmission_condition(2, 2, (1,))] == [1], "below"
+
+
+def test_a_loss_is_repaired_by_the_sender_soon_and_not_again_before_the_copy_had_time() -> None:
+    one = blocks(chance=Most(), repair_delay_ns=10, silence_ns=100)
+    one.submit(Submit(b"mine"), 1, 0)
+    one.receive(1, null(5, 0, 0, 0, mb=4), 50)
+    assert one.repair.deadline == 60
+    assert repairs(one.wake(59)) == []
+    (repair,) = repairs(one.wake(60))
+    assert (repair.to, repair.sender, repair.seq) == ((1,), 0, 1)
+    one.receive(1, null(6, 0, 0, 0, mb=5), 70)
+    lack = one.repair.lacks[1][1, 0]
+    assert lack.copies == 1
+    assert lack.at is not None
+    assert lack.at > 70 + 10
+    one.receive(2, message(0, 1, 1, 0, 0, 0), 80)
+    assert lack.copies == 2, "a copy that another sent counts like one's own"
+    assert not lack.named
+
+
+def test_what_is_repaired_in_vain_is_repaired_less_and_less_often() -> None:
+    one = blocks(silence_ns=100)
+    one.submit(Submit(b"mine"), 1, 0)
+    one.receive(1, null(5, 0, 0, 0, mb=4), 50)
+    lack = one.repair.lacks[1][1, 0]
+    pause = one.repair.pause_ns(1, 1_000)
+    for copies, doublings in ((1, 0), (COPIES_AT_ONCE, 0), (COPIES_AT_ONCE + 2, 2), (99, DOUBLINGS_MAX)):
+        lack.copies = copies
+        one.repair.suppress(lack, 1_000)
+        assert lack.at == 1_000 + (pause << doublings)
+
+
+def test_a_message_of_another_is_repaired_by_who_keeps_it_only_if_the_sender_did_not_help() -> None:
+    one = blocks(4, chance=Most(), repair_delay_ns=10, silence_ns=100)
+    one.receive(1, message(1, 1, 1, 0, 0, 0, 0), 0)
+    one.receive(2, null(5, 0, 0, 0, 0, mb=4), 50)
+    lack = one.repair.lacks[2][1, 1]
+    assert lack.at is None, "not before its next word"
+    assert one.repair.first_delay_ns(lack, 10_000) is None
+    one.known.arrivals.highest[2] += 1
+    assert one.repair.first_delay_ns(lack, lack.help_after - 1) is None
+    delay = one.repair.first_delay_ns(lack, lack.help_after)
+    holders = 4 - lack.entry.missing
+    assert delay == 10 + holders * one.repair.pause_ns(2, lack.help_after) // 2
+
+
+def test_a_repair_goes_to_all_where_all_lack_it() -> None:
+    one = blocks(4)
+    assert one.repair.targets([1, 2]) == (1, 2)
+    assert one.repair.targets([1, 2, 3]) is None
+
+
+def test_no_more_than_a_burst_is_sent_again_at_a_time() -> None:
+    one = blocks(burst=2, silence_ns=100)
+    for seq in (1, 2, 3):
+        one.submit(Submit(b"mine"), seq, 0)
+    one.receive(1, null(9, 0, 0, 0, mb=8, told=9), 50)
+    at = one.repair.deadline
+    assert at is not None
+    assert len(repairs(one.wake(at))) == 2
+
+
+def test_what_a_member_has_delivered_meanwhile_is_not_sent_again() -> None:
+    one = blocks(repair_delay_ns=10, silence_ns=100, chance=Most())
+    one.submit(Submit(b"mine"), 1, 0)
+    one.receive(1, null(5, 0, 0, 0, mb=4), 50)
+    one.receive(1, null(6, 1, 0, 0, mb=5), 55)
+    assert one.repair.lacks == {}
+    assert repairs(one.wake(60)) == []
+
+
+# Silence
+
+
+def test_a_member_that_becomes_restless_counts_its_silence_from_then() -> None:
+    one = blocks(4, silence_ns=100)
+    one.receive(1, message(1, 1, 1, 0, 0, 0, 0), 5_000)
+    assert one.silence.deadline == 5_000 + one.silence.pause_ns()
+    one.receive(1, message(1, 2, 2, 0, 1, 0, 0), 5_050)
+    assert one.silence.deadline == 5_000 + one.silence.pause_ns(), "it is not put off"
+
+
+def test_who_has_delivered_half_a_window_says_so_at_once() -> None:
+    one = blocks(4, window=4, silence_ns=100)
+    said = [
+        sum(isinstance(out.pdu, NullBlock) for out in one.receive(1, message(1, seq, seq, 0, seq - 1, 0, 0), 10).down)  # type: ignore[union-attr]
+        for seq in (1, 2, 3)
+    ]
+    assert said == [0, 0, 1]
+
+
+def test_a_question_is_answered_by_who_is_quiet_within_a_random_time() -> None:
+    one = blocks(chance=Most(), repair_delay_ns=10)
+    one.receive(1, null(5, 0, 0, 0, asking=True), 50)
+    one.receive(1, null(6, 0, 0, 0, asking=True), 55)
+    assert one.silence.deadline == 60
+    assert one.wake(59).down == []
+    (answer,) = one.wake(60).down
+    assert isinstance(answer, Out)
+    assert isinstance(answer.pdu, NullBlock)
+    assert (answer.to, answer.pdu.asking) == ((1,), False)
+    assert one.silence.deadline is None
