@@ -365,6 +365,18 @@ def test_nobody_is_bound_by_an_acceptance_of_one_who_lost_its_messages_where_no_
     assert one.states_that_bind(states) == states
 
 
+def test_an_acceptance_whose_messages_a_member_holds_binds_though_the_others_are_a_quorum() -> None:
+    five = GroupView(4, (3, 1), (0, 1, 2, 3, 4), (0,) * 5, 5)
+    accepted = Acceptance((7, 2), Change(five.id, GroupView(5, (7, 2), (0,), (0,), 1), Cut((0,) * 5, (0,) * 5)))
+    nothing = State((9, 0), five.id, "member", None, (0,) * 5, 0, b"")
+    holder = msgspec.structs.replace(nothing, accepted=accepted)
+    amnesiac = msgspec.structs.replace(holder, reach=())
+    one = ViewAgreement(five, NO_BALLOT, None, 0)
+    states = {0: nothing, 1: nothing, 2: nothing, 3: holder, 10_004: amnesiac}
+    assert one.states_that_bind(states) == states
+    assert set(one.states_that_bind({**states, 3: nothing})) == {0, 1, 2, 3}
+
+
 def test_an_empty_place_in_the_cut_is_held_by_its_sender() -> None:
     assert cut_of(ONE, OPTIONS, {}) == Cut((0, 0, 0), ONE.members)
 

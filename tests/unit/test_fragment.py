@@ -131,3 +131,12 @@ def test_a_source_that_comes_back_has_all_its_room_again() -> None:
     joining.add(0, Fragment(2, 0, 2, bytes(2)))
     joining.add(0, Fragment(3, 0, 2, bytes(2)))
     assert set(joining.unfinished(0)) == {(2, 2), (3, 2)}, "four bytes fit"
+
+
+def test_a_source_that_comes_back_may_use_its_numbers_again() -> None:
+    joining = reassembler()
+    halves = cut(b"abcd", 2, 7)
+    assert [joining.add(0, half) for half in halves] == [None, b"abcd"]
+    assert [joining.add(0, half) for half in halves] == [None, None], "it is finished"
+    joining.forget(0)
+    assert [joining.add(0, half) for half in halves] == [None, b"abcd"]

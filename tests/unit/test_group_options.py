@@ -42,6 +42,8 @@ def options(**given: Any) -> GroupOptions:
         (3, {"recovery": RecoveryOptions(adaptive=False)}),
         (3, {"ordering": "total", "stability": "vector-ack", "safe": True}),
         (3, {"ordering": "co", "safe": True}),
+        (3, {"stability_options": {"interval_ns": 10**18, "interval_ns_max": 10**18}}),
+        (3, {"stability": "train", "stability_options": {"ring": [2, 0, 1]}}),
         (3, {"views": False, "membership": MembershipOptions(heartbeat_ns=0)}),
     ],
 )
@@ -79,6 +81,7 @@ def test_what_lies_on_the_bound_works(size: int, given: dict[str, Any]) -> None:
         (3, {"membership": MembershipOptions(heartbeat_ns=0)}, r"membership\.heartbeat_ns"),
         (3, {"stability": "train", "stability_options": {"positions": True}}, "stability: positions"),
         (3, {"ordering_options": {"no": 1}}, "ordering: "),
+        (3, {"stability": "train", "stability_options": {"ring": [2, 0]}}, "member 1 is not in it"),
         (3, {"stability_options": {"interval_ns": 10**18 + 1}}, r"stability\.interval_ns: must be at most"),
     ],
 )

@@ -291,6 +291,28 @@ def test_names_of_a_view_that_is_learnt_of_are_met() -> None:
     assert set(one.process.detector.by_name) == {0, 1, 5}
 
 
+def test_a_member_that_goes_on_does_at_once_what_was_due_meanwhile() -> None:
+    one = member(0)
+    one.do(Submit(b"mine"))
+    for now in range(5, 206, 5):
+        one.do(Wake(), now * MS)
+    assert one.did(StandingChanged) == [StandingChanged("stalled", ((1, 0), (2, 0)))]
+    one.data.clear()
+    one.alive(1)
+    assert one.process.active
+    assert one.data, "it says how far its stream goes"
+
+
+def test_who_learns_of_a_view_by_the_decision_passes_the_decision_on() -> None:
+    one = OneProcess(7, (0, 1))
+    one.do(Wake(), 0)
+    change = change_to(OLD, (0, 1, 2), (9, 1))
+    one.hear(0, Commit(change))
+    assert one.process.view == change.new
+    one.hear(1, Alive(OLD.id, "member"), now=100 * MS)
+    assert one.take(Commit) == [(1, Commit(change))]
+
+
 # Views begin and end
 
 
@@ -436,6 +458,8 @@ def test_what_cannot_work_is_refused_when_a_process_is_made() -> None:
         made(membership=MembershipOptions(heartbeat_ns=0))
     with pytest.raises(UsageError, match="window"):
         made(options=msgspec.structs.replace(SAFE, window=0))
+    shaped = GroupOptions(ordering="fifo", stability="train", stability_options={"ring": [0, 1, 2, 3]})
+    assert made(options=shaped).id == 0, "a shape for another size gives way: views are of any size"
     with pytest.raises(UsageError, match="causal-blocks"):
         made(membership=msgspec.structs.replace(TIMES, slow="lag"))
 

@@ -211,6 +211,9 @@ def test_requests_that_were_held_up_and_come_together_are_answered_once() -> Non
     sender.release([0, 0, 1])  # the same number of another stream
     assert len(sender.receive(1, nack, 51_000_000).down) == 0
     assert len(sender.receive(2, nack, 51_000_000).down) == 2, "another member is another matter"
+    half = sender._options.nack_retry_ns // 2
+    assert len(sender.receive(1, nack, 50_000_000 + half - 1).down) == 0
+    assert len(sender.receive(1, nack, 50_000_000 + half).down) == 2
     assert len(sender.receive(1, nack, 90_000_000).down) == 2
     sender.release([2, 0, 0])
     assert len(sender.receive(1, nack, 190_000_000).down) == 0

@@ -94,3 +94,28 @@ def test_what_waits_in_queues_is_how_much_longer_than_at_best_the_best_of_late_t
         trips.measured(1, 70)
     trips.measured(1, 90)
     assert trips.queued_ns() == 40
+
+
+def test_an_answer_is_given_the_first_pause_at_least_and_three_times_the_usual_at_most() -> None:
+    trips = RoundTrips(3, 100)
+    trips.measured(1, 10)
+    assert trips.timeout_ns(1, 0) == 100
+    trips = RoundTrips(3, 1)
+    for _ in range(50):
+        trips.measured(1, 10)
+    trips.measured(2, 10)
+    for _ in range(3):
+        trips.measured(2, 900)
+    assert trips.timeout_ns(2, 0) == 3 * trips.usual_ns
+    assert trips.usual_of_ns(1, 0) == 10
+
+
+def test_the_oldest_number_that_is_remembered_stays_unmeasured_if_it_was_sent_again() -> None:
+    trips = RoundTrips(2, FIRST)
+    oldest = 2 * REMEMBERED_MAX + 1 - REMEMBERED_MAX
+    for number in range(1, 2 * REMEMBERED_MAX + 1):
+        trips.sent(number, number)
+    trips.repeated(oldest)
+    trips.sent(2 * REMEMBERED_MAX + 1, 0)
+    trips.heard(1, oldest, 5_000)
+    assert trips.shortest_of_ns(1) == 0

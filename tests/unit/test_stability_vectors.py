@@ -80,3 +80,10 @@ def test_changes_far_apart_and_long_ones_come_back_as_they_were(gap: int, run: i
     floor = increments + 3
     told = unpack_some(pack_some(floor + 1, increments > 0), floor)
     assert told.tolist() == (floor + (increments > 0)).tolist()
+
+
+@pytest.mark.parametrize("length", [0, 7, 9, 12])
+def test_a_vector_of_another_length_is_refused(length: int) -> None:
+    with pytest.raises(Malformed, match="vector-length"):
+        unpack_whole(bytes(length), 2)
+    assert unpack_whole(pack_whole(np.array([1, 2**32 - 1])), 2).tolist() == [1, 2**32 - 1]

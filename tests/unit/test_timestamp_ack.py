@@ -185,7 +185,10 @@ def test_an_acknowledgment_carries_the_clock_where_clocks_follow() -> None:
     one = part(rank=0, size=2, clock="logical")
     one.receive(1, Ack(0, clock=7), 1 * MS)
     assert one.stamp(1 * MS) == 8
-    assert part(clock="physical").ack_message(None).clock == 0
+    assert one.ack_message(None).clock == 8
+    physical = part(clock="physical")
+    physical.stamp(5 * MS)
+    assert physical.ack_message(None).clock == 0, "physical clocks follow nobody"
 
 
 @pytest.mark.parametrize(

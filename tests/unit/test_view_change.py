@@ -585,6 +585,19 @@ def test_votes_of_others_before_ones_own_decide_and_all_are_told() -> None:
     assert one.process.view.number == 2
 
 
+def test_a_vote_of_another_does_not_hurry_what_is_asked_of_the_rest() -> None:
+    one = member(0, 0, 1, 2, 3, 4)
+    one.hear(5, Alive(one.process.view.id, "joiner"))
+    (prepare,) = proposed(one)
+    for other in (1, 2, 3, 4):
+        one.hear(other, empty_state(prepare.ballot, prepare.view))
+    one.hear(5, empty_state(prepare.ballot, prepare.view, "joiner"))
+    assert one.take(Accept) != []
+    one.hear(1, Vote(prepare.ballot, prepare.view.id))
+    one.do(Wake())
+    assert one.take(Accept) == []
+
+
 # Learning of views
 
 
