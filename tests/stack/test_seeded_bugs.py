@@ -10,11 +10,14 @@ import pytest
 
 import antiphon
 from antiphon.live import burst, discovery
+from antiphon.live.discovery import Discovery
 from antiphon.live.events import Message, Notice, ViewChange
 from antiphon.live.handshake import Handshake
 from antiphon.live.inbox import Inbox
-from antiphon.live.receipts import Receipt, Receipts
+from antiphon.live.receipts import Lost, Receipt, Receipts
+from antiphon.live.sender import Sender
 from antiphon.live.session import SealedSession
+from antiphon.live.state import StateKeeper
 from antiphon.protocol.machine import Capture, Restore
 from antiphon.protocol.membership.confirmation import ViewConfirmation
 from antiphon.protocol.membership.views import GroupView
@@ -76,6 +79,12 @@ def found(seed: int) -> Schedule:
     return Schedule(
         seed=seed, setup=Setup(discover="multicast", snapshot_bytes=0), work=(Work(), Work(), Work(start_ms=2_500))
     )
+
+
+def searching(seed: int) -> Schedule:
+    """One never hears the only one that it may ask for the group."""
+    faults = (PlannedFault(kind="cut", at=0, members=(0,), others=(2,)),)
+    return Schedule(seed=seed, setup=Setup(discover="peers", snapshot_bytes=0), faults=faults)
 
 
 def parted(seed: int) -> Schedule:
@@ -379,6 +388,55 @@ def after_a_pause_nobody_is_asked(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ViewConfirmation, "must_be_confirmed", lambda self: False)
 
 
+def sends_go_out_twice(patch: pytest.MonkeyPatch) -> None:
+    real, due = Sender._submit, every(7)
+
+    def submit(self: Sender, payload: bytes, receipt: Receipt, kind: Any) -> None:
+        real(self, payload, receipt, kind)
+        if due() and self._has_room():
+            real(self, payload, Receipt(), kind)
+
+    patch.setattr(Sender, "_submit", submit)
+
+
+def what_waited_is_called_lost(patch: pytest.MonkeyPatch) -> None:
+    real = Receipts.incarnation_ended
+
+    def ended(self: Receipts, why: str) -> None:
+        for receipt, _ in self._open.values():
+            receipt.end(Lost("never sent"))  # though the group may have it, or will get it from the next incarnation
+        real(self, why)
+
+    patch.setattr(Receipts, "incarnation_ended", ended)
+
+
+def the_first_state_is_kept(patch: pytest.MonkeyPatch) -> None:
+    real, kept = StateKeeper.capture, dict[int, bytes]()
+
+    def capture(self: StateKeeper, view: int) -> None:
+        snapshot = self._snapshot
+        assert snapshot is not None
+        self._snapshot = lambda: kept.setdefault(id(self), snapshot())  # type: ignore[assignment, arg-type]
+        real(self, view)
+        self._snapshot = snapshot
+
+    patch.setattr(StateKeeper, "capture", capture)
+
+
+def exclusions_are_not_counted(patch: pytest.MonkeyPatch) -> None:
+    real = antiphon.Group.status
+
+    def status(self: antiphon.Group) -> antiphon.Status:
+        told = real(self)
+        return msgspec.structs.replace(told, counts={**told.counts, "exclusions": 0})
+
+    patch.setattr(antiphon.Group, "status", status)
+
+
+def one_that_searches_names_nobody(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Discovery, "unheard", lambda self: [])
+
+
 BUGS: Final[list[tuple[Plant, Callable[[int], Schedule], set[str]]]] = [
     (stable_at_once, busy, {"stable", "final-states"}),
     (stable_too_far, busy, {"stable", "final-states", "receipts-end"}),
@@ -415,6 +473,11 @@ BUGS: Final[list[tuple[Plant, Callable[[int], Schedule], set[str]]]] = [
     (after_a_pause_nobody_is_asked, paused, {"left-behind"}),
     (sends_vanish, busy, {"receipts-end"}),
     (failures_of_the_application, busy, {"errors"}),
+    (sends_go_out_twice, busy, {"integrity", "broken"}),
+    (what_waited_is_called_lost, busy, {"lost"}),
+    (the_first_state_is_kept, busy, {"state-transfer", "integrity", "final-states"}),
+    (exclusions_are_not_counted, busy, {"anomalies"}),
+    (one_that_searches_names_nobody, searching, {"culprit"}),
 ]
 
 
@@ -433,7 +496,7 @@ def test_a_bug_is_noticed(
 
 CALM: Final = [
     *(busy, heavy, cancelled, rotated, found, parted, leaving, deaf, paused, crashed),
-    *(powerless, started_again),
+    *(powerless, started_again, searching),
 ]
 
 

@@ -234,7 +234,7 @@ def test_the_first_request_is_for_a_small_window_from_the_beginning() -> None:
 def test_if_nobody_who_has_the_state_is_left_a_joiner_begins_with_what_it_has() -> None:
     one = joiner()
     one.transfer.look(GroupView(5, (4, 1), (7, 8), (0, 0), 1), 0)
-    assert one.effects() == [EndHoldBack(hand_over=True)]
+    assert one.effects() == [EndHoldBack(hand_over=True, lost=True)]
     assert one.outbox.counts["states-lost"] == 1
     one.transfer.look(GroupView(6, (4, 1), (7, 8), (0, 0), 1), 0)
     assert one.outbox.counts["states-lost"] == 1

@@ -17,6 +17,7 @@ import msgspec
 from antiphon.protocol.machine import Capture, Deliver, EndHoldBack, HoldBack, Install, StandingChanged
 
 if TYPE_CHECKING:
+    from antiphon.live.anomalies import Anomalies
     from antiphon.live.inbox import Inbox
 
 MEMORY_BYTES_MAX: Final = 1 << 20  # beyond, it is in a file
@@ -102,10 +103,15 @@ class BehindState:
     """Keeps what is held back behind the application's state, and then puts it into the inbox as that empties."""
 
     def __init__(
-        self, in_stream: Mapping[type, Callable[[Any], None]], handlers: Handlers, inbox: Inbox, growth_bytes_max: int
+        self,
+        in_stream: Mapping[type, Callable[[Any], None]],
+        handlers: Handlers,
+        inbox: Inbox,
+        growth_bytes_max: int,
+        anomalies: Anomalies,
     ) -> None:
         """`in_stream` takes what has its place in the stream; in `handlers` another stands in while something waits."""
-        self._in_stream, self._handlers, self._inbox = in_stream, handlers, inbox
+        self._in_stream, self._handlers, self._inbox, self._anomalies = in_stream, handlers, inbox, anomalies
         self._backlog = Backlog(growth_bytes_max)
         handlers[HoldBack] = lambda held_back: self._backlog.append(held_back.effect)
         handlers[EndHoldBack] = self._end
@@ -115,6 +121,8 @@ class BehindState:
         self._backlog.close()
 
     def _end(self, end: EndHoldBack) -> None:
+        if end.lost:
+            self._anomalies.note("states-lost", "all who had the state are gone; this member begins with what it has")
         if not end.hand_over:
             self._backlog.clear()
             return

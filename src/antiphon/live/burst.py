@@ -92,7 +92,12 @@ class BurstReader:
     def __init__(self, message_bytes_max: int) -> None:
         self._bytes_max = message_bytes_max
         self._begun: dict[int, _Begun] = {}  # by sender
-        self.broken = 0  # how many bursts could not be used
+        self.broken = 0  # how many bursts could not be used, since that was last told of
+
+    def take_broken(self) -> int:
+        """Return how many bursts could not be used, and begin anew."""
+        broken, self.broken = self.broken, 0
+        return broken
 
     def messages(self, sender: int, payload: bytes) -> list[bytes]:
         """Return the messages that are complete with this burst."""

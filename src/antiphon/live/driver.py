@@ -19,6 +19,7 @@ from antiphon.protocol.wire import group_of
 from antiphon.trace.log import IncarnationLogs
 
 if TYPE_CHECKING:
+    from antiphon.live.anomalies import Anomalies
     from antiphon.live.inbox import Inbox
     from antiphon.live.recording import Recording
     from antiphon.live.transport import Transport
@@ -45,16 +46,17 @@ class Driver:
     inbox: Inbox  # while it is full, no data is taken in
     data_tag: int  # of the datagrams that carry data
 
-    def __init__(self, clock: Callable[[], Instant], *, failed: Callable[[Exception], None]) -> None:
+    def __init__(
+        self, clock: Callable[[], Instant], anomalies: Anomalies, *, failed: Callable[[Exception], None]
+    ) -> None:
         """`failed` hears of a broken invariant."""
-        self.clock, self._failed = clock, failed
+        self.clock, self._anomalies, self._failed = clock, anomalies, failed
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: Instant = 0
         self.handlers: Mapping[type, Callable[[Any], None]] = {}  # take the effects that are not sent, by their type
         self.turned: Callable[[], None] | None = None  # called once an input's effects were taken, by who waits for it
         self.recording: Recording | None = None  # of every input, if it is asked for
         self.logs: IncarnationLogs | None = None  # where the trace of the machine goes, if it is traced
-        self.set_aside = 0  # datagrams that came when no data could be taken in
         self.running = False
 
     def start(self, machine: Member | Process, transport: Transport) -> None:
@@ -82,7 +84,8 @@ class Driver:
             return
         for datagram in datagrams:
             if self.inbox.is_full and group_of(datagram) == self.data_tag:
-                self.set_aside += 1  # as good as lost: its sender's window closes, and it comes again
+                # as good as lost: its sender's window closes, and it comes again
+                self._anomalies.note("set-aside", "the inbox is full: the application does not take its events")
             else:
                 self._handle(ReceiveMany([datagram]))
 
@@ -162,9 +165,9 @@ class Driver:
 
     @property
     def retransmissions(self) -> int:
-        """How often a copy was needed in the present view."""
-        member = self.member
-        return 0 if member is None else member.counts["retransmissions"]
+        """How often a copy was needed so far."""
+        counted = self.machine.lifecycle.own.in_views if isinstance(self.machine, Process) else self.machine.counts
+        return counted["retransmissions"]
 
     @property
     def incarnation(self) -> int:

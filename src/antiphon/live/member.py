@@ -56,7 +56,7 @@ class LiveMember:
         self._versions = dict(VERSIONS)  # of the wire, that this member speaks
         self._names = Names()
         self.anomalies = Anomalies(MemberLogger(settings.group, settings.address or settings.bind))
-        self.driver = Driver(self._host.clock(), failed=self._fail)
+        self.driver = Driver(self._host.clock(), self.anomalies, failed=self._fail)
         self.upcalls = Upcalls(settings, self._names, self.driver.drive, self.anomalies, self._host.worker())
         self.sender = Sender(settings, self.driver, self.upcalls.receipts)
         self._admission = Admission()
@@ -342,7 +342,7 @@ class LiveMember:
             inbox_bytes=self.upcalls.inbox.bytes,
             burst_bytes=self.sender.burst_bytes,
             may_be_several=self._settings.discover is not None and self._settings.members is None,
-            counts={**self.anomalies.counts, "broken-bursts": self.upcalls.broken_bursts},
+            counts=dict(self.anomalies.counts),
         )
         if self.driver.is_set_up:
             return as_driven(about, self.driver, self._names)

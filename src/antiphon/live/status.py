@@ -24,7 +24,13 @@ def as_driven(status: Status, driver: Driver, names: Mapping[int, str]) -> Statu
         slowest=slowest,
         held=driver.machine.held,
         wire=0 if driver.member is None else driver.member.view.codec.version,
-        counts={**driver.machine.counts, **driver.transport.counts, **status.counts, "set-aside": driver.set_aside},
+        counts={
+            **driver.machine.counts,
+            **(driver.machine.lifecycle.own.in_views if isinstance(driver.machine, Process) else {}),
+            **driver.transport.counts,
+            **dict.fromkeys(("broken-bursts", "set-aside"), 0),
+            **status.counts,
+        },
         links=links_of(driver.machine, names, driver.clock()),
     )
 

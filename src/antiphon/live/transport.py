@@ -146,7 +146,7 @@ class Transport:
             "packets-own": self._traffic.own,
             "packets-unproven": self._traffic.unproven,
             "packets-probing": self._prober.asked,
-            "broken-datagrams": self._codec.broken,
+            "broken-datagrams": 0,
         }
 
     # Out
@@ -236,6 +236,13 @@ class Transport:
         if self._codec.answers:
             answers, self._codec.answers = self._codec.answers, []
             self._send_bodies(answers)
+        self._ask_later()
+
+    def _ask_later(self) -> None:
+        """Ask again for what is missing, if anything is; tell of what will never be whole."""
+        broken = self._codec.broken - self._endpoint.anomalies.counts["broken-datagrams"]
+        if broken:
+            self._endpoint.anomalies.note("broken-datagrams", "never became whole, or made no sense", broken)
         if self._asking is None and self._codec.waits:
             self._asking = asyncio.get_running_loop().call_later(ASK_NS / 1e9, self._ask)
 
@@ -269,7 +276,10 @@ class Transport:
         if self.hello is not None and packet[:1] == bytes([HELLO]):
             self.hello(packet)
         elif refused.reason == "own-name":
-            self._traffic.own += 1  # as a rule a multicast that comes back: no word about it
+            if self._endpoint.multicast is None:
+                self._endpoint.anomalies.note("packets-own", "another member has this one's address, or its name")
+            else:
+                self._traffic.own += 1  # what was sent to all comes back: no word about it
         elif (
             refused.reason == "other-version" and source in self._names
         ):  # where nothing is proven, this is all there is
@@ -285,8 +295,7 @@ class Transport:
             return
         if self.port.emptied:
             self._send_bodies(self._codec.requests(time.monotonic_ns()))
-        if self._codec.waits and self._asking is None:
-            self._asking = asyncio.get_running_loop().call_later(ASK_NS / 1e9, self._ask)
+        self._ask_later()
 
     # Whose name it is
 

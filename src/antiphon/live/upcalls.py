@@ -76,7 +76,7 @@ class Upcalls:
             Release: self.states.release,
             RestoreChunk: self.states.receive,
         }
-        self._behind_state = BehindState(in_stream, self.handlers, self.inbox, settings.inbox_bytes_max)
+        self._behind_state = BehindState(in_stream, self.handlers, self.inbox, settings.inbox_bytes_max, anomalies)
         self.receipts = Receipts()
         self.members: tuple[int, ...] = ()  # processes
         self.view = 0
@@ -94,14 +94,11 @@ class Upcalls:
         """Hear that a member's name was learnt, for which a view may wait."""
         self._behind_names.learnt()
 
-    @property
-    def broken_bursts(self) -> int:
-        """How many bursts or messages could not be used."""
-        return self._reader.broken
-
     def _deliver(self, effect: Deliver) -> None:
         sender = effect.sender
         messages = self._reader.messages(sender, effect.payload)
+        if self._reader.broken:
+            self._anomalies.note("broken-bursts", f"of {self._names[name_of(sender)]}", self._reader.take_broken())
         if messages:
             self.messages += len(messages)
             self.inbox.put_messages(self._names[sender % NAMES_MAX], messages, self.view)
@@ -115,7 +112,10 @@ class Upcalls:
     def _drop(self, effect: Drop) -> None:
         if effect.sender is None or effect.seq is None:
             self._anomalies.note("dropped-" + effect.reason)
-        elif name_of(effect.sender) == self.me:
+            return
+        if effect.reason != "unknown":
+            self._anomalies.note("discarded", f"of {self._names[name_of(effect.sender)]}: {effect.reason}")
+        if name_of(effect.sender) == self.me:
             self.receipts.dropped(effect.seq, effect.reason)
 
     def _install(self, install: Install) -> None:

@@ -198,6 +198,7 @@ class EndHoldBack(msgspec.Struct, frozen=True):
     """Hand over all that was held back, in its order; or throw it away, for this incarnation is over."""
 
     hand_over: bool
+    lost: bool = False  # the state that it was to follow: nobody has it any more
 
 
 class TraceRow(msgspec.Struct, frozen=True, gc=False):

@@ -49,10 +49,12 @@ class SimulatedDisk:
             self._files[path] = self._unsynced.pop(path)
         self.synced(path)
 
-    def lose_power(self, folder: Path) -> None:
-        """Forget what was written to a folder and not synced."""
-        for path in [path for path in self._unsynced if path.is_relative_to(folder)]:
+    def lose_power(self, folder: Path) -> int:
+        """Forget what was written to a folder and not synced, and say how many files that concerns."""
+        lost = [path for path in self._unsynced if path.is_relative_to(folder)]
+        for path in lost:
             del self._unsynced[path]
+        return len(lost)
 
     def files(self, folder: Path) -> dict[Path, bytes]:
         """Give a copy of what a folder holds."""

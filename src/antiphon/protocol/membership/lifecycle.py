@@ -187,7 +187,9 @@ class Lifecycle:
         self._outbox.trace("view", view=view)
         randomness = random.Random(self._random.getrandbits(64))
         codec, traced = self._outbox.versions.known[view.wire], self._outbox.traced
-        self.session = self.session_type(self.own.id, view, self.options, randomness, codec, traced=traced)
+        self.session = self.session_type(
+            self.own.id, view, self.options, randomness, codec, traced=traced, counts=self.own.in_views
+        )
         self._outbox.counts["views"] += 1
         captures = self.transfer.begin(view, self.own.id, elder=before is not None, now=now)
         install = Install(view.number, view.members, view.members[: view.elders], view.wire)

@@ -26,6 +26,7 @@ class OwnProcess(msgspec.Struct):
     ballots: Ballots = ()  # by which this name has offered itself to join the newest view
     left: bool = False
     full: bool = False  # the application is too far behind to take in more
+    in_views: Counter[str] = msgspec.field(default_factory=Counter)  # what was sent and happened in all views so far
 
     def offer(self, ballot: Ballot) -> None:
         """Offer to join the view that a ballot may make."""

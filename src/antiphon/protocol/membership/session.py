@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import ClassVar
 
 from antiphon.protocol.machine import Instant
@@ -29,11 +30,12 @@ class ViewSession:
         codec: type[Codec],
         *,
         traced: bool,
+        counts: Counter[str],
     ) -> None:
-        """Begin a view."""
+        """Begin a view; `counts` go on from those before."""
         self.view = view
         translated = View(self.tag(view), view.members, view.names, view.sent_before, codec)
-        self.member = self.member_type(me, translated, options, randomness, traced=traced)
+        self.member = self.member_type(me, translated, options, randomness, traced=traced, counts=counts)
         self.flush: Flush | None = None  # the member was stopped: its view ends
         self.away_since: Instant | None = (
             None  # this process was away, and too few have said that the view still stands

@@ -176,7 +176,7 @@ class StateTransfer:
         elders = [elder for elder in awaited.elders if view.lists(elder)]
         if not elders:
             self._outbox.counts["states-lost"] += 1
-            self._release()
+            self._release(lost=True)
         elif awaited.again.over(now):
             if awaited.again.tries > 1:
                 awaited.window = max(WINDOW_MIN, awaited.window // 2)
@@ -236,6 +236,6 @@ class StateTransfer:
             awaited.window = min(WINDOW_MAX, 2 * awaited.window)
             self._ask(awaited, elders, max(awaited.offset, awaited.asked_upto), now)
 
-    def _release(self) -> None:
-        self._outbox.effects.append(EndHoldBack(hand_over=True))
+    def _release(self, *, lost: bool = False) -> None:
+        self._outbox.effects.append(EndHoldBack(hand_over=True, lost=lost))
         self._awaited = None

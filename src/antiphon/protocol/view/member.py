@@ -72,13 +72,21 @@ class Member:
     delivery_type: ClassVar[type[StreamDelivery]] = StreamDelivery
 
     def __init__(
-        self, me: int, view: View, config: GroupOptions, randomness: random.Random, *, traced: bool = False
+        self,
+        me: int,
+        view: View,
+        config: GroupOptions,
+        randomness: random.Random,
+        *,
+        traced: bool = False,
+        counts: Counter[str] | None = None,
     ) -> None:
+        """Begin; `counts` go on from an earlier view, if they are given."""
         size, rank = len(view.members), view.members.index(me)
         config.check(size, founding=view.number == 0)
         self.view, self.config = view, config
         self.left = self.blocked = False
-        self.counts: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter() if counts is None else counts
         self.output = Output(view, rank, traced=traced)
         context = PartContext(rank, size, randomness, window=config.window)
         ordering = ordering_type(config.ordering)

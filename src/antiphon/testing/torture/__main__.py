@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from antiphon.testing.torture.effects import EFFECTS, effects_of
 from antiphon.testing.torture.judge import Flaw, judge
 from antiphon.testing.torture.run import Tortured, run
 from antiphon.testing.torture.schedule import Schedule, draw, features, from_json
@@ -34,6 +35,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10, help="stop after so long")
     parser.add_argument("--replay", metavar="SEED|FILE", help="run one schedule again, and write its trace")
     parser.add_argument("--draws", action="store_true", help="run nothing; print how often the seeds draw each thing")
+    parser.add_argument("--effects", action="store_true", help="print how often each thing came about, and where first")
     parser.add_argument("--go-on", action="store_true", help="do not stop at the first that fails; shrink nothing")
     parser.add_argument("--out", type=Path, default=Path("out/torture"), help="where failing schedules are written")
     args = parser.parse_args()
@@ -43,8 +45,12 @@ def main() -> int:
         return _print_draws(range(args.first, args.first + args.seeds))
     end, examined, failed = time.monotonic() + 60 * args.minutes, Counter[str](), 0
     tried, tell_at = 0, time.monotonic() + _TELL_S
+    effects: dict[str, list[int]] = {effect: [] for effect in EFFECTS}  # with the seeds that brought them about
     for seed in range(args.first, args.first + args.seeds):
-        flaws, counts = judge(run(draw(seed)))
+        tortured = Tortured(draw(seed))
+        flaws, counts = judge(outcome := tortured.run())
+        for effect in effects_of(tortured, outcome):
+            effects[effect].append(seed)
         examined += counts
         tried += 1
         if flaws:
@@ -57,6 +63,8 @@ def main() -> int:
             print(f"{tried} schedules so far, {failed} of them wrong", file=sys.stderr, flush=True)
         if time.monotonic() > end:
             break
+    for effect, seeds in effects.items() if args.effects else ():
+        print(f"{len(seeds):6}  {effect}: {f'first with seed {seeds[0]}' if seeds else 'never'}")
     about = ", ".join(f"{count} {what}" for what, count in sorted(examined.items()))
     print(f"{tried} schedules from seed {args.first} on, {failed} of them wrong; examined: {about}")
     return 1 if failed else 0

@@ -57,6 +57,7 @@ class Tortured:
         self._broken_disks: set[int] = set()
         self._torn: dict[int, PlannedFault] = {}  # who stops dead at its next write
         self._chance = random.Random(f"{schedule.seed}/strangers")
+        self.happened: set[str] = set()  # which faults hit somebody
 
     def run(self) -> Outcome:
         """Run to the end of the schedule."""
@@ -172,6 +173,7 @@ class Tortured:
             case "pause":
                 for name in names:
                     if world.can_restart(name):
+                        self.happened.add("pause")
                         world.pause(name)
                         world.at(later or 0, world.resume, name)
             case "partition":
@@ -187,6 +189,7 @@ class Tortured:
                 self._heal_later(link, fault)
             case "clock":
                 for name in names:
+                    self.happened |= {f"clock {fault.delay_ms}"} if world.can_restart(name) else set()
                     world.step_clock(name, f"{fault.delay_ms // 1000}s")
             case "disk":
                 self._broken_disks.update(fault.members)
@@ -217,12 +220,14 @@ class Tortured:
     def _crash(self, member: int, *, forgets: bool = False, power: bool = False) -> None:
         name = self.addresses[member]
         if member in self._present and self.world.can_restart(name):  # one that has not begun yet cannot crash
+            self.happened.add("crash")
             self.world.crash(name)
             self._present[member].start.crashed_at = self.world.now
             self._present[member].over = True
-        if power:
-            self.world.disk.lose_power(Path(f"/{member}"))
+        if power and self.world.disk.lose_power(Path(f"/{member}")):
+            self.happened.add("unsynced write lost")
         if forgets:
+            self.happened |= {"state folder lost"} if self.world.disk.files(Path(f"/{member}")) else set()
             self.world.disk.replace(Path(f"/{member}"), {})
 
     def _mend_disks(self, fault: PlannedFault) -> None:
@@ -230,6 +235,7 @@ class Tortured:
             self._broken_disks.discard(member)
             if member in self._present and self._present[member].start.ended_by is not None:
                 self._present[member].start.disk_failed = True
+                self.happened.add("write failed")
                 self._start(member)
 
     def _tear(self, path: Path, *, place: str) -> None:
@@ -238,6 +244,7 @@ class Tortured:
         fault = self._torn.get(member)
         if fault is not None and fault.place == place and member in self._present:
             del self._torn[member]
+            self.happened.add(f"torn {place}")
             self._crash(member, power=fault.power)
             raise OSError(errno.EIO, "the process is dead", str(path))  # nothing else follows
 
@@ -247,6 +254,7 @@ class Tortured:
             self._start(member)
 
     async def _cancel(self, application: Application) -> None:
+        self.happened |= {"tasks cancelled"} if application.start.stream else set()
         application.begin_tasks()
 
     def _rotate(self, fault: PlannedFault) -> None:
@@ -260,6 +268,7 @@ class Tortured:
         self._keys = keys
         for application in self._present.values():
             application.set_keys(keys)
+            self.happened |= {"keys changed"} if application.start.stream else set()
 
     def _be_a_stranger(self, fault: PlannedFault, now: float) -> None:
         """Send what was recorded again and again, or garbage that looks like it."""
@@ -269,6 +278,7 @@ class Tortured:
         def act() -> None:
             if self.world.now >= until or not packets:
                 return
+            self.happened.add(fault.kind)
             for packet in self._chance.choices(packets, k=5):
                 data = bytes(packet)
                 if fault.kind == "forge":

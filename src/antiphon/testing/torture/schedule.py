@@ -243,6 +243,8 @@ def draw(seed: int, members_max: int = 7) -> Schedule:
     suspect_ms = max(500, int(12 * schedule.latency_ms))
     setup = msgspec.structs.replace(setup, suspect_ms=suspect_ms)
     work = tuple(_work(rng, setup, index) for index in range(members))
+    if setup.slow != "block" and random.Random(f"{seed}/deaf").random() < 0.7:
+        setup, work = _with_a_deaf_reader(random.Random(f"{seed}/deaf reader"), setup, work)
     odd = _odd(rng, setup) if members > 3 and rng.random() < 0.06 else None
     faults = tuple(sorted(_faults(rng, setup, members), key=lambda fault: fault.at))
     faults += tuple(_torn_writes(rng, setup, members))
@@ -351,6 +353,16 @@ def _work(rng: random.Random, setup: Setup, index: int) -> Work:
         read_pause_ms=rng.choice((0, 0, 0, 5, 40)),
         deaf_ms=deaf,
     )
+
+
+def _with_a_deaf_reader(rng: random.Random, setup: Setup, work: tuple[Work, ...]) -> tuple[Setup, tuple[Work, ...]]:
+    """Let one read nothing for longer than its group waits, while others fill its inbox; else policies do nothing."""
+    reader = rng.randrange(len(work))
+    since = work[reader].start_ms + rng.randrange(500, 1_500)
+    deaf = msgspec.structs.replace(work[reader], deaf_ms=(since, since + rng.choice((1_500, 2_500, 3_500))))
+    busy = [msgspec.structs.replace(one, messages=30, pause_ms=60, size=max(200, one.size), large=0) for one in work]
+    setup = msgspec.structs.replace(setup, inbox_bytes_max=2_000)
+    return setup, (*busy[:reader], deaf, *busy[reader + 1 :])
 
 
 def _odd(rng: random.Random, setup: Setup) -> Setup:

@@ -1,0 +1,28 @@
+"""What the torture is to try is drawn, and comes about: told by what happened in runs of the first seeds."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from antiphon.testing.torture.effects import EFFECTS, effects_of
+from antiphon.testing.torture.judge import judge
+from antiphon.testing.torture.run import Tortured
+from antiphon.testing.torture.schedule import draw
+
+# Of the first 1,000 seeds some that show all of it, and are quick. If what is drawn changes, others are found by
+# python -m antiphon.testing.torture --effects --seeds 1000
+SHOWING: Final = (
+    *(34, 40, 45, 80, 87, 109, 208, 233, 246, 311, 320, 369, 397, 524, 556, 561, 596, 627, 724, 766, 830, 840, 848),
+    *(860, 865, 879, 952, 960),
+)
+
+
+def test_everything_that_is_to_be_tried_comes_about() -> None:
+    assert max(SHOWING) < 1_000
+    shown: set[str] = set()
+    for seed in SHOWING:
+        tortured = Tortured(draw(seed))
+        outcome = tortured.run()
+        assert judge(outcome)[0] == []
+        shown |= {*effects_of(tortured, outcome)}
+    assert {*EFFECTS} - shown == set()
