@@ -239,3 +239,24 @@ def test_without_views_nobody_is_acknowledged_who_was_started_again(ordering: st
     with pytest.raises(antiphon.UsageError, match=r"^views: this member was started again; .*stop all members"):
         testing.run(main)
     assert b"second" not in stable
+
+
+def test_stable_is_told_only_once_the_message_is_delivered_here_too() -> None:
+    """All may hold a message whose place in the order its sender does not know as yet, and may never learn."""
+
+    async def main() -> None:
+        receipts, (placed, never_placed) = kept(2)
+        waiting = [asyncio.ensure_future(receipt.stable()) for receipt in (placed, never_placed)]
+        receipts.stable(2)
+        await asyncio.sleep(0)
+        assert not any(task.done() for task in waiting)
+        assert [receipt.outcome for receipt in (placed, never_placed)] == ["pending", "pending"]
+        receipts.delivered(1, b"0")
+        await waiting[0]
+        await asyncio.wait_for(placed.stable(), 1)
+        receipts.dropped(2, "unknown")
+        for ended in (waiting[1], never_placed.stable(), never_placed.delivered()):
+            with pytest.raises(Unknown, match="not delivered here"):
+                await ended
+
+    asyncio.run(main())

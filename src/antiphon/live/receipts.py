@@ -44,8 +44,8 @@ class Receipt:
             await self._wait("delivered")
 
     async def stable(self) -> None:
-        """Wait until every member holds the message; raise `Unknown` or `Lost` if that will not be known."""
-        if not self.is_stable:
+        """Wait until every member holds the message and it was delivered here; raise `Unknown` or `Lost` if not."""
+        if not (self.is_stable and self.is_delivered):
             await self._wait("stable")
 
     @property
@@ -86,7 +86,8 @@ class Receipt:
         else:
             self.is_stable = True
         for waited_for, future in self._futures:
-            if waited_for == what and not future.done():
+            has_come = self.is_delivered and (self.is_stable or waited_for == "delivered")
+            if has_come and not future.done():
                 future.set_result(None)
 
     def end(self, how: Unknown) -> None:
