@@ -14,7 +14,18 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from antiphon.errors import UsageError
-from antiphon.pipeline.columns import DISCARD, VIEW, Array, as_numpy
+from antiphon.pipeline.columns import (
+    CONTROL,
+    DELIVER,
+    DISCARD,
+    NO_TEXT,
+    SEND,
+    TEXTS,
+    VIEW,
+    Array,
+    TextCodes,
+    as_numpy,
+)
 from antiphon.pipeline.reading import read_batches
 from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.pipeline.results import WatchAlarm
@@ -27,14 +38,15 @@ from antiphon.pipeline.store.location import (
     remove_file,
     replacement,
 )
+from antiphon.pipeline.watch.consumers import BrokerRows, BrokerWords
 from antiphon.pipeline.watch.forget import forget
-from antiphon.pipeline.watch.intake import NO_ONE, NewRows, take_in
+from antiphon.pipeline.watch.intake import LISTS, NO_ONE, NewRows, take_in
 from antiphon.pipeline.watch.judge import advance
 from antiphon.pipeline.watch.report import RunReport, report, words
 from antiphon.pipeline.watch.seen_files import FileVersion, version_of
-from antiphon.pipeline.watch.state import WatchedView, load, new_run, save
+from antiphon.pipeline.watch.state import NEWEST_NS, WatchedRun, WatchedView, load, new_run, save
 from antiphon.trace.run_file import RunFiles
-from antiphon.trace.schema import EVENTS
+from antiphon.trace.schema import BROKER_KINDS, EVENTS
 
 SHOWN: Final = 10
 ALARM_SCHEMA: Final = pa.schema(
@@ -153,13 +165,15 @@ def _by_run(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
 
 
 def _leave(job: BatchJob, run: str, task: int, tables: list[pa.Table]) -> None:
-    columns: dict[str, list[Array]] = {name: [] for name in NewRows._fields if name != "views"}
+    columns: dict[str, list[Array]] = {name: [] for name in NewRows._fields if name not in LISTS}
     views: list[WatchedView] = []
+    said: dict[BrokerWords, int] = {}
     for table in tables:
         code = as_numpy(table["event"], "event").astype(np.int64)
         sender = as_numpy(table["sender"], "sender").astype(np.int64)
         if table["sender"].null_count:
             sender = np.where(pc.is_null(table["sender"]).to_numpy(), NO_ONE, sender)
+        words = _broker_words(table, code, said)
         installed = np.full(len(code), -1, np.int64)
         for row in np.flatnonzero(code == VIEW).tolist():
             installed[row] = len(views)
@@ -168,18 +182,49 @@ def _leave(job: BatchJob, run: str, task: int, tables: list[pa.Table]) -> None:
             "member": as_numpy(table["member"], "member"),
             "step": as_numpy(table["step"], "step"),
             "code": code,
-            "sender": np.where(code <= DISCARD, sender, NO_ONE),
+            "sender": np.where((code <= DISCARD) | (words >= 0), sender, NO_ONE),
             "seq": as_numpy(table["seq"], "seq"),
             "time": as_numpy(table["time_ns"], "time_ns"),
             "view": installed,
+            "words": words,
         }
         for name, column in found.items():
             columns[name].append(column.astype(np.int64))
     path = job.scratch / f"{_hash(run)}-{task:06}.npz"
     arrays = {name: np.concatenate(parts) for name, parts in columns.items()}
-    arrays["views"] = np.frombuffer(msgspec.msgpack.encode(views), np.uint8)
+    for name, listed in (("views", views), ("said", list(said))):
+        arrays[name] = np.frombuffer(msgspec.msgpack.encode(listed), np.uint8)
     with replacement(path) as fresh, fresh.open("wb") as out:
         np.savez(out, allow_pickle=False, **arrays)
+
+
+def _broker_words(table: pa.Table, code: Array, said: dict[BrokerWords, int]) -> Array:
+    """Return what each row says of a broker, as its number in `said`; -1 where it says nothing."""
+    number = np.full(len(code), -1, np.int64)
+    present = [name for name in TEXTS if name in table.column_names]
+    control = code == CONTROL
+    if "topic" not in present and not control.any():
+        return number
+    texts = TextCodes()
+    columns = {name: texts.of(table[name]) for name in present}
+    none = np.full(len(code), NO_TEXT, np.int32)
+    kinds = np.array([text in BROKER_KINDS for text in texts.names] + [False])
+    says = control & kinds[columns.get("detail", none)]
+    about = says | ((columns.get("topic", none) >= 0) & np.isin(code, (SEND, DELIVER, DISCARD)))
+    rows = np.flatnonzero(about)
+    if not len(rows):
+        return number
+    marked = as_numpy(table["redelivered"], "redelivered") if "redelivered" in table.column_names else none > 0
+    columns["detail"] = np.where(says, columns.get("detail", none), NO_TEXT)
+    listed = [*(columns.get(name, none)[rows] for name in ("detail", "topic", "partition", "group")), marked[rows]]
+    distinct, own = np.unique(np.stack(listed, 1), axis=0, return_inverse=True)
+    named = [*texts.names, None]
+    found = [
+        said.setdefault(BrokerWords(named[kind] or "", *(named[one] for one in rest), bool(redelivered)), len(said))
+        for kind, *rest, redelivered in distinct.tolist()
+    ]
+    number[rows] = np.array(found, np.int64)[own.reshape(-1)]
+    return number
 
 
 def _view(table: pa.Table, row: int) -> WatchedView:
@@ -189,16 +234,17 @@ def _view(table: pa.Table, row: int) -> WatchedView:
 
 def _pieces(job: BatchJob, run: str) -> NewRows:
     """All rows of a run in this batch."""
-    columns: list[list[Array]] = [[] for _ in range(len(NewRows._fields) - 1)]
+    columns: dict[str, list[Array]] = {name: [] for name in NewRows._fields if name not in LISTS}
     views: list[WatchedView] = []
+    said: list[BrokerWords] = []
     for file in files_in(job.scratch, f"{_hash(run)}-*.npz"):
         with open_binary(file) as content, np.load(content, allow_pickle=False) as found:
-            for parts, name in zip(columns, NewRows._fields[:-1], strict=True):
-                values = found[name]
-                parts.append(np.where(values < 0, -1, values + len(views)) if name == "view" else values)
+            for name, parts in columns.items():
+                values, before = found[name], {"view": len(views), "words": len(said)}.get(name)
+                parts.append(values if before is None else np.where(values < 0, -1, values + before))
             views += msgspec.msgpack.decode(found["views"].tobytes(), type=list[WatchedView])
-    member, step, code, sender, seq, moment, view = (np.concatenate(parts) for parts in columns)
-    return NewRows(member, step, code, sender, seq, moment, view, views)
+            said += msgspec.msgpack.decode(found["said"].tobytes(), type=list[BrokerWords])
+    return NewRows(*(np.concatenate(parts) for parts in columns.values()), views, said)
 
 
 def judge_runs(job: BatchJob, shares: list[list[str]], roster: dict[str, list[int]], task: int) -> bytes:
@@ -211,7 +257,7 @@ def judge_runs(job: BatchJob, shares: list[list[str]], roster: dict[str, list[in
         run = load(states[-1][1]) if states else new_run(name)
         before = report(run, job.patience_ns) if states else None
         quarantined.update(EVENTS[code] for code in take_in(run, _pieces(job, name), set(roster.get(name, ()))))
-        alarms += words(run, advance(run, job.patience_ns), job.batch)
+        alarms += _advance(run, job)
         forget(run, job.patience_ns)
         save(run, job.state(name, job.batch))
         part.reports.append((before, report(run, job.patience_ns)))
@@ -232,11 +278,22 @@ def conclude_runs(job: BatchJob, shares: list[list[str]], task: int) -> bytes:
             continue
         run = load(states[-1][1])
         before = report(run, job.patience_ns)
-        alarms += words(run, advance(run, job.patience_ns, to_the_end=True), job.batch)
+        alarms += _advance(run, job, to_the_end=True)
         part.reports.append((before, report(run, job.patience_ns, final=True)))
     _write_alarms(job.kept("conclusion", f"{task:06}.parquet"), alarms)
     part.alarms, part.shown = len(alarms), alarms[:SHOWN]
     return msgspec.msgpack.encode(part)
+
+
+def _advance(run: WatchedRun, job: BatchJob, *, to_the_end: bool = False) -> list[WatchAlarm]:
+    """Judge all rows of a run that can be, in order of their causes; then who takes what from brokers."""
+    found = advance(run, job.patience_ns, to_the_end=to_the_end)
+    alarms = words(run, found, job.batch)
+    if run.words or run.brokers.are_there:
+        judged, ids = found.judged, np.array([*run.ids, NO_ONE], np.int64)
+        rows = BrokerRows(ids[judged.actor], judged.code, ids[judged.sender], judged.seq, judged.step, judged.words)
+        alarms += run.brokers.take(rows, run.words, run.name, job.batch, int(run.counts[NEWEST_NS]))
+    return alarms
 
 
 def _write_alarms(path: Location, alarms: Iterable[WatchAlarm]) -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from antiphon.errors import UsageError
 from antiphon.pipeline.reading.mapping import Mapping
-from antiphon.pipeline.results import WatchAlarm, WatchCommit, last_commit
+from antiphon.pipeline.results import WatchAlarm, WatchCommit, WatchFinding, last_commit
 from antiphon.pipeline.session import Session
 from antiphon.pipeline.store.location import files_in, location, remove_file, remove_tree, write_whole
 from antiphon.pipeline.watch.batch import (
@@ -46,7 +46,7 @@ def take(commit: WatchCommit, before: RunReport | None, after: RunReport) -> Non
             commit.waiting += sign * known.waiting
             commit.live += sign * known.live
             for name, finding in known.findings.items():
-                commit.findings[name].add(finding, sign)
+                commit.findings.setdefault(name, WatchFinding()).add(finding, sign)
 
 
 Tell = Callable[[WatchCommit, list[WatchAlarm], float, int], None]  # the sums, alarms to show, seconds, files that wait

@@ -17,6 +17,7 @@ from antiphon.pipeline.watch.state import (
     NEW_NODE,
     NEW_SEAT,
     NEW_VIEW,
+    NEWEST_NS,
     NODES,
     NOWHERE,
     PAIRS,
@@ -24,7 +25,6 @@ from antiphon.pipeline.watch.state import (
     PERHAPS,
     UNSENT,
     UNSENT_BY_SILENT,
-    Queue,
     WatchedRun,
     WatchedView,
 )
@@ -51,12 +51,22 @@ def forget(run: WatchedRun, patience_ns: int) -> None:
     over = views_over(run, departed)
     leaving = who_can_go(run, departed, over, patience_ns)
     _settle(run, leaving)
+    run.brokers.settle(int(run.counts[NEWEST_NS]), patience_ns)
     retire(run, departed, leaving)
+    _forget_words(run)
     run.retired = shortened(run.retired, SPANS_MAX, PERHAPS)
     _end_stretches(run)
     closing = over & _can_close(run, leaving)
     if leaving.any() or closing.any():
         _leave_out(run, leaving, closing)
+
+
+def _forget_words(run: WatchedRun) -> None:
+    """Keep of what rows said of brokers what those say that wait."""
+    used, number = np.unique(run.queue.words, return_inverse=True)
+    first = int(len(used) > 0 and used[0] < 0)
+    run.words = [run.words[at] for at in used[first:].tolist()]
+    run.queue = run.queue._replace(words=number.reshape(-1) - first)
 
 
 def _settle(run: WatchedRun, leaving: Array) -> None:
@@ -133,7 +143,7 @@ def _leave_out(run: WatchedRun, leaving: Array, closing: Array) -> None:
     run.retired = joined(spans)
     queue = run.queue
     installs = np.maximum(view[queue.installs], 0)
-    run.queue = Queue(actor[queue.actor], queue.code, actor[queue.sender], queue.seq, queue.step, queue.time, installs)
+    run.queue = queue._replace(actor=actor[queue.actor], sender=actor[queue.sender], installs=installs)
 
 
 def _leave_out_pairs(run: WatchedRun, leaving: Array, closing: Array) -> None:

@@ -8,12 +8,16 @@ import numpy as np
 
 from antiphon.errors import UsageError
 from antiphon.pipeline.columns import DISCARD, RECEIVE, STABLE, Array
+from antiphon.pipeline.watch.consumers import BrokerWords
 from antiphon.pipeline.watch.forget import was_let_go
 from antiphon.pipeline.watch.state import Queue, WatchedRun, WatchedView, make_room
 from antiphon.trace.schema import EVENTS
 
 ACTORS_MAX: Final = 2048
 NO_ONE: Final = -(1 << 40)  # the sender of a row that names none
+
+
+LISTS: Final = ("views", "said")  # of NewRows, what is no array
 
 
 class NewRows(NamedTuple):
@@ -26,7 +30,9 @@ class NewRows(NamedTuple):
     seq: Array
     time: Array  # NULL_TIME where unknown
     view: Array  # of a view row: an index into `views`
+    words: Array  # an index into `said`, -1 of a row that has nothing to do with a broker
     views: list[WatchedView]
+    said: list[BrokerWords]
 
 
 def take_in(run: WatchedRun, rows: NewRows, roster: set[int]) -> list[int]:
@@ -37,9 +43,7 @@ def take_in(run: WatchedRun, rows: NewRows, roster: set[int]) -> list[int]:
     known = dict(zip(run.ids, range(len(run.ids)), strict=True))
     logs = {one for one, has in zip(run.ids, run.actors["has_log"], strict=True) if has}
     fresh_logs = (set(np.unique(rows.member).tolist()) | roster) - logs
-    if run.retired_initially and fresh_logs:
-        run.inexact[:] = 1  # what it should have handled is no longer known
-    about = (rows.code <= DISCARD) & (rows.sender != NO_ONE)
+    about = rows.sender != NO_ONE
     named = np.unique([one for view in rows.views for one in view.members or ()]).astype(np.int64)
     handled = about & (rows.code != RECEIVE) & (rows.code != STABLE)
     back = np.setdiff1d(np.concatenate([np.unique(rows.member), np.unique(rows.sender[handled])]), run.ids)
@@ -61,6 +65,8 @@ def take_in(run: WatchedRun, rows: NewRows, roster: set[int]) -> list[int]:
             view_of[view] = len(run.views)
             run.views.append(view)
     make_room(run, logs | fresh_logs)
+    if run.retired_initially and fresh_logs:  # what they should have handled is no longer known
+        run.seats["overlooked"][0, [known[one] for one in fresh_logs]] = 1
 
     ids = np.array(run.ids, np.int64)
     by_id = np.argsort(ids)
@@ -74,7 +80,8 @@ def take_in(run: WatchedRun, rows: NewRows, roster: set[int]) -> list[int]:
     again = np.zeros(len(order), bool)
     again[1:] = (np.diff(actor[order]) == 0) & (np.diff(rows.step[order]) == 0)
     fresh = order[~again & (rows.step[order] > run.actors["last_step"][actor[order]])]
-    columns = (actor, rows.code, sender, rows.seq, rows.step, rows.time, installed)
+    words = _known_words(run, rows)
+    columns = (actor, rows.code, sender, rows.seq, rows.step, rows.time, installed, words)
     joined = [np.concatenate([old, new[fresh].astype(np.int64)]) for old, new in zip(run.queue, columns, strict=True)]
     in_order = np.argsort(joined[0], kind="stable")  # what is new has later steps
     run.queue = Queue(*(column[in_order] for column in joined))
@@ -82,6 +89,15 @@ def take_in(run: WatchedRun, rows: NewRows, roster: set[int]) -> list[int]:
     left_out = np.ones(len(order), bool)
     left_out[fresh] = False
     return [int(code) for code in rows.code[left_out]]
+
+
+def _known_words(run: WatchedRun, rows: NewRows) -> Array:
+    """Return each row's index into what rows of the run say of brokers."""
+    known = {words: at for at, words in enumerate(run.words)}
+    number = np.array([*(known.setdefault(words, len(known)) for words in rows.said), -1], np.int64)
+    run.words = list(known)
+    result: Array = number[rows.words]
+    return result
 
 
 def _still_here(run: WatchedRun, ids: Array) -> list[int]:

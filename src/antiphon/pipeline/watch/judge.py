@@ -46,9 +46,10 @@ SENT_AGAIN, DELIVERED_AGAIN, UNSENT, TOO_LATE, EFFECT_FIRST, ORDERS_DIFFER = ran
 
 
 class AlarmRows(NamedTuple):
-    """What is wrong: (kind, actor, step, message's sender and number, another actor, another's number)."""
+    """What is wrong: (kind, actor, step, message's sender and number, another actor, another's number); what was judged."""
 
     rows: Array
+    judged: Queue
 
 
 class Known(NamedTuple):
@@ -102,7 +103,7 @@ def advance(run: WatchedRun, patience_ns: int, *, to_the_end: bool = False) -> A
     run.counts[ROWS] += int((~left).sum())
     run.actors["last_ns"][cursor > start] = run.counts[NEWEST_NS]
     run.queue = Queue(*(column[left] for column in queue))
-    return AlarmRows(known.alarms[: int(known.found[0])])
+    return AlarmRows(known.alarms[: int(known.found[0])], Queue(*(column[~left] for column in queue)))
 
 
 def _number(run: WatchedRun, queue: Queue, about: Array) -> Array:

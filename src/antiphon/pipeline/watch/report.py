@@ -85,6 +85,10 @@ def report(run: WatchedRun, patience_ns: int, *, final: bool = False) -> RunRepo
             examined + int(counts[PAIRS]), violations + int(counts[PAIRS_DIFFERING]), 0, int(run.inexact[TOTAL])
         ),
     }
+    if run.brokers.are_there:
+        ids = np.array(run.ids, np.int64)
+        farewell = (actors["ended"] > 0) | (actors["gone"] > 0)
+        findings |= run.brokers.findings(set(ids[cut].tolist()), set(ids[farewell].tolist()), final=final)
     return RunReport(
         findings,
         rows=int(counts[ROWS]),

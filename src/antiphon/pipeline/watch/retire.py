@@ -35,6 +35,15 @@ def retire(run: WatchedRun, departed: Array, leaving: Array) -> None:
     renumber(run, np.cumsum(~over) - 1)
 
 
+def _with_topics(run: WatchedRun, over: Array) -> Array:
+    """Which messages are over, where of those with topics it is subscriptions that say who owes what."""
+    sender, seq = np.array(run.ids, np.int64)[run.messages["sender"]], run.messages["seq"]
+    sent = run.messages["sent"] > 0
+    settled, kept = run.brokers.is_settled(sender, seq), run.brokers.is_kept(sender, seq)
+    result: Array = np.where(settled, sent, over & ~kept)
+    return result
+
+
 def _is_over(run: WatchedRun, departed: Array) -> Array:
     """Which messages everyone who must has handled and, where there are marks at all, has marked stable.
 
@@ -54,6 +63,8 @@ def _is_over(run: WatchedRun, departed: Array) -> Array:
                 stable = run.heard["marked"][still_there].min(axis=0)
                 over &= (messages["send_view"] != view) | (messages["seq"] <= stable[messages["sender"]])
     keep_unhandled(over, expected, run.cells, messages, run.seats)
+    if run.brokers.are_there:
+        over, expected = _with_topics(run, over), np.zeros_like(expected)
     note_overlooked(over, expected, run.cells, messages, run.seats)
     return over
 
@@ -71,7 +82,7 @@ def keep_unhandled(over: Array, expected: Array, cells: Array, messages: Array, 
 
 @compiled
 def note_overlooked(over: Array, expected: Array, cells: Array, messages: Array, seats: Array) -> None:
-    """Note who was away when messages were let go that it has not handled: it may come back."""
+    """Note who was away, or did not owe it, when messages were let go that it has not handled: it may do so yet."""
     for m in range(over.size):
         view = messages[m].send_view
         for q in range(expected.shape[1] if over[m] else 0):

@@ -24,6 +24,7 @@ import numpy as np
 from antiphon.pipeline.columns import NULL_TIME, Array
 from antiphon.pipeline.results import WATCHED_GUARANTEES
 from antiphon.pipeline.store.location import Location, open_binary, replacement
+from antiphon.pipeline.watch.consumers import BROKER_ARRAYS, BrokerWords, Consumers, ConsumersSaid
 
 NOT_IN: Final = -3
 NOTHING: Final = -2
@@ -149,6 +150,7 @@ class Queue(NamedTuple):
     step: Array
     time: Array
     installs: Array  # of a view row: the view
+    words: Array  # an index into `WatchedRun.words`, -1 of a row that has nothing to do with a broker
 
 
 class WatchedView(msgspec.Struct, frozen=True):
@@ -182,6 +184,8 @@ class WatchedRun(msgspec.Struct):
     # different orders
     let_go: Array  # spans of incarnations, as rows (name, low, high): the members that were let go
     retired_initially: bool = False  # something sent before any view was recorded
+    words: list[BrokerWords] = []  # what rows that wait say of brokers
+    brokers: Consumers = msgspec.field(default_factory=Consumers)
 
 
 def new_run(name: str) -> WatchedRun:
@@ -258,12 +262,26 @@ _ARRAYS: Final = (
 )
 
 
+class _StateHeader(msgspec.Struct, frozen=True, array_like=True):
+    """What of a run's state is no array."""
+
+    name: str
+    ids: list[int]
+    views: list[WatchedView]
+    retired_initially: bool
+    words: list[BrokerWords]
+    brokers: ConsumersSaid
+
+
 def save(run: WatchedRun, path: Location) -> None:
     """Write a run's state; the file appears when it is whole."""
     arrays: dict[str, Array] = {name: getattr(run, name) for name in _ARRAYS}
     arrays |= {f"queue.{name}": column for name, column in run.queue._asdict().items()}
     arrays["cells"] = run.cells[run.actors["off_line"] > 0]
-    header = msgspec.msgpack.encode((run.name, run.ids, run.views, run.retired_initially))
+    arrays |= {f"brokers.{name}": getattr(run.brokers, name) for name in BROKER_ARRAYS}
+    header = msgspec.msgpack.encode(
+        _StateHeader(run.name, run.ids, run.views, run.retired_initially, run.words, run.brokers.said)
+    )
     arrays["header"] = np.frombuffer(header, np.uint8)
     with replacement(path, durable=True) as fresh, fresh.open("wb") as out:
         np.savez(out, allow_pickle=False, **arrays)
@@ -272,11 +290,18 @@ def save(run: WatchedRun, path: Location) -> None:
 def load(path: Location) -> WatchedRun:
     """Read a run's state."""
     with open_binary(path) as file, np.load(file, allow_pickle=False) as found:
-        name, ids, views, initially = msgspec.msgpack.decode(
-            found["header"].tobytes(), type=tuple[str, list[int], list[WatchedView], bool]
-        )
+        header = msgspec.msgpack.decode(found["header"].tobytes(), type=_StateHeader)
         arrays = {part: found[part] for part in _ARRAYS}
-        cells = np.zeros((len(ids), len(arrays["messages"])), np.int64)
+        cells = np.zeros((len(header.ids), len(arrays["messages"])), np.int64)
         cells[arrays["actors"]["off_line"] > 0] = found["cells"]
-        queue = Queue(*(found[f"queue.{column}"] for column in Queue._fields))
-        return WatchedRun(name, ids, views, **arrays, cells=cells, queue=queue, retired_initially=initially)
+        return WatchedRun(
+            header.name,
+            header.ids,
+            header.views,
+            **arrays,
+            cells=cells,
+            queue=Queue(*(found[f"queue.{column}"] for column in Queue._fields)),
+            retired_initially=header.retired_initially,
+            words=header.words,
+            brokers=Consumers(header.brokers, *(found[f"brokers.{name}"] for name in BROKER_ARRAYS)),
+        )
