@@ -30,8 +30,7 @@ from antiphon.errors import UsageError
 from antiphon.pipeline.inline import Inline
 from antiphon.pipeline.results import QuietMember, WatchCommit, read_alarms
 from antiphon.pipeline.session import Session
-from antiphon.pipeline.watch import DirectoryWatch, directory_watch, seen_files
-from antiphon.pipeline.watch import batch as watch_batch
+from antiphon.pipeline.watch import DirectoryWatch, directory_watch, read_log, seen_files
 from antiphon.pipeline.watch.state import GUARANTEES, load
 from antiphon.sim.cluster import simulate
 from antiphon.sim.scenario import from_table
@@ -614,15 +613,15 @@ def test_a_file_that_is_replaced_while_it_is_read_is_read_again(
 ) -> None:
     rows = [Event("r", 1, 1, "send", 1, 1), Event("r", 1, 2, "deliver", 1, 1)]
     file = write(rows[:1], tmp_path / "live" / "a.parquet")
-    real = watch_batch.read_batches
+    real = read_log.read_batches
 
     def replaced(*args: Any) -> Any:
         found = list(real(*args))
         write(rows, file)
-        monkeypatch.setattr(watch_batch, "read_batches", real)
+        monkeypatch.setattr(read_log, "read_batches", real)
         return found
 
-    monkeypatch.setattr(watch_batch, "read_batches", replaced)
+    monkeypatch.setattr(read_log, "read_batches", replaced)
     one = watcher(tmp_path)
     one.run(once=True)
     assert (one.sum.files, one.sum.events, one.sum.quarantined) == (1, 2, {})
@@ -703,3 +702,20 @@ def test_how_far_reading_is_behind_in_events_and_seconds(tmp_path: Path, monkeyp
     assert (one.sum.behind.files, one.sum.behind.seconds) == (1, 0.0)
     one.run(once=True)
     assert one.sum.behind is None
+
+
+def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path) -> None:
+    watcher(tmp_path)
+    (tmp_path / "watch" / "format").write_text("1")
+    with pytest.raises(UsageError, match="made by another version of antiphon; choose another --checkpoint"):
+        watcher(tmp_path)
+
+
+def test_two_watches_on_one_checkpoint(tmp_path: Path) -> None:
+    """The second to commit is told so, before it has changed what counts."""
+    one, other = watcher(tmp_path), watcher(tmp_path)
+    file = str(write([Event("r", 1, 1, "send", 1, 1)], tmp_path / "live" / "a.parquet"))
+    one.batch([file])
+    with pytest.raises(UsageError, match="another watch works with this checkpoint"):
+        other.batch([file])
+    assert watcher(tmp_path).sum.events == 1

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import fcntl
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from antiphon.commands.log_options import add_log_options, mapping_of, show_names
 from antiphon.commands.quarantine import show_reasons
 from antiphon.commands.spark_options import add_spark_options, spark_session
 from antiphon.console import show_table
@@ -14,11 +19,16 @@ from antiphon.wording import duration
 
 if TYPE_CHECKING:
     from antiphon.pipeline.results import WatchAlarm, WatchCommit, WatchResult
+    from antiphon.pipeline.store.location import Location
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("directory", metavar="DIR", help="directory or URI where Parquet files of events appear, whole")
+    parser.add_argument(
+        "directory",
+        metavar="DIR",
+        help="directory or URI where Parquet files of events appear, whole, or logs of lines grow",
+    )
     parser.add_argument(
         "--checkpoint",
         metavar="DIR",
@@ -41,6 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="seconds of the trace's time that a delivery waits for its send to be logged (default: 30)",
     )
+    add_log_options(parser)
     add_spark_options(parser)
     parser.epilog = "example: antiphon watch out/live --checkpoint out/watch"
 
@@ -54,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
 
     directory = location(args.directory)
     checkpoint = str(location(args.checkpoint) if args.checkpoint else directory / "_watch")
-    with spark_session(args, f"antiphon watch {args.directory}") as spark:
+    with _alone(location(checkpoint)), spark_session(args, f"antiphon watch {args.directory}") as spark:
         watcher = DirectoryWatch(
             spark,
             str(directory),
@@ -62,6 +73,7 @@ def run(args: argparse.Namespace) -> int:
             _BatchReporter(args),
             files_max=max(1, args.files),
             patience_s=args.patience,
+            mapping=mapping_of(args),
         )
         try:
             watcher.run(once=args.once)
@@ -81,6 +93,23 @@ def run(args: argparse.Namespace) -> int:
     return exit_code([verdicts[name] for name in deciding(verdicts, final.promises)])
 
 
+@contextlib.contextmanager
+def _alone(checkpoint: Location) -> Iterator[None]:
+    """Keep others from a checkpoint on this machine's disks; in a store it shows when the second commits a batch."""
+    from antiphon.pipeline.watch.directory_watch import IN_USE
+
+    if not isinstance(checkpoint, Path):
+        yield
+        return
+    checkpoint.mkdir(parents=True, exist_ok=True)
+    with (checkpoint / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(f"{checkpoint}: {IN_USE}") from None
+        yield
+
+
 class _BatchReporter:
     """Says after each batch what was found, and when reading falls behind."""
 
@@ -94,7 +123,8 @@ class _BatchReporter:
     def __call__(self, now: WatchCommit, alarms: list[WatchAlarm], seconds: float, waiting: int) -> None:
         if not self.args.json:
             for alarm in alarms:
-                print(f"ALARM {alarm.guarantee}, run {alarm.run}, step {alarm.step}: {alarm.why}", flush=True)
+                where = f", step {alarm.step}" if alarm.step else ""
+                print(f"ALARM {alarm.guarantee}, run {alarm.run}{where}: {alarm.why}", flush=True)
         verdicts = ", ".join(f"{name} {verdict}" for name, verdict in now.verdicts().items())
         lag = ""
         if now.lag is not None and now.lag.unstable:
@@ -153,6 +183,7 @@ def _result(directory: str, checkpoint: str, final: WatchCommit) -> WatchResult:
         lag=final.lag,
         quiet=final.quiet,
         behind=final.behind,
+        names=final.names,
         events_per_s=round(final.events_per_s),
         guarantees={
             name: WatchGuarantee(
@@ -184,6 +215,7 @@ def _show(result: WatchResult) -> None:
         ],
         numbers=(3, 4),
     )
+    show_names(result.names)
     show_reasons(result.quarantine_reasons, {})
     for path, why in result.missing.items():
         print(f"not read: {path}: {why}")

@@ -482,6 +482,7 @@ class WatchCommit(msgspec.Struct):
     quiet: QuietMember | None = None  # the member that nothing has come from for longest
     behind: UnreadFiles | None = None
     stream_batch: int = -1  # the last micro-batch of the stream that is watched
+    names: dict[int, str] = {}  # of members and senders whose name is no number
     events_per_s: float = 0.0
 
     @property
@@ -545,6 +546,7 @@ class WatchResult(msgspec.Struct, kw_only=True):
     lag: StabilityLag | None
     quiet: QuietMember | None
     behind: UnreadFiles | None
+    names: dict[int, str]  # of members and senders whose name is no number
     events_per_s: int
     guarantees: dict[str, WatchGuarantee]
 

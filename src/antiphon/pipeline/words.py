@@ -96,6 +96,18 @@ def lost_though_delivered(consumer: str, message: Message, other: str) -> str:
     return f"{consumer} never takes {_message(message)}, which {other} is given"
 
 
+def never_taken(consumer: str, message: Message, *, acknowledged: bool) -> str:
+    """At-least-once, in a watch: a message that a consumer owes at the end."""
+    why = "the broker acknowledged" if acknowledged else "another consumer is given"
+    return f"{consumer} never takes {_message(message)}, which {why}"
+
+
+def not_taken_yet(consumer: str, message: Message, *, acknowledged: bool) -> str:
+    """At-least-once, in a watch: a message that a consumer has owed for longer than patience asks."""
+    why = "the broker acknowledged" if acknowledged else "another consumer is given"
+    return f"{consumer} has not taken {_message(message)} for longer than --patience, which {why}"
+
+
 def given_again(consumer: str, message: Message) -> str:
     """At-most-once: a message that a consumer is given twice."""
     return f"{consumer} is given {_message(message)} again"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -26,7 +27,8 @@ from antiphon.pipeline.columns import (
     TextCodes,
     as_numpy,
 )
-from antiphon.pipeline.reading import read_batches
+from antiphon.pipeline.ingesting.foreign import names_in
+from antiphon.pipeline.ingesting.foreign.form import LogForm, form_of
 from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.pipeline.results import WatchAlarm
 from antiphon.pipeline.store.location import (
@@ -42,9 +44,11 @@ from antiphon.pipeline.watch.consumers import BrokerRows, BrokerWords
 from antiphon.pipeline.watch.forget import forget
 from antiphon.pipeline.watch.intake import LISTS, NO_ONE, NewRows, take_in
 from antiphon.pipeline.watch.judge import advance
+from antiphon.pipeline.watch.read_log import FileReader
 from antiphon.pipeline.watch.report import RunReport, report, words
-from antiphon.pipeline.watch.seen_files import FileVersion, version_of
+from antiphon.pipeline.watch.seen_files import FileVersion, LogPosition, version_of
 from antiphon.pipeline.watch.state import NEWEST_NS, WatchedRun, WatchedView, load, new_run, save
+from antiphon.pipeline.watch.translate import translate
 from antiphon.trace.run_file import RunFiles
 from antiphon.trace.schema import BROKER_KINDS, EVENTS
 
@@ -70,6 +74,7 @@ class ReadResult(msgspec.Struct):
     quarantined: dict[str, int] = {}
     reasons: dict[str, int] = {}
     promises: list[str] | None = None
+    names: set[str] = set()  # of members and senders of other systems' logs
     versions: dict[str, FileVersion] = {}  # of the files that were there, as they were read
     broken: dict[str, str] = {}  # file -> why nothing of it could be read
 
@@ -92,6 +97,14 @@ class BatchJob(msgspec.Struct, frozen=True):
     committed: int
     patience_ns: int
     mapping: Mapping = Mapping()
+    begins: dict[str, LogPosition] = {}  # of logs that grow: from where on they are new
+    to_the_end: bool = False  # nothing more comes: the last lines of logs count though they have no end
+    names: dict[str, int] = {}  # of those who have rows in this batch
+
+    @property
+    def form(self) -> LogForm:
+        """How another system's log is read."""
+        return form_of(self.mapping)
 
     @property
     def scratch(self) -> Location:
@@ -117,37 +130,44 @@ def _hash(run: str) -> str:
     return hashlib.sha256(run.encode()).hexdigest()[:24]
 
 
-def read_files(job: BatchJob, shares: list[list[str]], task: int) -> bytes:
+def read_files(job: BatchJob, shares: list[list[tuple[int, str]]], task: int) -> bytes:
     """Read some files; leave the rows of each run as one piece, and put aside what cannot be read."""
     part = ReadResult()
     pieces: dict[str, list[pa.Table]] = {}
     quarantined: Counter[str] = Counter()
     rubbish: list[dict[str, Any]] = []
+    logs: list[pa.Table] = []
     run_files = RunFiles(location(job.directory))
-    for file in shares[task]:
+    reader = FileReader(job.mapping, job.form, str(job.scratch), job.to_the_end)
+    for number, file in shares[task]:
         try:
             about = run_files.of(location(file).parent)
-            part.versions[file] = version_of(file)
-            batches = list(read_batches(file, None, job.mapping))
-            if version_of(file) != part.versions[file]:
-                del part.versions[file]  # replaced meanwhile: the next batch reads it
-                continue
+            found = reader.read(file, number, job.begins.get(file, LogPosition()))
         except (UsageError, OSError, pa.ArrowException) as problem:  # a file that is no good must not stop the watch
             part.broken[file] = str(problem).splitlines()[0].removeprefix(f"{file}: ")
+            with contextlib.suppress(OSError, UsageError):
+                part.versions[file] = version_of(file)
             continue
+        if found.version is None:
+            continue  # replaced meanwhile: the next batch reads it
+        part.versions[file] = found.version
         if about is not None:
             part.promises = sorted({*(part.promises or ()), *about.promises})
-        for batch in batches:
-            quarantined.update(row.event or "" for row in batch.bad)
-            rubbish += [msgspec.structs.asdict(row) for row in batch.bad]
-            for run, rows in _by_run(batch.good):
+        quarantined.update(row.event or "" for row in found.bad)
+        rubbish += [msgspec.structs.asdict(row) for row in found.bad]
+        for table in found.traced:
+            for run, rows in _by_run(table):
                 pieces.setdefault(run, []).append(rows)
+        for table in found.foreign:
+            part.names |= names_in(table, job.form)
+            logs.append(table)
+    foreign = _leave_logs(job, task, logs)
     for run, tables in pieces.items():
         _leave(job, run, task, tables)
     if rubbish:
         name = f"{job.batch:010}-{task:06}.parquet"
         _write_table(job.kept("quarantine", name), pa.Table.from_pylist(rubbish))
-    part.runs, part.quarantined = sorted(pieces), dict(quarantined)
+    part.runs, part.quarantined = sorted({*pieces, *foreign}), dict(quarantined)
     part.reasons = dict(Counter(row["reason"] for row in rubbish))
     return msgspec.msgpack.encode(part)
 
@@ -162,6 +182,19 @@ def _by_run(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
     names = run.dictionary.to_pylist()
     for code in used:
         yield names[code], table if len(used) == 1 else table.filter(pc.equal(run.indices, code))
+
+
+def _leave_logs(job: BatchJob, task: int, logs: list[pa.Table]) -> set[str]:
+    """Leave the rows of other systems' logs as one piece for each run; returns the runs."""
+    if not logs:
+        return set()
+    rows = pa.concat_tables(logs).unify_dictionaries().combine_chunks()
+    found = set()
+    for run, table in _by_run(rows):
+        found.add(run)
+        with replacement(job.scratch / f"{_hash(run)}-{task:06}.parquet") as fresh:
+            pq.write_table(table, fresh)
+    return found
 
 
 def _leave(job: BatchJob, run: str, task: int, tables: list[pa.Table]) -> None:
@@ -232,8 +265,14 @@ def _view(table: pa.Table, row: int) -> WatchedView:
     return WatchedView(table["view"][row].as_py() or 0, None if members is None else tuple(sorted(set(members))))
 
 
-def _pieces(job: BatchJob, run: str) -> NewRows:
-    """All rows of a run in this batch."""
+def _log_pieces(job: BatchJob, run: str) -> pa.Table | None:
+    """All rows of a run in this batch that come from another system's log."""
+    tables = [open_parquet(file).read() for file in files_in(job.scratch, f"{_hash(run)}-*.parquet")]
+    return pa.concat_tables(tables).unify_dictionaries().combine_chunks() if tables else None
+
+
+def _pieces(job: BatchJob, run: str) -> NewRows | None:
+    """All rows of a run in this batch that come from traces."""
     columns: dict[str, list[Array]] = {name: [] for name in NewRows._fields if name not in LISTS}
     views: list[WatchedView] = []
     said: list[BrokerWords] = []
@@ -244,6 +283,8 @@ def _pieces(job: BatchJob, run: str) -> NewRows:
                 parts.append(values if before is None else np.where(values < 0, -1, values + before))
             views += msgspec.msgpack.decode(found["views"].tobytes(), type=list[WatchedView])
             said += msgspec.msgpack.decode(found["said"].tobytes(), type=list[BrokerWords])
+    if not columns["member"]:
+        return None
     return NewRows(*(np.concatenate(parts) for parts in columns.values()), views, said)
 
 
@@ -256,8 +297,10 @@ def judge_runs(job: BatchJob, shares: list[list[str]], roster: dict[str, list[in
         states = job.states(_hash(name))
         run = load(states[-1][1]) if states else new_run(name)
         before = report(run, job.patience_ns) if states else None
-        quarantined.update(EVENTS[code] for code in take_in(run, _pieces(job, name), set(roster.get(name, ()))))
+        run.sends_recorded = job.form.sends == "recorded"
+        quarantined.update(EVENTS[code] for code in _take_in(run, job, set(roster.get(name, ()))))
         alarms += _advance(run, job)
+        alarms += run.brokers.settle(int(run.counts[NEWEST_NS]), job.patience_ns, name, job.batch)
         forget(run, job.patience_ns)
         save(run, job.state(name, job.batch))
         part.reports.append((before, report(run, job.patience_ns)))
@@ -279,10 +322,25 @@ def conclude_runs(job: BatchJob, shares: list[list[str]], task: int) -> bytes:
         run = load(states[-1][1])
         before = report(run, job.patience_ns)
         alarms += _advance(run, job, to_the_end=True)
+        alarms += run.brokers.lacking(run.name, job.batch)
         part.reports.append((before, report(run, job.patience_ns, final=True)))
     _write_alarms(job.kept("conclusion", f"{task:06}.parquet"), alarms)
     part.alarms, part.shown = len(alarms), alarms[:SHOWN]
     return msgspec.msgpack.encode(part)
+
+
+def _take_in(run: WatchedRun, job: BatchJob, roster: set[int]) -> list[int]:
+    """Take in all rows of a run in this batch; returns the codes of those that were not taken in."""
+    left_out: list[int] = []
+    rows = _pieces(job, run.name)
+    if rows is not None:
+        left_out += take_in(run, rows, roster)
+    log = _log_pieces(job, run.name)
+    if log is not None:
+        rows, found = translate(run, log, job.form, job.names)
+        left_out += take_in(run, rows, set())
+        run.renumber_waiting(found)
+    return left_out
 
 
 def _advance(run: WatchedRun, job: BatchJob, *, to_the_end: bool = False) -> list[WatchAlarm]:

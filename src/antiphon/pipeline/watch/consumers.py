@@ -8,6 +8,7 @@ took what is not missing between them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import msgspec
@@ -20,7 +21,7 @@ from antiphon.pipeline.results import WatchAlarm, WatchFinding
 from antiphon.pipeline.watch.spans import joined, shortened, span_of, with_numbers
 from antiphon.trace.schema import ACKNOWLEDGED, BROKER_GUARANTEES, SUBSCRIBED, SUBSCRIBED_LATE, UNSUBSCRIBED
 
-MESSAGES_MAX: Final = 1 << 20  # that are kept; of more, the oldest are settled before their time
+MESSAGES_MAX: Final = 1 << 18  # that are kept; of more, the oldest are settled before their time
 MISSING_MAX: Final = 1 << 18  # that are listed; more are counted
 SPANS_MAX: Final = 64
 
@@ -29,9 +30,7 @@ GIVEN, UNMARKED, DISCARDED = 1, 2, 4  # what a consumer's member did with a mess
 ALONE, EXAMINED, PERHAPS = range(3)
 AT_LEAST_ONCE, AT_MOST_ONCE, PARTITION_ORDER, REDELIVERY = range(4)
 
-_MESSAGE: Final = np.dtype(
-    [(name, np.int64) for name in ("sender", "seq", "topic", "named_by_send", "acknowledged", "since")]
-)
+_MESSAGE: Final = np.dtype([(name, np.int64) for name in ("sender", "seq", "topic", "sent", "acknowledged", "since")])
 _TAKING: Final = np.dtype([(name, np.int64) for name in ("consumer", "member", "sender", "seq", "did")])
 _MISSING: Final = np.dtype([(name, np.int64) for name in ("consumer", "sender", "seq", "topic")])
 
@@ -102,6 +101,7 @@ class ConsumersSaid(msgspec.Struct, array_like=True):
     highest: list[tuple[_Stream, int]] = []  # the highest number of each stream that was given in order
     totals: ConsumerTotals = msgspec.field(default_factory=ConsumerTotals)
     topics_differ: bool = False  # some message was taken from another topic than it was sent to
+    settled_to: dict[int, dict[int, int]] = {}  # topic -> sender -> the highest number that is settled
 
 
 BROKER_ARRAYS: Final = ("messages", "takings", "missing", "odd", "settled")
@@ -121,6 +121,10 @@ class Consumers(msgspec.Struct):
     def are_there(self) -> bool:
         """Whether any row of the run had a topic."""
         return bool(self.said.topics)
+
+    def leave_open(self) -> None:
+        """Note that something came too late: nothing can be said to hold any more."""
+        self.said.totals.inexact[:] = [1, 1, 1, 1]
 
     def _number(self, group: str | None, member: int) -> int:
         """Return the number of a consumer, a new one if it has none."""
@@ -182,7 +186,7 @@ class Consumers(msgspec.Struct):
             for member in np.unique(rows.member[mine]).tolist():
                 last = int(position[mine & (rows.member == member)][-1])
                 if one.overlooked and one.is_over:
-                    self.said.totals.inexact[:] = [1, 1, 1, 1]  # it is back, and owes what was settled without it
+                    self.leave_open()  # it is back, and owes what was settled without it
                     one.overlooked = False
                 one.done[member] = any(
                     at > last
@@ -198,8 +202,7 @@ class Consumers(msgspec.Struct):
 
     def _settled_topics(self) -> list[str]:
         """Name the topics of which something is settled."""
-        codes = {topic for one in self.said.consumers for topic in one.reach} | set(self.missing["topic"].tolist())
-        return [self.said.topics[code] for code in codes] if codes or not len(self.settled) else self.said.topics
+        return [self.said.topics[code] for code in self.said.settled_to]
 
     def _compare_topics(self, rows: BrokerRows, topic: Array, taking: Array) -> None:
         """Note if something is taken from another topic than it was sent to: the row does not tell its topic then."""
@@ -209,25 +212,34 @@ class Consumers(msgspec.Struct):
 
     def _note_messages(self, rows: BrokerRows, topic: Array, acknowledged: Array, newest: int) -> None:
         """Note the messages that rows name, their topics and what was acknowledged of them."""
-        about = np.flatnonzero((topic >= 0) | acknowledged)
+        about = np.flatnonzero((topic >= 0) | acknowledged | (rows.code == SEND))
         span = span_of(self.settled, rows.sender[about], rows.seq[about])
         late = about[(span >= 0) & acknowledged[about]]
         if len(late) and (self.settled[span[(span >= 0) & acknowledged[about]], 3] != EXAMINED).any():
             self.said.totals.inexact[AT_LEAST_ONCE] = 1  # who took it was not to be examined then
+        late = about[span >= 0]
+        if ((rows.code[late] == SEND) & (topic[late] >= 0)).any():
+            self.said.totals.inexact[AT_LEAST_ONCE] = 1  # it says the topic, too late
         about = about[span < 0]
         fresh = np.zeros(len(about), _MESSAGE)
         fresh["sender"], fresh["seq"] = rows.sender[about], rows.seq[about]
         fresh["topic"] = np.where(rows.code[about] == DISCARD, -1, topic[about])
-        fresh["named_by_send"] = (rows.code[about] == SEND) & (fresh["topic"] >= 0)
+        fresh["sent"] = rows.code[about] == SEND
         fresh["acknowledged"], fresh["since"] = acknowledged[about], newest
         both = np.concatenate([self.messages, fresh])
-        # of one message: what a send says of its topic comes first, then what was known, then what came first
-        order = np.lexsort((np.arange(len(both)), both["topic"] < 0, -both["named_by_send"], both["seq"], both["sender"]))
+        # the first send says a message's topic, if it has one; else whoever is given it first
+        again = (both["sent"] > 0) & ~_first_with(both, "sent", 1, ("sender", "seq"))
+        both = both[~again]
+        order = np.lexsort((np.arange(len(both)), both["topic"] < 0, -both["sent"], both["seq"], both["sender"]))
+        named = both[order]
+        topics = named["topic"][_first_of(named["sender"], named["seq"])]
+        order = np.lexsort((np.arange(len(both)), both["topic"] < 0, both["seq"], both["sender"]))
         both = both[order]
-        first = _first_of(both["sender"], both["seq"])
-        starts = np.flatnonzero(first)
+        starts = np.flatnonzero(_first_of(both["sender"], both["seq"]))
         self.messages = both[starts]
         if len(starts):
+            self.messages["topic"] = np.where(topics >= 0, topics, self.messages["topic"])
+            self.messages["sent"] = np.maximum.reduceat(both["sent"], starts)
             self.messages["acknowledged"] = np.maximum.reduceat(both["acknowledged"], starts)
             self.messages["since"] = np.minimum.reduceat(both["since"], starts)
 
@@ -251,17 +263,18 @@ class Consumers(msgspec.Struct):
         fresh["did"] = np.where(given, GIVEN + np.where(marked, 0, UNMARKED), DISCARDED)
         span = span_of(self.settled, fresh["sender"], fresh["seq"])
         late = span >= 0
-        known = self.takings
+        known, sure = self.takings, np.ones(len(at), bool)
         if late.any():
-            known = np.concatenate([known, self._takings_of_settled(fresh[late], span[late], topic[at][late])])
+            before, sure[late] = self._takings_of_settled(fresh[late], span[late], topic[at][late])
+            known = np.concatenate([known, before])
         both = np.concatenate([known, fresh])
         is_fresh = np.arange(len(both)) >= len(known)
         alarms = [
             *self._repeated(both, is_fresh, rows.step[at], GIVEN, run, batch),
             *self._repeated(both, is_fresh, rows.step[at], UNMARKED, run, batch),
         ]
-        first = _first_with(both, GIVEN, ("consumer", "member", "sender", "seq"))[len(known) :]
-        in_order = first & ~marked
+        first = _first_with(both, "did", GIVEN, ("consumer", "member", "sender", "seq"))[len(known) :]
+        in_order = first & ~marked & sure
         alarms += self._late(fresh[in_order], rows.words[at][in_order], rows.step[at][in_order], table, run, batch)
         both = np.concatenate([self.takings, fresh[~late]])
         both = both[np.lexsort((both["seq"], both["sender"], both["member"], both["consumer"]))]
@@ -271,13 +284,14 @@ class Consumers(msgspec.Struct):
             self.takings["did"] = np.bitwise_or.reduceat(both["did"], starts)
         return alarms
 
-    def _takings_of_settled(self, fresh: Array, span: Array, topics: Array) -> Array:
-        """Return what is known to have been taken before of messages that are settled, and is taken now."""
+    def _takings_of_settled(self, fresh: Array, span: Array, topics: Array) -> tuple[Array, list[bool]]:
+        """Return what was taken before of messages that are settled and taken now; and of which of these it is sure."""
         known: list[tuple[int, ...]] = []
         before = {(number, sender, seq): did for number, _, sender, seq, did in self.odd.tolist()}
         odd = dict(before)
         missing = {(number, sender, seq): topic for number, sender, seq, topic in self.missing.tolist()}
         first: set[tuple[int, int, int]] = set()
+        sure = []
         for taking, kind, topic in zip(fresh.tolist(), self.settled[span, 3].tolist(), topics.tolist(), strict=True):
             number, member, sender, seq, did = taking
             one, pair = self.said.consumers[number], (number, sender, seq)
@@ -285,26 +299,26 @@ class Consumers(msgspec.Struct):
                 self.said.totals.taken += 1
                 self._extend(one, missing.pop(pair), sender, seq)
                 first.add(pair)
+            sure.append(pair in first)
             if pair not in first:
                 low, high = one.reach.get(topic, {}).get(sender, (1, 0))
                 told = kind == EXAMINED and not one.lost and not self.said.topics_differ and len(before) < MISSING_MAX
                 if not low <= seq <= high or not told:
-                    self.said.totals.inexact[:] = [1, 1, 1, 1]  # whether it was given it before is not known
+                    self.leave_open()  # whether it was given it before is not known
                 elif len(one.done) > 1:
                     self.said.totals.inexact[PARTITION_ORDER] = 1  # by which of its members is not known
+                sure[-1] = low <= seq <= high and told
                 if low <= seq <= high:
                     known.append((number, member, sender, seq, before.get(pair, GIVEN + UNMARKED)))
             if pair in first or pair in odd:
                 odd[pair] = odd.get(pair, 0) | did
         self.odd = _odd(np.array([(number, -1, *message, did) for (number, *message), did in odd.items()], _TAKING))
         self.missing = np.array([(*pair, topic) for pair, topic in missing.items()], _MISSING)
-        return np.array(known, _TAKING)
+        return np.array(known, _TAKING), sure
 
-    def _repeated(
-        self, both: Array, is_fresh: Array, step: Array, did: int, run: str, batch: int
-    ) -> list[WatchAlarm]:
+    def _repeated(self, both: Array, is_fresh: Array, step: Array, did: int, run: str, batch: int) -> list[WatchAlarm]:
         """Count the fresh deliveries of a consumer and message after the first (of those that `did` chooses)."""
-        first = _first_with(both, did, ("consumer", "sender", "seq"))
+        first = _first_with(both, "did", did, ("consumer", "sender", "seq"))
         again = np.flatnonzero(is_fresh & ((both["did"] & did) > 0) & ~first)
         if did == GIVEN:
             self.said.totals.again += len(again)
@@ -340,9 +354,7 @@ class Consumers(msgspec.Struct):
             for at in late.tolist():
                 message = (sender, int(numbers[at]))
                 why = sentence.given_late(member, message, int(reach[at]), word.topic, word.partition)
-                alarms.append(
-                    WatchAlarm(batch, run, "partition-order", member, int(step[rows[at]]), *message, why)
-                )
+                alarms.append(WatchAlarm(batch, run, "partition-order", member, int(step[rows[at]]), *message, why))
         self.said.highest = list(highest.items())
         return alarms
 
@@ -358,14 +370,15 @@ class Consumers(msgspec.Struct):
         spans = np.stack([topical["sender"], topical["seq"], topical["seq"]], 1)
         return span_of(spans, sender, seq) >= 0
 
-    def settle(self, newest: int, patience_ns: int) -> None:
-        """Let go of the messages that are older than patience."""
+    def settle(self, newest: int, patience_ns: int, run: str, batch: int) -> list[WatchAlarm]:
+        """Let go of the messages that are older than patience; returns which of them a consumer has not taken."""
         messages = self.messages
-        old = np.full(len(messages), newest == NULL_TIME) | (messages["since"] < newest - patience_ns)
+        old = np.zeros(len(messages), bool) if newest == NULL_TIME else messages["since"] < newest - patience_ns
         if len(messages) > MESSAGES_MAX:
             old[np.argsort(messages["since"], kind="stable")[: len(messages) - MESSAGES_MAX]] = True
+        alarms: list[WatchAlarm] = []
         if not old.any():
-            return
+            return alarms
         givers = self._givers()
         kind = np.where((messages["acknowledged"] > 0) | (givers > 1), EXAMINED, ALONE)
         for number, one in enumerate(self.said.consumers):
@@ -376,11 +389,18 @@ class Consumers(msgspec.Struct):
                 one.overlooked |= bool((old & owes & ~taken & ~self._owes(one, taken, over=True)).any())
                 owes = self._owes(one, taken, over=True)
             self.said.totals.taken += int((examined & owes & taken).sum())
-            self._list_missing(number, messages[examined & owes & ~taken])
+            lacking = messages[examined & owes & ~taken]
+            alarms += self._alarms(one, lacking, sentence.not_taken_yet, run, batch)
+            self._list_missing(number, lacking)
             for sender, seq, topic in messages[old & taken][["sender", "seq", "topic"]].tolist():
                 self._extend(one, topic, sender, seq)
-        gone = messages[old]
-        self.settled = with_numbers(self.settled, gone["sender"], gone["seq"], kind[old])
+        gone, kind = messages[old & (messages["topic"] >= 0)], kind[old & (messages["topic"] >= 0)]
+        for sender, seq, topic in gone[["sender", "seq", "topic"]].tolist():
+            to = self.said.settled_to.setdefault(topic, {})
+            to[sender] = max(to.get(sender, 0), seq)
+        if self.said.topics_differ:
+            self.said.totals.inexact[AT_LEAST_ONCE] = 1  # to which topic it belongs may show later
+        self.settled = with_numbers(self.settled, gone["sender"], gone["seq"], kind)
         self.settled = shortened(joined(self.settled), SPANS_MAX, PERHAPS) if len(self.settled) else self.settled
         going = _index_of(gone, self.takings["sender"], self.takings["seq"]) < len(gone)
         taken = self.takings[going]
@@ -393,13 +413,32 @@ class Consumers(msgspec.Struct):
             self.odd = np.concatenate([self.odd, _odd(taken)])[:MISSING_MAX]
         self.takings = self.takings[~going]
         self.messages = messages[~old]
+        return alarms
+
+    def lacking(self, run: str, batch: int) -> list[WatchAlarm]:
+        """Return what consumers owe and have not taken, of what is not settled."""
+        givers, messages = self._givers(), self.messages
+        alarms: list[WatchAlarm] = []
+        for number, one in enumerate(self.said.consumers):
+            taken, given = self._taken_by(number)
+            owes = self._owes(one, taken, over=one.is_over) & ~taken
+            lacking = messages[owes & ((messages["acknowledged"] > 0) | (givers - given > 0))]
+            alarms += self._alarms(one, lacking, sentence.never_taken, run, batch)
+        return alarms
+
+    def _alarms(self, one: Consumer, lacking: Array, say: Callable[..., str], run: str, batch: int) -> list[WatchAlarm]:
+        return [
+            WatchAlarm(batch, run, "at-least-once", min(one.done), 0, sender, seq, why)
+            for sender, seq, acknowledged in lacking[["sender", "seq", "acknowledged"]].tolist()
+            for why in (say(one.name, (sender, seq), acknowledged=bool(acknowledged)),)
+        ]
 
     def _extend(self, one: Consumer, topic: int, sender: int, seq: int) -> None:
         if topic < 0:
             return
         low, high = one.reach.setdefault(topic, {}).get(sender, (seq, seq))
         if seq < low:
-            self.said.totals.inexact[:] = [1, 1, 1, 1]  # what is settled between these it owes now, and may not have
+            self.leave_open()  # what is settled between these it owes now, and may not have
         one.reach[topic][sender] = min(low, seq), max(high, seq)
 
     def _list_missing(self, number: int, lacking: Array) -> None:
@@ -433,13 +472,13 @@ class Consumers(msgspec.Struct):
         return self._owed(one, messages["topic"], messages["seq"], low, high, over=over)
 
     def _owed(self, one: Consumer, topic: Array, seq: Array, low: Array, high: Array, *, over: bool) -> Array:
-        covered = np.array([any(covers(pattern, name) for pattern in one.patterns) for name in self.said.topics] + [False])
+        covered = np.array(
+            [any(covers(pattern, name) for pattern in one.patterns) for name in self.said.topics] + [False]
+        )
         owes: Array = (covered[topic] | (seq >= low)) & (topic >= 0)
         return owes & (seq <= high) if over else owes
 
-    def _reaches(
-        self, one: Consumer, topic: Array, sender: Array, taken: Array, seq: Array
-    ) -> tuple[Array, Array]:
+    def _reaches(self, one: Consumer, topic: Array, sender: Array, taken: Array, seq: Array) -> tuple[Array, Array]:
         """The lowest and the highest number that a consumer has taken of each one's topic and sender."""
         keys, at = np.unique(np.stack([topic, sender], 1), axis=0, return_inverse=True)
         at = at.reshape(-1)
@@ -449,6 +488,8 @@ class Consumers(msgspec.Struct):
         np.maximum.at(high, at[taken], seq[taken])
         for number, (code, who) in enumerate(keys.tolist()):
             lowest, highest = one.reach.get(code, {}).get(who, (top, -1))
+            if low[number] < min(lowest, self.said.settled_to.get(code, {}).get(who, 0)):
+                self.said.totals.inexact[AT_LEAST_ONCE] = 1  # it owes some that were settled, and may not have them
             low[number], high[number] = min(low[number], lowest), max(high[number], highest)
         return low[at], high[at]
 
@@ -505,9 +546,9 @@ def _first_of(*columns: Array) -> Array:
     return first
 
 
-def _first_with(takings: Array, did: int, names: tuple[str, ...]) -> Array:
-    """Which takings are the first of those alike in some columns that have something done, in the order given."""
-    chosen = np.flatnonzero((takings["did"] & did) > 0)
+def _first_with(takings: Array, field: str, bits: int, names: tuple[str, ...]) -> Array:
+    """Which records are the first of those alike in some columns that have some bits of a field, in the order given."""
+    chosen = np.flatnonzero((takings[field] & bits) > 0)
     order = chosen[np.lexsort([chosen, *(takings[name][chosen] for name in reversed(names))])]
     first = np.zeros(len(takings), bool)
     first[order] = _first_of(*(takings[name][order] for name in names))

@@ -6,15 +6,19 @@ import functools
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Final
+from itertools import count
+from typing import Final, TypeVar
 
 import msgspec
 
 from antiphon.errors import UsageError
+from antiphon.pipeline.ingesting.foreign.form import LogForm, form_of
+from antiphon.pipeline.ingesting.foreign.numbering import UNKNOWN_AUTHOR, number_said
 from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.pipeline.results import WatchAlarm, WatchCommit, WatchFinding, last_commit
 from antiphon.pipeline.session import Session
-from antiphon.pipeline.store.location import files_in, location, remove_file, remove_tree, write_whole
+from antiphon.pipeline.store.files import SUFFIXES
+from antiphon.pipeline.store.location import Location, files_in, location, remove_file, remove_tree, write_whole
 from antiphon.pipeline.watch.batch import (
     SHOWN,
     BatchJob,
@@ -28,13 +32,21 @@ from antiphon.pipeline.watch.batch import (
     read_files,
 )
 from antiphon.pipeline.watch.report import RunReport
-from antiphon.pipeline.watch.seen_files import FileVersion, SeenFiles
+from antiphon.pipeline.watch.seen_files import FileVersion, LogPosition, SeenFiles, grows
 
 FILES_MAX: Final = 512  # that one batch takes
 POLL_S: Final = 0.5  # between two looks at the directory while nothing comes
 PATIENCE_S: Final = 30.0  # of the trace's own time, that a delivery waits for its send
 PASSED: Final = "a step that its member has used, or has passed"
-_FOLDERS: Final = ("state", "alarms", "commits", "quarantine", "conclusion")
+IN_USE: Final = "another watch works with this checkpoint; each needs its own"
+FORMAT: Final = "2"  # of what a checkpoint holds
+_FOLDERS: Final = ("state", "alarms", "commits", "quarantine", "conclusion", "names")
+WHOLE_ONLY: Final = {  # presets -> why they cannot be watched
+    "otlp": "spans come in any order and refer to others that come later",
+    "jepsen": "a history is written when it is over",
+}
+UNKNOWN_NUMBER: Final = -1  # of whoever sent what nobody is known to have sent
+Shared = TypeVar("Shared")
 
 
 def take(commit: WatchCommit, before: RunReport | None, after: RunReport) -> None:
@@ -69,30 +81,46 @@ class DirectoryWatch:
         self.session, self.directory, self.checkpoint, self.tell = session, directory, checkpoint, tell
         self.files_max, self.patience_ns = files_max, int(patience_s * 1e9)
         self.mapping = mapping or Mapping()
+        self._form = form_of(self.mapping)
+        _refuse_what_needs_the_whole(self._form, self.mapping)
         self._kept = location(checkpoint)
         if not location(directory).is_dir():
             raise UsageError(f"{directory}: no such directory; watch needs one into which members write Parquet files")
-        if (self._kept / "commits").is_dir() and not (self._kept / "files").is_dir():
-            raise UsageError(f"{checkpoint}: made by an earlier version of antiphon; choose another --checkpoint")
+        made_as = self._kept / "format"
+        known = made_as.read_text().strip() if made_as.is_file() else ""
+        if (self._kept / "commits").is_dir() and known != FORMAT:
+            raise UsageError(f"{checkpoint}: made by another version of antiphon; choose another --checkpoint")
         for name in _FOLDERS:
             (self._kept / name).mkdir(parents=True, exist_ok=True)
+        write_whole(made_as, FORMAT.encode())
         self.sum = last_commit(self._kept) or WatchCommit()
         self._forget_uncommitted()
-        self.files = SeenFiles(directory, checkpoint, self.sum.batch)
+        endings = self._form.suffixes if self.mapping.preset else tuple(SUFFIXES)
+        self.files = SeenFiles(directory, checkpoint, self.sum.batch, endings)
         self.roster: dict[str, list[int]] = {}
+        self.names: dict[str, int] = {}
+        for file in files_in(self._kept / "names", "*.json"):
+            if int(file.name.partition(".")[0]) <= self.sum.batch:
+                self.names = msgspec.json.decode(file.read_bytes(), type=dict[str, int])
 
     def _forget_uncommitted(self) -> None:
         """Remove what a batch left that was cut off: it may be done again with other files."""
         for number in (self.sum.batch, self.sum.batch + 1):
             remove_tree(BatchJob(self.directory, self.checkpoint, number, self.sum.batch, self.patience_ns).scratch)
-        for folder, pattern in (("alarms", "*.parquet"), ("quarantine", "*.parquet"), ("state", "*.npz")):
+        for folder, pattern in (
+            ("alarms", "*.parquet"),
+            ("quarantine", "*.parquet"),
+            ("state", "*.npz"),
+            ("names", "*.json"),
+        ):
             for file in files_in(self._kept / folder, pattern):
-                batch = file.name.split(".")[1] if folder == "state" else file.name.split("-")[0]
+                batch = file.name.split(".")[1] if folder == "state" else file.name.split("-")[0].split(".")[0]
                 if int(batch) > self.sum.batch:
                     remove_file(file)
 
     def run(self, *, once: bool, go_on: Callable[[], bool] = lambda: True) -> None:
         """Judge batch after batch: until all is read (`once`), or as long as `go_on` says so."""
+        self.files.to_the_end = once
         unread = self.files.unread()
         if len(unread) > self.files_max:  # no batch sees all of them, so see first who takes part
             self.roster = _find_members(self.session, unread)
@@ -109,42 +137,81 @@ class DirectoryWatch:
         """Judge one batch of files; `waiting`: how many there are besides; `stream_batch`: Spark's number of it."""
         begun = time.monotonic()
         number = self.sum.batch + 1
-        job = BatchJob(self.directory, self.checkpoint, number, self.sum.batch, self.patience_ns, self.mapping)
+        commit = self._kept / "commits" / f"{number:010}.json"
+        self._refuse_company(commit)
+        job = BatchJob(
+            self.directory,
+            self.checkpoint,
+            number,
+            self.sum.batch,
+            self.patience_ns,
+            self.mapping,
+            {file: self.files.begin(file) for file in files if grows(file)},
+            self.files.to_the_end,
+        )
         fresh = msgspec.json.decode(msgspec.json.encode(self.sum), type=WatchCommit)
         fresh.batch, before = number, fresh.events
         fresh.stream_batch = fresh.stream_batch if stream_batch is None else stream_batch
         fresh.unreachable = self.files.problems
-        runs, versions = self._read(job, sorted(files), fresh)
-        fresh.files += len(versions)
-        shown = self._judge(job, runs, fresh)
+        if fresh.promises is None:
+            fresh.promises = self.mapping.promises or self._form.promises or None
+        runs, versions, names = self._read(job, list(files), fresh)
+        fresh.files += sum(1 for file in versions if job.begins.get(file, LogPosition()).read == 0)
+        shown = self._judge(msgspec.structs.replace(job, names=self._number(number, names)), runs, fresh)
+        fresh.names = {one: name for name, one in self.names.items() if name not in (str(one), UNKNOWN_AUTHOR)}
         self.files.note(number, versions)
         fresh.behind = self.files.backlog(set(files), fresh.events + fresh.waiting - self.sum.events - self.sum.waiting)
         took = time.monotonic() - begun
         fresh.events_per_s = (fresh.events - before) / max(took, 1e-9)
-        write_whole(self._kept / "commits" / f"{number:010}.json", msgspec.json.encode(fresh))
+        self._refuse_company(commit)
+        write_whole(commit, msgspec.json.encode(fresh))
         for old in files_in(self._kept / "commits", "*.json")[:-2]:
             remove_file(old)
         remove_tree(job.scratch)
         self.sum = fresh
         self.tell(fresh, shown, took, max(0, waiting))
 
-    def _read(self, job: BatchJob, files: list[str], fresh: WatchCommit) -> tuple[list[str], dict[str, FileVersion]]:
-        """Read the files of a batch; returns the runs that they are about, and the version of each file."""
+    def _refuse_company(self, commit: Location) -> None:
+        if commit.is_file():
+            raise UsageError(f"{self.checkpoint}: {IN_USE}")
+
+    def _number(self, batch: int, names: set[str]) -> dict[str, int]:
+        """Give names that are new their numbers, which count when the batch is committed; returns those of all."""
+        if not names:
+            return {}
+        given = self.mapping.members
+        for name in [UNKNOWN_AUTHOR, *sorted(names - self.names.keys())]:
+            if name not in self.names:
+                taken = {*self.names.values(), *given.values()}
+                own = UNKNOWN_NUMBER if name == UNKNOWN_AUTHOR else given.get(name, number_said(name))
+                free = own is not None and (own not in taken or name in given)
+                self.names[name] = own if free and own is not None else next(n for n in count(1) if n not in taken)
+        write_whole(self._kept / "names" / f"{batch:010}.json", msgspec.json.encode(self.names))
+        for old in files_in(self._kept / "names", "*.json")[:-2]:
+            remove_file(old)
+        return {name: self.names[name] for name in (*names, UNKNOWN_AUTHOR)}
+
+    def _read(
+        self, job: BatchJob, files: list[str], fresh: WatchCommit
+    ) -> tuple[list[str], dict[str, FileVersion], set[str]]:
+        """Read the files of a batch; returns the runs that they are about, each file's version, and names in them."""
         job.scratch.mkdir(exist_ok=True)
-        shares = _shares(files, self.session.parallelism)
+        shares = _shares(list(enumerate(files)), self.session.parallelism)
         runs: set[str] = set()
+        names: set[str] = set()
         versions: dict[str, FileVersion] = {}
         fresh.broken = {path: why for path, why in fresh.broken.items() if path not in files}
         for result in self.session.each(len(shares), functools.partial(read_files, job, shares), "read"):
             part = msgspec.msgpack.decode(result, type=ReadResult)
             runs.update(part.runs)
             versions |= part.versions
+            names |= part.names
             fresh.quarantined = _added(fresh.quarantined, part.quarantined)
             fresh.quarantine_reasons = _added(fresh.quarantine_reasons, part.reasons)
             fresh.broken |= part.broken
             if part.promises is not None:
                 fresh.promises = sorted({*(fresh.promises or ()), *part.promises})
-        return sorted(runs), versions
+        return sorted(runs), versions, names
 
     def _judge(self, job: BatchJob, runs: list[str], fresh: WatchCommit) -> list[WatchAlarm]:
         shares = [runs[task :: self.session.parallelism] for task in range(min(len(runs), self.session.parallelism))]
@@ -185,11 +252,21 @@ class DirectoryWatch:
         return final
 
 
+def _refuse_what_needs_the_whole(form: LogForm, mapping: Mapping) -> None:
+    """Raise UsageError for what cannot be read as it is written."""
+    if mapping.preset in WHOLE_ONLY:
+        raise UsageError(
+            f"--from {mapping.preset}: {WHOLE_ONLY[mapping.preset]}, so only the whole can be judged: antiphon check"
+        )
+    if "implied" in (mapping.own_deliveries, form.own_deliveries):
+        raise UsageError("own_deliveries = implied: whether a delivery is logged shows at the end: antiphon check")
+
+
 def _added(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
     return dict(Counter(one) + Counter(other))
 
 
-def _shares(files: list[str], tasks: int) -> list[list[str]]:
+def _shares(files: list[Shared], tasks: int) -> list[list[Shared]]:
     return [files[task::tasks] for task in range(min(len(files), tasks))]
 
 

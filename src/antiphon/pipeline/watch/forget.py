@@ -17,7 +17,6 @@ from antiphon.pipeline.watch.state import (
     NEW_NODE,
     NEW_SEAT,
     NEW_VIEW,
-    NEWEST_NS,
     NODES,
     NOWHERE,
     PAIRS,
@@ -51,7 +50,6 @@ def forget(run: WatchedRun, patience_ns: int) -> None:
     over = views_over(run, departed)
     leaving = who_can_go(run, departed, over, patience_ns)
     _settle(run, leaving)
-    run.brokers.settle(int(run.counts[NEWEST_NS]), patience_ns)
     retire(run, departed, leaving)
     _forget_words(run)
     run.retired = shortened(run.retired, SPANS_MAX, PERHAPS)

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from antiphon.errors import UsageError
-from antiphon.pipeline.columns import DISCARD, RECEIVE, STABLE, Array
+from antiphon.pipeline.columns import RECEIVE, STABLE, Array
 from antiphon.pipeline.watch.consumers import BrokerWords
 from antiphon.pipeline.watch.forget import was_let_go
 from antiphon.pipeline.watch.state import Queue, WatchedRun, WatchedView, make_room

@@ -46,7 +46,7 @@ SENT_AGAIN, DELIVERED_AGAIN, UNSENT, TOO_LATE, EFFECT_FIRST, ORDERS_DIFFER = ran
 
 
 class AlarmRows(NamedTuple):
-    """What is wrong: (kind, actor, step, message's sender and number, another actor, another's number); what was judged."""
+    """What was judged and what is wrong: (kind, actor, step, message's sender and number, another actor and number)."""
 
     rows: Array
     judged: Queue
@@ -87,6 +87,8 @@ def advance(run: WatchedRun, patience_ns: int, *, to_the_end: bool = False) -> A
     messages = run.messages
     messages["to_be_sent"] = 0
     messages["to_be_sent"][message[queue.code == SEND]] = 1
+    if not run.sends_recorded:
+        messages["released"] = np.maximum(messages["released"], 1)
     _make_room(run, int(about.sum()), int((queue.code == VIEW).sum()))
     start = np.searchsorted(queue.actor, np.arange(len(run.ids)))
     stop = np.searchsorted(queue.actor, np.arange(len(run.ids)), side="right")
@@ -95,7 +97,7 @@ def advance(run: WatchedRun, patience_ns: int, *, to_the_end: bool = False) -> A
     too_old = NULL_TIME if newest == NULL_TIME else newest - patience_ns
     at_once = int(messages["handled"][messages["sent"] == 0].sum())  # when a send turns up that many have handled
     known = known_of(run, 4 * len(queue.code) + run.pairs.size + at_once)
-    read_on(queue, message, cursor, stop, known, too_old, to_the_end, len(run.views) > 1)
+    read_on(queue, message, cursor, stop, known, too_old, to_the_end, run.sends_recorded, len(run.views) > 1)
     run.pairs = run.pairs[: int(run.lines["left"].sum())].copy()
     left = np.ones(len(queue.code), bool)
     for first, last in zip(start, cursor, strict=True):
@@ -164,6 +166,7 @@ def read_on(
     known: Known,
     too_old: int,
     to_the_end: bool,
+    sends_recorded: bool,
     has_views: bool,
 ) -> None:
     """Advance every member's cursor as far as its deliveries' sends are known."""
@@ -189,7 +192,7 @@ def read_on(
                     send(q, queue.step[i], queue.time[i], m, known)
                 elif code == DELIVER:
                     certain = to_the_end or ((actors[s].ended or actors[s].gone) and cursor[s] == stop[s])
-                    deliver(q, queue.step[i], m, known, certain, has_views)
+                    deliver(q, queue.step[i], m, known, certain and sends_recorded, has_views)
                 elif code == DISCARD:
                     discard(q, queue.step[i], m, known)
                 elif code == STABLE:

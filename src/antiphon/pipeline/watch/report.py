@@ -26,6 +26,7 @@ from antiphon.pipeline.watch.state import (
     NEWEST_NS,
     PAIRS,
     PAIRS_DIFFERING,
+    PROVISIONAL,
     REPEATED,
     ROWS,
     TOTAL,
@@ -61,7 +62,10 @@ def report(run: WatchedRun, patience_ns: int, *, final: bool = False) -> RunRepo
     hidden = (
         cut if final else (actors["ended"] == 0) & (actors["gone"] == 0)
     )  # whose sends may still turn up, or are lost
-    by_cut = unsent & hidden[messages["sender"]] if len(hidden) else unsent
+    by_cut = unsent & (hidden[messages["sender"]] | (not run.sends_recorded)) if len(hidden) else unsent
+    if run.translation.forgotten:  # its send may be one that is forgotten
+        by_cut |= unsent & (messages["seq"] > PROVISIONAL)
+    unrecorded = not run.sends_recorded and counts[DELIVERIES] > 0
     unsent_deliveries = int(messages["delivered"][unsent & ~by_cut].sum())
     unsent_deliveries += int(counts[UNSENT]) + (0 if silent_is_cut else int(counts[UNSENT_BY_SILENT]))
     examined, violations = count_pairs(run, np.ones(len(run.ids), bool))
@@ -70,7 +74,7 @@ def report(run: WatchedRun, patience_ns: int, *, final: bool = False) -> RunRepo
         "integrity": WatchFinding(
             int(counts[DELIVERIES]),
             int(counts[REPEATED]) + unsent_deliveries,
-            int(messages["delivered"][by_cut].any() or (silent_is_cut and counts[UNSENT_BY_SILENT] > 0)),
+            int(unrecorded or messages["delivered"][by_cut].any() or (silent_is_cut and counts[UNSENT_BY_SILENT] > 0)),
             int(run.inexact[INTEGRITY]),
             int(counts[REPEATED]),
         ),
@@ -78,7 +82,7 @@ def report(run: WatchedRun, patience_ns: int, *, final: bool = False) -> RunRepo
         "causal": WatchFinding(
             int(counts[CAUSAL_EXAMINED]),
             int(counts[CAUSAL_VIOLATIONS]),
-            int(messages["handled"][by_cut].any() or (silent_is_cut and counts[HANDLED_BY_SILENT] > 0)),
+            int(unrecorded or messages["handled"][by_cut].any() or (silent_is_cut and counts[HANDLED_BY_SILENT] > 0)),
             int(run.inexact[CAUSAL]),
         ),
         "total": WatchFinding(
@@ -139,6 +143,8 @@ def words(run: WatchedRun, found: a.AlarmRows, batch: int) -> list[WatchAlarm]:
     """AlarmRows as sentences."""
     alarms = []
     for kind, actor, step, sender, seq, other, number in found.rows.tolist():
+        if kind == a.UNSENT and seq > PROVISIONAL and run.translation.forgotten:
+            continue  # its send may be one that is forgotten
         member, message = run.ids[actor], (run.ids[sender], seq)
         if kind == a.SENT_AGAIN:
             guarantee, why = "integrity", sentence.sent_again(member, message)

@@ -18,7 +18,7 @@ def retire(run: WatchedRun, departed: Array, leaving: Array) -> None:
     blank = (messages["sent"] == 0) & (messages["handled"] == 0)  # only waiting rows name it
     over |= (messages["retired"] > 0) | blank
     going = messages[over & ~blank & (messages["retired"] == 0)]
-    sent_in = np.where(going["sent"] > 0, going["send_view"], NOWHERE)
+    sent_in = np.where((going["sent"] > 0) | (not run.sends_recorded), going["send_view"], NOWHERE)
     run.retired = with_numbers(run.retired, going["sender"], going["seq"], sent_in)
     run.retired_initially |= bool((sent_in == 0).any())
     still = last_kept(over, messages["before"].copy(), np.lexsort((messages["rank"], messages["seen_in"])))
@@ -38,7 +38,7 @@ def retire(run: WatchedRun, departed: Array, leaving: Array) -> None:
 def _with_topics(run: WatchedRun, over: Array) -> Array:
     """Which messages are over, where of those with topics it is subscriptions that say who owes what."""
     sender, seq = np.array(run.ids, np.int64)[run.messages["sender"]], run.messages["seq"]
-    sent = run.messages["sent"] > 0
+    sent = (run.messages["sent"] > 0) | (not run.sends_recorded)
     settled, kept = run.brokers.is_settled(sender, seq), run.brokers.is_kept(sender, seq)
     result: Array = np.where(settled, sent, over & ~kept)
     return result
@@ -55,7 +55,7 @@ def _is_over(run: WatchedRun, departed: Array) -> Array:
     present = (actors["has_log"] > 0) & stays
     named = np.array([view.members is not None for view in run.views])[:, None]
     expected = (run.seats["belongs"] > 0) & (present | (named & stays))
-    over = messages["sent"] > 0
+    over = (messages["sent"] > 0) | (not run.sends_recorded)
     if run.counts[HAS_MARKS]:
         for view in np.unique(messages["send_view"]).tolist():
             still_there = present & (run.seats["belongs"][view] > 0) & (run.seats["follows"][view] == NOTHING)

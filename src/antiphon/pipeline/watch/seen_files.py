@@ -2,7 +2,9 @@
 
 A file is known by its path, its size, its time and a fingerprint of its end (a Parquet file's table of contents). One
 that is replaced under its name is read again, unless only its time is another; how old a file is does not matter. Of
-files that are no longer there the last hundred thousand are remembered.
+a log that grows (JSON lines, CSV) it is kept how far it was read: if what lies before is still the same, only what
+lies behind is new, also if the log has been given another name. Of files that are no longer there the last hundred
+thousand are remembered.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import hashlib
 import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 import msgspec
 
@@ -29,10 +31,19 @@ from antiphon.pipeline.store.location import (
     write_whole,
 )
 from antiphon.trace.files import visible_files
+from antiphon.trace.run_file import RUN_FILE
 
 _END_BYTES: Final = 1 << 16
 VANISHED_MAX: Final = 100_000
 PARTS_MAX: Final = 64  # files of batches before they are put together
+GROWING: Final = (".jsonl", ".ndjson", ".csv", ".json")
+
+
+class LogPosition(msgspec.Struct, frozen=True, array_like=True):
+    """How far a log was read."""
+
+    read: int = 0  # bytes
+    rows: int = 0
 
 
 class FileVersion(msgspec.Struct, frozen=True, array_like=True):
@@ -40,18 +51,26 @@ class FileVersion(msgspec.Struct, frozen=True, array_like=True):
 
     size: int
     mtime_ns: int
-    end: str  # a fingerprint of the last bytes
+    end: str  # a fingerprint of the last bytes; of a log that grows, of those that were read
+    position: LogPosition = LogPosition()
+
+
+def grows(name: str) -> bool:
+    """Say whether a file is a log of lines, to which more may be added."""
+    return name.lower().endswith(GROWING)
 
 
 class SeenFiles:
     """The files of a directory that were read in committed batches."""
 
-    def __init__(self, directory: str, checkpoint: str, committed: int) -> None:
+    def __init__(self, directory: str, checkpoint: str, committed: int, endings: tuple[str, ...]) -> None:
         self._directory, self._folder = location(directory), location(checkpoint) / "files"
+        self._endings = tuple(ending for suffix in endings for ending in (suffix, f"{suffix}.gz"))
         self._folder.mkdir(parents=True, exist_ok=True)
         self._seen: dict[str, FileVersion] = {}
         self._parts = 0
         self._noticed: dict[str, tuple[int, float]] = {}  # of each file that is to be read: its size, and since when
+        self.to_the_end = False  # a last line that has no end counts
         self.problems: dict[str, str] = {}  # path -> why it could not be looked at last time
         for part in files_in(self._folder, "*.json"):
             if _number(part) <= committed:
@@ -70,13 +89,15 @@ class SeenFiles:
         """Return the files that are new or were replaced, the oldest first."""
         self.problems = {}
         found: list[tuple[int, str]] = []
-        present: set[str] = set()
         noticed, now = self._noticed, time.monotonic()
         self._noticed = {}
-        for path, size, changed in self._files():
-            present.add(path)
+        there = list(self._files())
+        present = {path for path, _, _ in there}
+        # of logs that were read and are no longer under their names, whatever took their place
+        moved = [known for path, known in reversed(self._seen.items()) if grows(path) and path not in present]
+        for path, size, changed in sorted(there, key=lambda file: file[0] not in self._seen):
             try:
-                if self._is_new(path, size, changed):
+                if self._is_new(path, size, changed, moved):
                     found.append((changed, path))
                     self._noticed[path] = size, noticed.get(path, (0, now))[1]
             except (FileNotFoundError, UsageError):
@@ -105,9 +126,9 @@ class SeenFiles:
             except UsageError as problem:
                 self._note_problem(problem)
                 return
-            yield from ((str(path), size, changed) for path, size, changed in found if _wanted(path.name))
+            yield from ((str(path), size, changed) for path, size, changed in found if self._wanted(path.name))
             return
-        for path in visible_files(self._directory, _wanted, self._note_problem):
+        for path in visible_files(self._directory, self._wanted, self._note_problem):
             try:
                 yield str(path), *facts_of(path)
             except FileNotFoundError:
@@ -117,17 +138,42 @@ class SeenFiles:
         path, _, reason = str(problem).partition(": ")
         self.problems[path] = reason
 
-    def _is_new(self, path: str, size: int, changed: int) -> bool:
+    def _wanted(self, name: str) -> bool:
+        return name.lower().endswith(self._endings) and name != RUN_FILE
+
+    def begin(self, path: str) -> LogPosition:
+        """Return from where on a file is new."""
         known = self._seen.get(path)
+        return LogPosition() if known is None else known.position
+
+    def _is_new(self, path: str, size: int, changed: int, moved: list[FileVersion]) -> bool:
+        known = self._seen.get(path)
+        if known is None and grows(path):
+            known = _under_another_name(path, size, moved)
         if known is None:
             return True
         if (known.size, known.mtime_ns) == (size, changed):
             return False
+        if grows(path):
+            if size >= known.position.read and _end_at(path, known.position.read) == known.end:
+                self._seen[path] = known
+                return self._has_more(path, known.position.read, size)
+            moved.append(known)
+            self._seen[path] = FileVersion(-1, 0, "")  # another log under its name
+            return True
         fresh = version_of(path)
         if (fresh.size, fresh.end) != (known.size, known.end):
             return True
         self._seen[path] = fresh  # touched, or copied again
         return False
+
+    def _has_more(self, path: str, read: int, size: int) -> bool:
+        """Say whether a line has ended since a log was read."""
+        if size - read > _END_BYTES or self.to_the_end:
+            return size > read
+        with open_binary(location(path)) as log:
+            log.seek(read)
+            return b"\n" in log.read(size - read)
 
     def note(self, batch: int, versions: dict[str, FileVersion]) -> None:
         """Keep what a batch reads; it counts when the batch is committed."""
@@ -140,12 +186,17 @@ class SeenFiles:
             self._seen[path] = version
 
 
-def _wanted(name: str) -> bool:
-    return name.endswith(".parquet")
-
-
 def _number(part: Location) -> int:
     return int(part.name.partition(".")[0])
+
+
+def _under_another_name(path: str, size: int, moved: list[FileVersion]) -> FileVersion | None:
+    """Return what is known of a log that went by another name before, as logs do that are rotated."""
+    for known in moved:
+        read = known.position.read
+        if 0 < read <= size and _end_at(path, read) == known.end:
+            return known
+    return None
 
 
 def version_of(path: str) -> FileVersion:
@@ -154,7 +205,15 @@ def version_of(path: str) -> FileVersion:
     size, changed = facts_of(where)
     if isinstance(where, Path) and not where.exists():
         raise FileNotFoundError(2, "No such file or directory", path)
-    with open_binary(where) as file:
-        file.seek(max(0, size - _END_BYTES))
-        end = hashlib.blake2b(file.read(_END_BYTES), digest_size=8).hexdigest()
-    return FileVersion(size, changed, end)
+    return FileVersion(size, changed, _end_at(path, size))
+
+
+def _end_at(path: str, stop: int) -> str:
+    with open_binary(location(path)) as file:
+        return fingerprint(file, stop)
+
+
+def fingerprint(file: IO[bytes], stop: int) -> str:
+    """Return what tells the bytes before a position from others."""
+    file.seek(max(0, stop - _END_BYTES))
+    return hashlib.blake2b(file.read(min(stop, _END_BYTES)), digest_size=8).hexdigest()

@@ -33,6 +33,8 @@ def with_numbers(spans: Array, owner: Array, number: Array, *more: Array) -> Arr
 
 def joined(rows: Array) -> Array:
     """Put spans in order, and make one of those that follow each other and are alike."""
+    if not len(rows):
+        return rows
     rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
     fresh = np.ones(len(rows), bool)
     alike = (rows[1:, 0] == rows[:-1, 0]) & (rows[1:, 3:] == rows[:-1, 3:]).all(axis=1)

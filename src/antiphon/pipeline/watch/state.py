@@ -160,6 +160,25 @@ class WatchedView(msgspec.Struct, frozen=True):
     members: tuple[int, ...] | None
 
 
+PROVISIONAL: Final = 1 << 40  # numbers from here on are of ids that nobody has sent yet
+Message = tuple[int, int]  # sender and number, as in the trace
+
+
+class Translation(msgspec.Struct, array_like=True):
+    """What must be kept of a run to go on numbering its messages."""
+
+    counted: bool | None = None  # whether ids are numbers, and senders are said with them
+    stepped: bool | None = None  # whether rows have steps of their own
+    ids: dict[str, Message] = {}
+    numbers: dict[int, int] = {}  # author -> how many numbers it has used
+    awaited: dict[str, Message] = {}  # ids that nobody has sent yet -> provisional numbers
+    provisional: int = 0
+    forgotten: bool = False  # some ids are
+    delivers: dict[str, bool] = {}  # member ("" for all) -> whether deliveries are logged apart from receipts
+    first_sent: dict[str, int] = {}  # topic -> when
+    subscribed: list[tuple[str, int]] = []  # (topic, when) where nothing had been sent before
+
+
 class WatchedRun(msgspec.Struct):
     """One run under watch."""
 
@@ -186,6 +205,25 @@ class WatchedRun(msgspec.Struct):
     retired_initially: bool = False  # something sent before any view was recorded
     words: list[BrokerWords] = []  # what rows that wait say of brokers
     brokers: Consumers = msgspec.field(default_factory=Consumers)
+    translation: Translation = msgspec.field(default_factory=Translation)
+    sends_recorded: bool = True
+
+    def leave_open(self) -> None:
+        """Note that something came too late: nothing can be said to hold any more."""
+        self.inexact[:] = 1
+        self.brokers.leave_open()
+
+    def renumber_waiting(self, found: dict[Message, Message]) -> None:
+        """Give rows that wait the numbers of their messages, which are known now."""
+        actor = {one: at for at, one in enumerate(self.ids)}
+        queue, messages = self.queue, self.messages
+        for (sender, number), message in found.items():
+            old = actor.get(sender, -1)
+            if ((messages["sender"] == old) & (messages["seq"] == number) & (messages["handled"] > 0)).any():
+                self.leave_open()  # it was taken for one that was never sent
+            rows = (queue.sender == old) & (queue.seq == number)
+            if rows.any() and message[0] in actor:
+                queue.sender[rows], queue.seq[rows] = actor[message[0]], message[1]
 
 
 def new_run(name: str) -> WatchedRun:
@@ -271,6 +309,8 @@ class _StateHeader(msgspec.Struct, frozen=True, array_like=True):
     retired_initially: bool
     words: list[BrokerWords]
     brokers: ConsumersSaid
+    translation: Translation
+    sends_recorded: bool
 
 
 def save(run: WatchedRun, path: Location) -> None:
@@ -280,7 +320,16 @@ def save(run: WatchedRun, path: Location) -> None:
     arrays["cells"] = run.cells[run.actors["off_line"] > 0]
     arrays |= {f"brokers.{name}": getattr(run.brokers, name) for name in BROKER_ARRAYS}
     header = msgspec.msgpack.encode(
-        _StateHeader(run.name, run.ids, run.views, run.retired_initially, run.words, run.brokers.said)
+        _StateHeader(
+            run.name,
+            run.ids,
+            run.views,
+            run.retired_initially,
+            run.words,
+            run.brokers.said,
+            run.translation,
+            run.sends_recorded,
+        )
     )
     arrays["header"] = np.frombuffer(header, np.uint8)
     with replacement(path, durable=True) as fresh, fresh.open("wb") as out:
@@ -304,4 +353,6 @@ def load(path: Location) -> WatchedRun:
             retired_initially=header.retired_initially,
             words=header.words,
             brokers=Consumers(header.brokers, *(found[f"brokers.{name}"] for name in BROKER_ARRAYS)),
+            translation=header.translation,
+            sends_recorded=header.sends_recorded,
         )

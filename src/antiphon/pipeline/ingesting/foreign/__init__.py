@@ -170,7 +170,7 @@ def _read_files(job: BringJob, task: int) -> bytes:
                 quarantine.add(unreadable)
                 out.write_table(rows)
                 said.runs.update(_texts(rows["run"]))
-                said.names |= _names(rows, job.form)
+                said.names |= names_in(rows, job.form)
     quarantine.close(said.part)
     return msgspec.msgpack.encode(said)
 
@@ -180,7 +180,7 @@ def _texts(column: pa.ChunkedArray) -> set[str]:
     return {text for chunk in column.chunks for text in chunk.dictionary.take(pc.unique(chunk.indices)).to_pylist()}
 
 
-def _names(rows: pa.Table, form: LogForm) -> set[str]:
+def names_in(rows: pa.Table, form: LogForm) -> set[str]:
     """Name all who are members or senders in some rows."""
     names = _texts(rows["member"]) | _texts(rows["sender"])
     names.update(pc.unique(pc.list_flatten(rows["members"])).to_pylist())

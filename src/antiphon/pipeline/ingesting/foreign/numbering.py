@@ -52,7 +52,7 @@ def log_name(topic: str | None, partition: str | None) -> str:
 
 def number_names(names: Collection[str], given: dict[str, int]) -> dict[str, int]:
     """Give every name a number: those that are numbers keep theirs if all are, others go by their order from 1 on."""
-    if all(_is_number(name) for name in names) and not given:
+    if all(number_said(name) is not None for name in names) and not given:
         return {name: int(name) for name in names}
     numbers = dict(given)
     taken = {*given.values()}
@@ -66,8 +66,9 @@ def number_names(names: Collection[str], given: dict[str, int]) -> dict[str, int
     return numbers
 
 
-def _is_number(name: str) -> bool:
-    return name.lstrip("-").isdigit() and -(1 << 31) <= int(name) < 1 << 31
+def number_said(name: str) -> int | None:
+    """Return the number that a name is, None if it is none."""
+    return int(name) if name.lstrip("-").isdigit() and -(1 << 31) <= int(name) < 1 << 31 else None
 
 
 def number_run(given: list[pa.Table], form: LogForm, names: dict[str, int]) -> pa.Table:

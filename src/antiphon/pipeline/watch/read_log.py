@@ -1,0 +1,96 @@
+"""Read one file of a batch: a trace's rows, or those of another system's log; of a log that grows what is new in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+
+from antiphon.errors import UsageError
+from antiphon.pipeline.ingesting.foreign import BringJob, has_text, sort_out
+from antiphon.pipeline.ingesting.foreign.form import LogForm
+from antiphon.pipeline.ingesting.foreign.records import read_records
+from antiphon.pipeline.reading import read_batches
+from antiphon.pipeline.reading.mapping import Mapping
+from antiphon.pipeline.reading.rows import UnreadableRow
+from antiphon.pipeline.store.location import Location, facts_of, location, open_binary
+from antiphon.pipeline.watch.seen_files import FileVersion, LogPosition, fingerprint, grows, version_of
+
+PART_BYTES_MAX: Final = 256 << 20  # of a log that one batch reads
+
+
+class FileRows(msgspec.Struct):
+    """What was read of a file."""
+
+    version: FileVersion | None  # None: it was replaced while it was read, and what was read does not count
+    traced: list[pa.Table] = []  # rows with the trace's columns
+    foreign: list[pa.Table] = []  # rows of another system's log
+    bad: list[UnreadableRow] = []
+
+
+class FileReader(msgspec.Struct, frozen=True):
+    """Reads files as a mapping says, and puts the new parts of logs that grow into a folder."""
+
+    mapping: Mapping
+    form: LogForm
+    scratch: str
+    to_the_end: bool  # a last line that has no end counts
+
+    def read(self, file: str, number: int, begin: LogPosition) -> FileRows:
+        """Read what is new in a file, which is the so manieth of its batch."""
+        if not grows(file):
+            found = FileRows(version_of(file))
+            self._read_rows(file, number, found)
+            return found if version_of(file) == found.version else FileRows(None)
+        part, version = self._cut(file, number, begin)
+        found = FileRows(version)
+        if part is not None:
+            self._read_rows(str(part), number, found)
+            found.bad = [
+                msgspec.structs.replace(row, file=file, row=None if row.row is None else row.row + begin.rows)
+                for row in found.bad
+            ]
+            part.unlink()
+        return found
+
+    def _cut(self, file: str, number: int, begin: LogPosition) -> tuple[Location | None, FileVersion]:
+        """Put the new lines of a log into a file of their own; returns that, and how far the log has been read now."""
+        size, changed = facts_of(location(file))
+        is_csv = file.lower().endswith(".csv")
+        with open_binary(location(file)) as log:
+            header = log.readline() if is_csv and begin.read else b""
+            log.seek(begin.read)
+            text = log.read(min(PART_BYTES_MAX, size - begin.read))
+            whole = begin.read + len(text) >= size
+            if not (whole and self.to_the_end):
+                text = text[: text.rfind(b"\n") + 1]
+            read = begin.read + len(text)
+            position = LogPosition(read, begin.rows + text.count(b"\n") - (is_csv and not begin.read))
+            version = FileVersion(size if whole else read, changed, fingerprint(log, read), position)
+        if not text:
+            return None, version
+        part = location(self.scratch) / f"log-{number:06}{Path(file).suffix}"
+        part.write_bytes(header + text)
+        return part, version
+
+    def _read_rows(self, file: str, number: int, found: FileRows) -> None:
+        if self.mapping.preset or (grows(file) and has_text([file], self.mapping)):
+            self._read_foreign(file, number, found)
+            return
+        try:
+            for batch in read_batches(file, None, self.mapping):
+                found.traced.append(batch.good)
+                found.bad += batch.bad
+        except UsageError:
+            if grows(file) or not has_text([file], self.mapping):
+                raise
+            self._read_foreign(file, number, found)
+
+    def _read_foreign(self, file: str, number: int, found: FileRows) -> None:
+        job = BringJob(self.form, self.mapping.preset, [""] * number + [file], 1, self.scratch)
+        for records in read_records(file, self.mapping.preset, self.form):
+            rows, unreadable = sort_out(records, job, number)
+            found.foreign.append(rows)
+            found.bad += unreadable
