@@ -138,7 +138,7 @@ def read_files(job: BatchJob, shares: list[list[tuple[int, str]]], task: int) ->
     rubbish: list[dict[str, Any]] = []
     logs: list[pa.Table] = []
     run_files = RunFiles(location(job.directory))
-    reader = FileReader(job.mapping, job.form, str(job.scratch), job.to_the_end)
+    reader = FileReader(job.mapping, job.form, job.to_the_end)
     for number, file in shares[task]:
         try:
             about = run_files.of(location(file).parent)
@@ -253,8 +253,8 @@ def _broker_words(table: pa.Table, code: Array, said: dict[BrokerWords, int]) ->
     distinct, own = np.unique(np.stack(listed, 1), axis=0, return_inverse=True)
     named = [*texts.names, None]
     found = [
-        said.setdefault(BrokerWords(named[kind] or "", *(named[one] for one in rest), bool(redelivered)), len(said))
-        for kind, *rest, redelivered in distinct.tolist()
+        said.setdefault(BrokerWords(named[kind] or "", named[topic], named[part], named[group], bool(mark)), len(said))
+        for kind, topic, part, group, mark in distinct.tolist()
     ]
     number[rows] = np.array(found, np.int64)[own.reshape(-1)]
     return number
@@ -285,7 +285,7 @@ def _pieces(job: BatchJob, run: str) -> NewRows | None:
             said += msgspec.msgpack.decode(found["said"].tobytes(), type=list[BrokerWords])
     if not columns["member"]:
         return None
-    return NewRows(*(np.concatenate(parts) for parts in columns.values()), views, said)
+    return NewRows(**{name: np.concatenate(parts) for name, parts in columns.items()}, views=views, said=said)
 
 
 def judge_runs(job: BatchJob, shares: list[list[str]], roster: dict[str, list[int]], task: int) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +16,7 @@ from antiphon.pipeline.ingesting.foreign.records import read_records
 from antiphon.pipeline.reading import read_batches
 from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.pipeline.reading.rows import UnreadableRow
-from antiphon.pipeline.store.location import Location, facts_of, location, open_binary
+from antiphon.pipeline.store.location import facts_of, location, open_binary
 from antiphon.pipeline.watch.seen_files import FileVersion, LogPosition, fingerprint, grows, version_of
 
 PART_BYTES_MAX: Final = 256 << 20  # of a log that one batch reads
@@ -31,11 +32,10 @@ class FileRows(msgspec.Struct):
 
 
 class FileReader(msgspec.Struct, frozen=True):
-    """Reads files as a mapping says, and puts the new parts of logs that grow into a folder."""
+    """Reads files as a mapping says."""
 
     mapping: Mapping
     form: LogForm
-    scratch: str
     to_the_end: bool  # a last line that has no end counts
 
     def read(self, file: str, number: int, begin: LogPosition) -> FileRows:
@@ -44,19 +44,22 @@ class FileReader(msgspec.Struct, frozen=True):
             found = FileRows(version_of(file))
             self._read_rows(file, number, found)
             return found if version_of(file) == found.version else FileRows(None)
-        part, version = self._cut(file, number, begin)
+        text, version = self._new_lines(file, begin)
         found = FileRows(version)
-        if part is not None:
+        if not text:
+            return found
+        with tempfile.TemporaryDirectory() as folder:
+            part = Path(folder, f"part{Path(file).suffix}")
+            part.write_bytes(text)
             self._read_rows(str(part), number, found)
-            found.bad = [
-                msgspec.structs.replace(row, file=file, row=None if row.row is None else row.row + begin.rows)
-                for row in found.bad
-            ]
-            part.unlink()
+        found.bad = [
+            msgspec.structs.replace(row, file=file, row=None if row.row is None else row.row + begin.rows)
+            for row in found.bad
+        ]
         return found
 
-    def _cut(self, file: str, number: int, begin: LogPosition) -> tuple[Location | None, FileVersion]:
-        """Put the new lines of a log into a file of their own; returns that, and how far the log has been read now."""
+    def _new_lines(self, file: str, begin: LogPosition) -> tuple[bytes, FileVersion]:
+        """Return the new lines of a log, behind its header if it has one, and how far it has been read now."""
         size, changed = facts_of(location(file))
         is_csv = file.lower().endswith(".csv")
         with open_binary(location(file)) as log:
@@ -69,11 +72,7 @@ class FileReader(msgspec.Struct, frozen=True):
             read = begin.read + len(text)
             position = LogPosition(read, begin.rows + text.count(b"\n") - (is_csv and not begin.read))
             version = FileVersion(size if whole else read, changed, fingerprint(log, read), position)
-        if not text:
-            return None, version
-        part = location(self.scratch) / f"log-{number:06}{Path(file).suffix}"
-        part.write_bytes(header + text)
-        return part, version
+        return header + text if text else b"", version
 
     def _read_rows(self, file: str, number: int, found: FileRows) -> None:
         if self.mapping.preset or (grows(file) and has_text([file], self.mapping)):
@@ -89,7 +88,7 @@ class FileReader(msgspec.Struct, frozen=True):
             self._read_foreign(file, number, found)
 
     def _read_foreign(self, file: str, number: int, found: FileRows) -> None:
-        job = BringJob(self.form, self.mapping.preset, [""] * number + [file], 1, self.scratch)
+        job = BringJob(self.form, self.mapping.preset, [""] * number + [file], 1, "")
         for records in read_records(file, self.mapping.preset, self.form):
             rows, unreadable = sort_out(records, job, number)
             found.foreign.append(rows)
