@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 
 from antiphon.errors import UsageError
-from antiphon.pipeline.ingesting.foreign import BringJob, has_text, sort_out
+from antiphon.pipeline.ingesting.foreign import has_text, sort_out
 from antiphon.pipeline.ingesting.foreign.form import LogForm
 from antiphon.pipeline.ingesting.foreign.records import read_records
 from antiphon.pipeline.reading import read_batches
@@ -42,7 +42,7 @@ class FileReader(msgspec.Struct, frozen=True):
         """Read what is new in a file, which is the so manieth of its batch."""
         if not grows(file):
             found = FileRows(version_of(file))
-            self._read_rows(file, number, found)
+            self._read_rows(file, file, number, found)
             return found if version_of(file) == found.version else FileRows(None)
         text, version = self._new_lines(file, begin)
         found = FileRows(version)
@@ -51,7 +51,7 @@ class FileReader(msgspec.Struct, frozen=True):
         with tempfile.TemporaryDirectory() as folder:
             part = Path(folder, f"part{Path(file).suffix}")
             part.write_bytes(text)
-            self._read_rows(str(part), number, found)
+            self._read_rows(str(part), file, number, found)
         found.bad = [
             msgspec.structs.replace(row, file=file, row=None if row.row is None else row.row + begin.rows)
             for row in found.bad
@@ -74,9 +74,9 @@ class FileReader(msgspec.Struct, frozen=True):
             version = FileVersion(size if whole else read, changed, fingerprint(log, read), position)
         return header + text if text else b"", version
 
-    def _read_rows(self, file: str, number: int, found: FileRows) -> None:
+    def _read_rows(self, file: str, origin: str, number: int, found: FileRows) -> None:
         if self.mapping.preset or (grows(file) and has_text([file], self.mapping)):
-            self._read_foreign(file, number, found)
+            self._read_foreign(file, origin, number, found)
             return
         try:
             for batch in read_batches(file, None, self.mapping):
@@ -85,11 +85,11 @@ class FileReader(msgspec.Struct, frozen=True):
         except UsageError:
             if grows(file) or not has_text([file], self.mapping):
                 raise
-            self._read_foreign(file, number, found)
+            self._read_foreign(file, origin, number, found)
 
-    def _read_foreign(self, file: str, number: int, found: FileRows) -> None:
-        job = BringJob(self.form, self.mapping.preset, [""] * number + [file], 1, "")
-        for records in read_records(file, self.mapping.preset, self.form):
-            rows, unreadable = sort_out(records, job, number)
+    def _read_foreign(self, file: str, origin: str, number: int, found: FileRows) -> None:
+        form = self.form.for_file(origin)
+        for records in read_records(file, self.mapping.preset, form):
+            rows, unreadable = sort_out(records, form, file, number)
             found.foreign.append(rows)
             found.bad += unreadable
