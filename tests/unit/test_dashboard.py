@@ -258,7 +258,7 @@ def test_a_member_that_cannot_get_in_is_told_with_what_to_compare(monkeypatch: p
         "bad",
         f"1 member, view 1: {B} has been joining for 6 s and has refused 40 packets.",
     )
-    assert shown.remedy.startswith("Compare its key, its settings and its list of peers")
+    assert shown.remedy.startswith(f"Compare the key, settings and peers of {B} with the others'")
 
 
 def test_nobody_left_is_bad_and_nobody_yet_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,6 +300,22 @@ def test_a_stalled_member_says_why_nothing_comes(monkeypatch: pytest.MonkeyPatch
     shown = told.board.show().headline
     assert f"nothing is heard from {B} to {A} and from {C} to {A}" in shown.text
     assert "antiphon rescue" in shown.remedy
+
+
+def test_of_a_lost_majority_nobody_is_promised_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told(monkeypatch, 3)
+    for number in range(3):
+        told.hear(number)
+    told.lose(1)
+    told.lose(2)
+    told.now += 10
+    told.hear(0, standing="stalled", links=((B, A), (C, A)))
+    shown = told.board.show().headline
+    assert shown.level == "bad"
+    why = f"{A} stopped delivering: too few members within reach; no news from {B} and {C}"
+    assert shown.text == f"3 members, view 1: {why}."
+    again = f"Start {B} and {C} again, or mend the links."
+    assert shown.remedy == f"{again} If they are gone for good, antiphon rescue makes a view from what is left."
 
 
 def test_what_watch_found_is_shown_up_to_its_last_commit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

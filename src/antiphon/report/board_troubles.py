@@ -46,11 +46,10 @@ def _troubles(rows: Sequence[MemberRow], live: Sequence[Status], violations: int
     yield from _stalled(live, missing)
     yield from _failed(rows)
     if missing:
-        yield Trouble(
-            "bad",
-            f"no news from {listed(missing)}",
-            f"The others go on without {'it' if len(missing) == 1 else 'them'} once they suspect a crash.",
-        )
+        them = "it" if len(missing) == 1 else "them"
+        can_go_on = all(status.standing != "stalled" for status in live)
+        remedy = f"The others go on without {them} once they suspect a crash." if can_go_on else ""
+        yield Trouble("bad", f"no news from {listed(missing)}", remedy)
     yield from _stuck(rows, live, missing)
     yield from _late(rows)
     if violations:
@@ -79,7 +78,8 @@ def _stalled(live: Sequence[Status], missing: Sequence[str]) -> Iterator[Trouble
     if not stalled:
         return
     who = listed([status.me for status in stalled])
-    links = sorted({link for status in stalled for link in status.links})
+    broken = {link for status in stalled for link in status.links}
+    links = sorted(link for link in broken if not set(link) & set(missing))  # of who is gone nothing can be heard
     reason = "too few members within reach"
     if links:
         some = listed([f"from {source} to {target}" for source, target in links[:3]])
@@ -144,7 +144,7 @@ def _late(rows: Sequence[MemberRow]) -> Iterator[Trouble]:
             continue
         refused = f" and has refused {count(own.refused, 'packet')}" if own.refused else ""
         text = f"{row.member} has been joining for {own.standing_s} s{refused}"
-        remedy = "Compare its key, its settings and its list of peers with the others'; its log names what differs."
+        remedy = f"Compare the key, settings and peers of {row.member} with the others'; its log names what differs."
         yield Trouble("bad" if own.refused else "warn", text, remedy)
 
 
