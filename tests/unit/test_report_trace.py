@@ -162,6 +162,14 @@ def test_every_figure_has_words_and_numbers_behind_it() -> None:
         assert "<table>" in chart
 
 
+def test_of_many_who_repaired_those_with_most_come_first() -> None:
+    counted = {("3", "8"): 2, ("5", "9"): 7, ("4", "8"): 5, ("others", "9"): 30, ("5", "others"): 1}
+    rows = [{"run": "r", "repairer": one, "target": other, "count": number} for (one, other), number in counted.items()]
+    shown = trace_page(facts(repair_matrix=rows)).split('id="repairs"')[1]
+    assert re.findall(r"Member (\d+)<", shown)[:3] == ["5", "4", "3"]
+    assert re.findall(r">(\d+|others)</th>", shown.split("</thead>")[0]) == ["9", "8", "others"]
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

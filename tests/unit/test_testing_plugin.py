@@ -72,8 +72,9 @@ def test_a_test_a_seed(pytester: pytest.Pytester) -> None:
     result.assert_outcomes(passed=4 + 2 + 2 + 2 + 2 + 4 + 1, failed=1, skipped=1)
     said = result.stdout.str()
     assert "antiphon: seed 2" in said
-    assert re.search(r"seconds +0: 10\.0\.0\.1:7000 +1: 10\.0\.0\.2:7000\n", said), "a diagram in the terminal"
+    assert re.search(r"seconds +10\.0\.0\.1:7000 +10\.0\.0\.2:7000\n", said), "a diagram in the terminal"
     assert "send own 1" in said
+    assert re.search(r"deliver 10\.0\.0\.1/1 “", said), "what a message says stands at its deliveries too"
     page = Path(re.findall(r"its diagram lies in (\S+)", said)[0])
     assert "<svg" in page.read_text()
     assert (Path(re.findall(r"its traces lie in (\S+)", said)[0]) / "events.parquet").exists()

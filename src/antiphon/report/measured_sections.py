@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -251,14 +252,8 @@ def _repairs(facts: Facts, measured: MeasureResult) -> Markup | None:
     cells: dict[tuple[str, str], int] = {}
     for row in facts.repair_matrix:
         cells[row.repairer, row.target] = row.count
-    repairers, targets = (
-        sorted(
-            {pair[side] for pair in cells}, key=lambda who: (not _is_number(who), int(who) if _is_number(who) else 0)
-        )
-        for side in (0, 1)
-    )
-    by_target = {target: sum(cells.get((one, target), 0) for one in repairers) for target in targets}
-    by_repairer = {one: sum(cells.get((one, target), 0) for target in targets) for one in repairers}
+    by_repairer, by_target = (_sums(cells, side) for side in (0, 1))
+    repairers, targets = list(by_repairer), list(by_target)
     if targets == ["everybody"]:
         said += " Repairs went to everybody, so the trace does not say who had lost what."
     for sums, what in ((by_target, "needed it"), (by_repairer, "repaired")):
@@ -284,6 +279,19 @@ def _repairs(facts: Facts, measured: MeasureResult) -> Markup | None:
         caption=f"rows: who sent again; columns: the member that had lost it{where}",
     )
     return section("repairs", title, paragraph(said), element("div", whole, {"class": "matrix"}))
+
+
+def _sums(cells: Mapping[tuple[str, str], int], side: int) -> dict[str, int]:
+    """Return how many repairs each member of one side has: in a large group, of which some stand apart, most first."""
+    sums = Counter[str]()
+    for pair, number in cells.items():
+        sums[pair[side]] += number
+    is_large = any("others" in pair for pair in cells)
+
+    def place(who: str) -> tuple[bool, int]:
+        return (False, -sums[who] if is_large else int(who)) if _is_number(who) else (True, 0)
+
+    return {who: sums[who] for who in sorted(sums, key=place)}
 
 
 def _is_number(who: str) -> bool:

@@ -34,10 +34,13 @@ class Story(msgspec.Struct, frozen=True):
     def text(self) -> str:
         """Draw it for a terminal: a column a member, a line an event, a star where it is marked."""
         members = sorted({row.member for row in self.rows})
-        table = [["seconds", *(f" {member}: {self._name(member)}" for member in members)]]
+        # a witness speaks of members by number
+        heads = [f" {member}: {self._name(member)}" if self.marked else f" {self._name(member)}" for member in members]
+        payloads = {(row.sender, row.seq): tell_payload(row) for row in self.run.events if row.event == "send"}
+        table = [["seconds", *heads]]
         for row in self.rows:
             star = "*" if (row.member, row.step) in self.marked else " "
-            told = [star + self._told(row) if row.member == member else " ." for member in members]
+            told = [star + self._told(row, payloads) if row.member == member else " ." for member in members]
             table.append([f"{(row.time_ns or 0) / SECOND:.6f}", *told])
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         lines = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in table)
@@ -53,12 +56,14 @@ class Story(msgspec.Struct, frozen=True):
         ]
         return f"{name}, {ordinal(len(earlier) + 1)} life" if earlier and self.run.views else name
 
-    def _told(self, row: Event) -> str:
+    def _told(self, row: Event, payloads: Mapping[tuple[int | None, int | None], str]) -> str:
         if row.event == "view":
             return f"view {row.view} of {len(row.members or ())}"
-        if row.sender is None or row.sender == row.member:
-            return row.event if row.seq is None else f"{row.event} own {row.seq} {tell_payload(row)}".rstrip()
-        return f"{row.event} {re.sub(':[0-9]+$', '', self._name(row.sender))}/{row.seq}"
+        if row.sender is None or row.seq is None:
+            return row.event
+        own = row.sender == row.member
+        which = f"own {row.seq}" if own else f"{re.sub(':[0-9]+$', '', self._name(row.sender))}/{row.seq}"
+        return f"{row.event} {which} {payloads.get((row.sender, row.seq), '')}".rstrip()
 
     def page(self, *, clocks_agree: bool) -> str:
         """Draw it as a whole HTML file."""
