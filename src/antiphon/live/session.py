@@ -33,6 +33,7 @@ ENVELOPE: Final = 2 << 4  # the version since which packets begin so: the upper 
 _PLAIN, _SEALED, HELLO = ENVELOPE | 1, ENVELOPE | 2, ENVELOPE | 3  # first byte of a packet
 _PLAIN_HEADER: Final = struct.Struct(">BHQ")  # kind, sender, session
 _HEADER: Final = struct.Struct(">BHQ8sQ")  # kind, sender, session, key id, counter
+SESSION_AT: Final = struct.calcsize(">BH")  # where every packet has the number of its session
 _TAG_BYTES: Final = 16
 
 

@@ -7,6 +7,7 @@ anything: what it has no room for waits here, up to a bound, then is lost.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import errno
 import socket
 import struct
@@ -19,6 +20,7 @@ from antiphon.errors import UsageError
 from antiphon.live.addresses import Address, show
 from antiphon.live.anomalies import Anomalies
 from antiphon.live.path_mtu import UDP_BYTES_MAX, headers_of
+from antiphon.live.session import SESSION_AT
 
 PACKETS_PER_WAKE_MAX: Final = 64
 _PACKETS_GATHERED_MAX: Final = 8  # a wake-up that brought fewer looks whether more have come meanwhile
@@ -30,10 +32,14 @@ READ_BYTES: Final = 65_535  # whatever comes
 _SOL_UDP, _UDP_SEGMENT, _UDP_GRO = 17, 103, 104
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
 _SEGMENT_SIZE = struct.Struct("=H")
+_SO_ATTACH_FILTER, _BPF_LOAD, _BPF_IF_EQUAL, _BPF_RETURN = 26, 0x20, 0x15, 0x06
+_BPF_INSTRUCTION, _BPF_PROGRAM = struct.Struct("=HBBI"), struct.Struct("@HP")
+_UDP_HEADER_BYTES: Final = 8
 _IP_MTU_DISCOVER, _IP_MTU, _IPV6_MTU_DISCOVER, _IPV6_MTU, _PMTUDISC_DO = 10, 14, 23, 24, 2
 
 MakeSocket: TypeAlias = Callable[[int], socket.socket]  # of a family; a simulated host's look the same
-Arrived: TypeAlias = Callable[[list[bytes], list[Address] | None], None]  # packets, and where each is from if asked for
+# takes packets, and where each is from if asked for; says whether something is to be sent because of them
+Arrived: TypeAlias = Callable[[list[bytes], list[Address] | None], bool]
 
 
 def udp_socket(family: int) -> socket.socket:
@@ -49,18 +55,20 @@ class Port:
         bind: Address,
         multicast: Address | None,
         *,
+        session: int,
         ttl: int,
         offload: bool | None,
         sources: bool,
         make_socket: MakeSocket,
         anomalies: Anomalies,
     ) -> None:
-        """Open the sockets; `sources`: say of each packet where it comes from."""
+        """Open the sockets; `session`: the number in one's own packets; `sources`: say where each comes from."""
         self.socket = open_socket(bind, make_socket)
         _never_fragment(self.socket)
         self._sockets, self._make_socket = [self.socket], make_socket
         if multicast is not None:
             self._sockets.append(open_multicast(multicast, self.socket, ttl, make_socket))
+            _refuse_own(self._sockets[-1], session)
         wanted = offload is not False
         self.segments = wanted and all(_can(one, _UDP_SEGMENT, 0) for one in self._sockets)
         self.gathers = wanted and all(_can(one, _UDP_GRO, 1) for one in self._sockets)
@@ -68,7 +76,7 @@ class Port:
         self._waiting: deque[tuple[bytes, int, Address]] = deque()  # (packets, size of each, to): no room in the kernel
         self._loop: asyncio.AbstractEventLoop | None = None
         self.is_open = False  # whether packets come and go
-        self._arrived: Arrived = lambda packets, sources: None
+        self._arrived: Arrived = lambda packets, sources: False
         self._over: Callable[[], None] = lambda: None
         self._anomalies = anomalies
         self.emptied = True  # whether the last read left nothing in the kernel
@@ -174,8 +182,8 @@ class Port:
 
     def _read(self, one: socket.socket) -> None:
         """Take what has come, and what comes while that is taken, so that the answers to all of it share packets."""
-        taken = 0
-        while self.is_open and taken < _PACKETS_GATHERED_MAX:
+        taken, answers = 0, True
+        while self.is_open and answers and taken < _PACKETS_GATHERED_MAX:
             packets: list[bytes] = []
             sources: list[Address] | None = [] if self._sources else None
             self.emptied = False
@@ -198,7 +206,7 @@ class Port:
             if not packets:
                 break
             taken += len(packets)
-            self._arrived(packets, sources)
+            answers = self._arrived(packets, sources)
         if taken:
             self._over()
 
@@ -273,6 +281,23 @@ def open_multicast(
             f"239.0.0.0/8 and bind an address of an interface that has multicast"
         ) from None
     return one
+
+
+def _refuse_own(one: socket.socket, session: int) -> None:
+    """Ask the kernel to drop the packets of one's own session, which a multicast brings back: they wake nobody then."""
+    high, low = divmod(session, 1 << 32)
+    at = _UDP_HEADER_BYTES + SESSION_AT
+    program = [  # classic BPF: (code, how far to go on if true, if false, operand)
+        (_BPF_LOAD, 0, 0, at),
+        (_BPF_IF_EQUAL, 0, 3, high),
+        (_BPF_LOAD, 0, 0, at + 4),
+        (_BPF_IF_EQUAL, 0, 1, low),
+        (_BPF_RETURN, 0, 0, 0),
+        (_BPF_RETURN, 0, 0, READ_BYTES + _UDP_HEADER_BYTES),
+    ]
+    code = ctypes.create_string_buffer(b"".join(_BPF_INSTRUCTION.pack(*step) for step in program))
+    with suppress(OSError):  # where it is not known, they are read and left out
+        one.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, _BPF_PROGRAM.pack(len(program), ctypes.addressof(code)))
 
 
 def _never_fragment(one: socket.socket) -> None:

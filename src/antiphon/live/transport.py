@@ -76,6 +76,7 @@ class Transport:
         self.port = Port(
             endpoint.bind,
             endpoint.multicast,
+            session=endpoint.session.number,
             ttl=endpoint.ttl,
             offload=endpoint.offload,
             sources=isinstance(endpoint.session, PlainSession),  # there it is all that speaks for the sender
@@ -196,8 +197,8 @@ class Transport:
 
     # In
 
-    def _arrived(self, packets: list[bytes], sources: list[Address] | None) -> None:
-        """Open packets, and hand over the datagrams that are complete with them."""
+    def _arrived(self, packets: list[bytes], sources: list[Address] | None) -> bool:
+        """Open packets, hand over the datagrams that are complete with them; say whether there is something to send."""
         if self.lose is not None:
             packets, sources = _without(self.lose, packets, sources)
         complete: list[bytes] = []
@@ -230,6 +231,7 @@ class Transport:
             self._see_to_fragments()
         if complete:
             self._endpoint.receive(complete)
+        return bool(self.outbox)
 
     def _see_to_fragments(self) -> None:
         """Send the fragments that were asked for, and ask for those that are missing if they do not come soon."""

@@ -203,7 +203,7 @@ class VectorPart:
     def raise_frontier(self, numbers: Numbers) -> bool:
         """Take note of what all hold, and say whether that was news."""
         risen = np.maximum(self.frontier, numbers)
-        gained = int(risen.sum() - self.frontier.sum())
+        gained = int(np.add.reduce(risen) - np.add.reduce(self.frontier))  # what `sum` calls, in the end
         if not gained:
             return False
         self.frontier = risen

@@ -12,7 +12,7 @@ numbered: one that comes late is not taken, and who finds that one is missing as
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import msgspec
 import numpy as np
@@ -37,11 +37,14 @@ class Report(Pdu, tag=8):
     asking: bool  # please answer with a whole vector
 
 
+_FEW_ROWS: Final = 32  # that play one match, all at once: faster than one against the other
+
+
 class LeastOfColumns:
     """The least of each column of a matrix whose rows change one at a time: a tournament, row against row."""
 
     def __init__(self, rows: int, columns: int) -> None:
-        self._rows = rows
+        self._rows, self._is_few = rows, rows <= _FEW_ROWS
         # node k has the minima of nodes 2k and 2k + 1; row r is node rows + r
         self._nodes: npt.NDArray[np.uint32] = np.zeros((2 * rows, columns), np.uint32)
         self.least: Numbers = np.zeros(columns, np.int64)
@@ -60,9 +63,9 @@ class LeastOfColumns:
         nodes, node = self._nodes, self._rows + row
         nodes[node] = numbers
         while node > 1:
-            node //= 2
-            winners = np.minimum(nodes[2 * node], nodes[2 * node + 1])
-            if (winners == nodes[node]).all():
+            node = 1 if self._is_few else node // 2
+            winners = np.minimum.reduce(nodes[self._rows :] if self._is_few else nodes[2 * node : 2 * node + 2])
+            if winners.tobytes() == nodes[node].tobytes():
                 return
             nodes[node] = winners
         self.least = nodes[1].astype(np.int64)

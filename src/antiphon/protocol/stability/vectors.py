@@ -18,18 +18,19 @@ Numbers: TypeAlias = npt.NDArray[np.int64]
 
 _COUNTER_MAX: Final = 2**32 - 1
 _BYTE_MAX: Final = 255
+_ON_THE_WIRE: Final = np.dtype("<u4")
 
 
 def pack_whole(numbers: Numbers) -> bytes:
     """Put a vector on the wire, 4 bytes an entry."""
-    return numbers.astype("<u4").tobytes()
+    return numbers.astype(_ON_THE_WIRE).tobytes()
 
 
 def unpack_whole(packed: bytes, count: int) -> Numbers:
     """Take a vector of exactly `count` entries from the wire."""
     if len(packed) != 4 * count:
         raise Malformed("vector-length")
-    return np.frombuffer(packed, "<u4").astype(np.int64)
+    return np.frombuffer(packed, _ON_THE_WIRE).astype(np.int64)
 
 
 def pack_change(increments: Numbers) -> bytes:

@@ -239,7 +239,8 @@ class Member:
         try:
             header, pdus = self._frames.read(datagram, now)
             source = header.sender
-            self.output.size_each = len(datagram) // (len(pdus) or 1)
+            if self.output.traced:
+                self.output.size_each = len(datagram) // (len(pdus) or 1)
             self.submissions.flow.free[source] = header.free
             for pdu in pdus:
                 step = self.handlers[type(pdu)](source, pdu, now)
