@@ -106,6 +106,7 @@ def main() -> None:
     parser.add_argument("--plaintext", action="store_true", help="no key")
     parser.add_argument("--fixed", action="store_true", help="no views")
     parser.add_argument("--offload", action="store_true", help="let the kernel cut and gather packets")
+    parser.add_argument("--multicast", metavar="GROUP:PORT", help="what goes to all goes once, to this IPv4 group")
     parser.add_argument("--only-flood", action="store_true")
     parser.add_argument("--versions", default="", metavar="FOLDER,...", help="other versions' sources, in the same run")
     parser.add_argument("--only-rate", action="store_true", help="no flood")
@@ -116,7 +117,12 @@ def main() -> None:
     args = parser.parse_args()
     sizes = [int(size) for size in args.sizes.split(",")]
     rates = (0,) if args.only_flood or not args.rate else (args.rate,) if args.only_rate else (0, args.rate)
-    how = {"encrypted": not args.plaintext, "views": not args.fixed, "offload": None if args.offload else False}
+    how = {
+        "encrypted": not args.plaintext,
+        "views": not args.fixed,
+        "offload": None if args.offload else False,
+        "multicast": args.multicast,
+    }
     if args.soak:
         flat = True
         for ordering, size, rate in product(args.orderings.split(","), sizes, rates):

@@ -70,6 +70,8 @@ async def main() -> None:
             key=bytes.fromhex(about["key"]) if about["key"] else None,
             views=about["views"],
             offload=about["offload"],
+            multicast=about.get("multicast"),
+            ttl=0,
             state=Path(state),
             leave_s=1.0,
         ) as group:
