@@ -9,6 +9,7 @@ import pytest
 
 from antiphon.protocol.machine import Deliver, Drop, Submit
 from antiphon.protocol.ordering.causal_blocks import BlockMessage, CausalBlocks, CausalBlocksOptions, NullBlock
+from antiphon.protocol.ordering.causal_blocks.messages import UNCROWDED
 from antiphon.protocol.ordering.causal_blocks.repair import COPIES_AT_ONCE, DOUBLINGS_MAX
 from antiphon.protocol.parts import Duplicate, Out, PartContext, Step
 from antiphon.protocol.wire import Malformed, pack_vector
@@ -265,7 +266,31 @@ def test_what_a_member_has_delivered_meanwhile_is_not_sent_again() -> None:
     assert repairs(one.wake(60)) == []
 
 
+def test_all_are_looked_at_from_time_to_time_and_else_those_who_have_come_further() -> None:
+    one = blocks(4, silence_ns=100)
+    one.repair._look_at = 50
+    assert list(one.repair.trigger(50)) == [0, 1, 2, 3]
+    one.known.MBV[2] = 7
+    assert list(one.repair.trigger(49)) == [2]
+
+
+def test_the_next_block_above_another_is_found_or_there_is_none() -> None:
+    one = blocks()
+    for seq, block in ((1, 2), (2, 5)):
+        one.receive(1, message(1, seq, block, 0, 2 if seq > 1 else 0, 0), 10)
+    column = one.known.BM[1]
+    assert [column.next_above(block) for block in (0, 2, 4)] == [2, 5, 5]
+    assert column.next_above(5) > 5
+
+
 # Silence
+
+
+def test_many_members_are_silent_for_longer() -> None:
+    options = CausalBlocksOptions(silence_ns=100)
+    assert options.crowded_ns(40) == 100 * 40 // UNCROWDED
+    assert options.look_ns(1) == 50
+    assert options.look_ns(1_000) == options.crowded_ns(1_000)
 
 
 def test_a_member_that_becomes_restless_counts_its_silence_from_then() -> None:

@@ -475,6 +475,7 @@ def test_a_blocked_member_puts_nothing_on_the_wire_and_delivers_the_rest_at_the_
         (0, b"mine"),
         (1, b"theirs"),
     }
+    assert one.ordering.held == 0
 
 
 def test_who_lags_is_named_by_process() -> None:
