@@ -478,6 +478,14 @@ def test_a_blocked_member_puts_nothing_on_the_wire_and_delivers_the_rest_at_the_
     assert one.ordering.held == 0
 
 
+def test_copies_for_others_are_of_the_numbers_that_they_ask_for() -> None:
+    one = member(0)
+    for payload in (b"1", b"2", b"3", b"4"):
+        one.handle(Submit(payload), 0)
+    assert [number for number, _ in one.copies(0, 1, 3)] == [2, 3]
+    assert one.copies(0, 3, 3) == []
+
+
 def test_who_lags_is_named_by_process() -> None:
     members = [member(rank, ids=(0, 21, 32)) for rank in range(3)]
     members[0].handle(Submit(b"m"), 0)
