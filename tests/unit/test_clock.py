@@ -45,3 +45,11 @@ def test_a_lamport_clock_passes_what_it_has_witnessed() -> None:
     clock.witness(10)
     clock.witness(4)
     assert clock.tick() == 11
+
+
+def test_the_true_instant_of_a_reading_is_the_first_at_which_the_clock_shows_it() -> None:
+    for skew_ns, drift_ppm in ((0, 0), (700, 0), (-700, 0), (700, 90), (-700, -90)):
+        clock = SkewedClock(skew_ns, drift_ppm)
+        for shown in (0, 1_000, 123_456_789):
+            instant = clock.true(shown)
+            assert clock.read(instant) >= shown > clock.read(instant - 1)

@@ -144,6 +144,7 @@ def test_an_early_message_is_evicted_for_one_that_can_be_accepted() -> None:
         data(1, 2, 1, 1),  # acknowledges what was never sent
         CoRet(pack_vector([1, 1, 1]), 0, 3, [(1, 2)]),
         CoRet(pack_vector([1, 1, 1]), 0, 0, [(2, 2)]),
+        CoRet(pack_vector([1, 1, 1]), 0, 0, [(1, 2), (4, 4)]),
         CoProbe(pack_vector([2, 1, 1]), 0, True),
         Pdu(),
     ],

@@ -401,6 +401,14 @@ def test_a_blocked_member_says_nothing_not_even_to_ask_for_credit() -> None:
     assert sent(starved.do(Wake(), at)) == []
 
 
+def test_a_member_that_keeps_more_than_it_has_slots_for_says_that_none_is_left() -> None:
+    one = Parts(window=4, buffer=12)
+    one.ordering.held = 99
+    one.says("wake", down=(Out(Word("x")),))
+    (datagram,) = sent(one.do(Wake(), 5))
+    assert Parts(rank=2).member._frames.read(datagram, 0)[0].free == 0
+
+
 # The end of the view
 
 

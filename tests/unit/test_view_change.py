@@ -718,6 +718,7 @@ def test_a_name_that_has_lost_its_state_takes_a_number_above_all_that_others_kno
     assert len(one.did(Persist)) == 1
     one.hear(0, Superseded(process(2, 8)))
     one.hear(0, Superseded(process(1, 30)))
+    one.hear(0, Superseded(process(2, 9)))
     assert one.process.id == process(2, 9)
     inside = member(2)
     inside.hear(0, Superseded(process(2, 8)))
@@ -753,6 +754,8 @@ def test_a_leaver_says_so_at_once_votes_delivers_the_cut_and_then_is_gone() -> N
     assert [(effect.sender, effect.seq) for effect in done if isinstance(effect, Deliver)] == [(2, 1)]
     assert TraceRow(2, "leave") in done
     assert one.process.left
+    saved = msgspec.msgpack.decode(one.did(Persist)[-1].state, type=Saved)
+    assert (saved.view, saved.decision) == (change.new, change), "it knows how the group goes on"
     assert {message.standing for _, message in one.take(Alive)} == {"leaver"}
 
 
