@@ -416,7 +416,7 @@ def the_first_state_is_kept(patch: pytest.MonkeyPatch) -> None:
     def capture(self: StateKeeper, view: int) -> None:
         snapshot = self._snapshot
         assert snapshot is not None
-        self._snapshot = lambda: kept.setdefault(id(self), snapshot())  # type: ignore[assignment, arg-type]
+        self._snapshot = lambda: kept.setdefault(id(self), snapshot())
         real(self, view)
         self._snapshot = snapshot
 

@@ -462,6 +462,7 @@ def unknown_has_a_reason(case: Case) -> Iterator[str]:
         outs = [
             entry.at for entry in start.stream if isinstance(entry, Noticed) and entry.what in ("excluded", "yielded")
         ]
+        crashed_before_it_read = start.crashed_at is not None and not case.prompt(start)
         for sent in start.sent.values():
             if sent.lost is None:
                 continue
@@ -471,7 +472,7 @@ def unknown_has_a_reason(case: Case) -> Iterator[str]:
                 yield f"the receipt of {sent.identity} raises {kind}: {words}"
             elif not words:
                 yield f"the receipt of {sent.identity} gives no reason"
-            elif not outs and start.leaving_at is None and start.ended_by is None and not case.lags:
+            elif not (outs or crashed_before_it_read or start.leaving_at or start.ended_by or case.lags):
                 yield f"{start.address} was never left out and has not left, but {sent.identity} is unknown: {words}"
 
 

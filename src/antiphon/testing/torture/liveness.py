@@ -155,7 +155,13 @@ def _whole_group(case: Case, near: dict[int, set[int]]) -> set[int]:
         newest, voters = view.members, there - _forgetful(outcome, view)
         present = [address for address in newest if outcome.addresses.index(address) in voters]
         decide = 2 * len(present) > len(newest) or (2 * len(present) == len(newest) and present[0] == newest[0])
+        decide = decide and not _went_on_unseen(case, view)
     return there if decide and all(there <= near[member] for member in there) else set()
+
+
+def _went_on_unseen(case: Case, newest: Viewed) -> bool:
+    """Say whether one was left out of the newest view that anyone saw: there is a newer one, of those who crashed."""
+    return any(segment.key == newest.key and segment.end == "excluded" for segment in case.segments)
 
 
 def _forgetful(outcome: Outcome, newest: Viewed) -> set[int]:
@@ -187,6 +193,8 @@ def _has_quorum(case: Case, near: dict[int, set[int]]) -> list[str]:
     if not views or not case.one_side:
         return []
     newest = max(views, key=lambda view: view.view)
+    if _went_on_unseen(case, newest):
+        return []
     numbers = {case.outcome.addresses.index(address) for address in newest.members}
     voters = numbers - _forgetful(case.outcome, newest)
     for member in near:
