@@ -78,11 +78,14 @@ def measure(
                 process.kill()
     delivered, cpu_s = sum(one["delivered"] for one in said), sum(one["cpu_s"] for one in said)
     latencies = sorted(latency for one in said for latency in one["latencies_us"])
+    each_ms = len(said) * about["seconds"] * 1e3
     return {
         "delivered_per_s": round(delivered / about["seconds"]),
         "cpu_us_per_delivery": round(cpu_s / delivered * 1e6, 3) if delivered else None,
         "p50_ms": statistics.median(latencies) / 1e3 if latencies else None,
         "p99_ms": latencies[len(latencies) * 99 // 100] / 1e3 if latencies else None,
+        "sleeps_per_ms": round(sum(one.get("sleeps", 0) for one in said) / each_ms, 2),  # of each member
+        "packets_sent_per_ms": round(sum(one.get("packets", 0) for one in said) / each_ms, 2),
         "rss_mib": max(one["rss_kib"] for one in said) // 1024,
         "retransmissions": sum(one["counts"].get("retransmissions", 0) for one in said),
         "fragments_again": sum(one["counts"].get("fragments-again", 0) for one in said),

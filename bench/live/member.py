@@ -22,6 +22,10 @@ def cpu_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
+def sleeps() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
+
+
 async def flood(group: antiphon.Group, payload: bytes, until: float) -> int:
     sent = 0
     while time.monotonic() < until:
@@ -79,7 +83,7 @@ async def main() -> None:
             print("ready", flush=True)
             start = float(await asyncio.to_thread(sys.stdin.readline))
             await asyncio.sleep(max(0.0, start - time.monotonic()))
-            cpu, delivered = cpu_s(), listener.delivered
+            cpu, delivered, slept, before = cpu_s(), listener.delivered, sleeps(), group.status().counts
             until = start + about["seconds"]
             if about["rate"]:
                 sent = await pace(group, about["size"], about["rate"], until)
@@ -87,6 +91,8 @@ async def main() -> None:
                 sent = await flood(group, b"x" * about["size"], until)
             said = {
                 "cpu_s": cpu_s() - cpu,
+                "sleeps": sleeps() - slept,
+                "packets": group.status().counts["packets-sent"] - before["packets-sent"],
                 "delivered": listener.delivered - delivered,
                 "sent": sent,
                 "latencies_us": [latency // 1_000 for latency in listener.latencies_ns[:: max(1, about["thin"])]],
