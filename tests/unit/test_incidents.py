@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -12,6 +13,7 @@ pytest.importorskip("matplotlib")
 from antiphon.report.member_names import group_size
 from antiphon.report.trace_page import headline
 from support.incidents import OTHERS
+from support.reports import facts_of, simulated_trace
 
 
 def test_starts_that_never_got_in_are_no_lives(tmp_path: Path) -> None:
@@ -27,3 +29,12 @@ def test_starts_that_never_got_in_are_no_lives(tmp_path: Path) -> None:
 def test_the_headline_tells_what_happened(name: str, tmp_path: Path) -> None:
     said = headline(OTHERS[name].make(tmp_path / "incident"))
     assert re.search(".*".join(OTHERS[name].headline), said), said
+
+
+def test_names_that_are_no_numbers_of_members_are_nobody(tmp_path: Path) -> None:
+    trace = simulated_trace(tmp_path / "trace", members=2, messages=2, views=True)
+    about = json.loads((trace / "run.json").read_text())
+    (trace / "run.json").write_text(json.dumps({**about, "names": {"0": "a", "1": "b", "2": "c", "somebody": "d"}}))
+    said = headline(facts_of(tmp_path / "work", trace))
+    assert said.startswith("c never took part: no view lists it, and there is no log of it")
+    assert "somebody" not in said

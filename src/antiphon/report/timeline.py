@@ -312,7 +312,8 @@ def _endings(facts: Facts) -> Iterator[Occurrence]:
 def _absent(facts: Facts) -> Iterator[Occurrence]:
     """Yield who is named as a member, has no log here and was in no view."""
     known = {*names_in(facts), *(lane_of(facts, member) for view in facts.views for member in view.members)}
-    for number in sorted(int(number) for number in facts.settings.names) if facts.views else ():
+    numbers = [int(number) for number in facts.settings.names if number.isdecimal()]  # another system's may be others
+    for number in sorted(numbers) if facts.views else ():
         if number not in known:
             text = f"{member_name(facts, number)} never takes part: no view lists it, and there is no log of it"
             yield Occurrence(kind="absent", text=text, members=(number,), basis="inferred")
