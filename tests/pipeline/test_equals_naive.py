@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from antiphon.errors import UsageError
+from antiphon.pipeline import checking
 from antiphon.pipeline.checking import CheckOptions, causal, encode
 from antiphon.pipeline.store import arena
 from antiphon.trace import naive
@@ -98,6 +100,13 @@ def test_long_logs_are_read_in_pieces(inline: Checker, tmp_path: Path, monkeypat
     monkeypatch.setattr(arena, "_MAPPED_BYTES_MIN", 0)
     runs = [*planted_runs(range(3)), *(chaos(seed, f"chaos-{seed}") for seed in range(2000, 2040))]
     assert compare(inline, tmp_path, runs, False, EVERYTHING[:2], group_rows=9) > 500
+
+
+def test_more_than_can_be_numbered(inline: Checker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(sample(1).events, tmp_path / "trace" / "events.parquet")
+    monkeypatch.setattr(checking, "COUNT_MAX", 5)
+    with pytest.raises(UsageError, match="messages in a run are more than 5: give it as several runs"):
+        inline.check(tmp_path / "trace")
 
 
 def test_on_spark(on_spark: Checker, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable, Collection
 
 import msgspec
+import numpy as np
 
 from antiphon.errors import UsageError
 from antiphon.pipeline.checking.compare import compare_members
@@ -26,6 +27,7 @@ from antiphon.trace.schema import ALL_GUARANTEES, BROKER_GUARANTEES
 from antiphon.trace.verdict import Verdict
 
 TASK_ROWS = 4_000_000
+COUNT_MAX = (1 << 31) - 1
 
 
 class CheckOptions(msgspec.Struct, frozen=True):
@@ -89,6 +91,7 @@ def _find(
         if guarantee not in ALL_GUARANTEES:
             raise UsageError(f"no guarantee is called {guarantee!r}; the guarantees are {', '.join(ALL_GUARANTEES)}")
     layout = TraceLayout(folder)
+    _refuse_too_many(layout)
     rows = int(layout.unit_rows.sum()) + UNIT_COST * len(layout.unit_rows)
     tasks = max(1, min(len(layout.unit_rows), -(-rows // TASK_ROWS), 4096), min(session.parallelism, rows // 100_000))
     job = CheckJob(
@@ -120,6 +123,16 @@ def _find(
         job = msgspec.structs.replace(job, compare_tasks=max(1, tasks * left // max(1, len(layout.runs))))
         found.merge(_each(session, job, compare_members, "compare", job.compare_tasks))
     return job, found
+
+
+def _refuse_too_many(layout: TraceLayout) -> None:
+    """Raise UsageError where the numbers of messages or rows would not fit into 32 bits."""
+    if not layout.runs:
+        return
+    sends = np.add.reduceat(layout.per_unit("send"), layout.run_bounds[:-1])
+    for counts, what in ((sends, "messages in a run"), (layout.unit_rows, "rows of a member in a run")):
+        if counts.max() > COUNT_MAX:
+            raise UsageError(f"{counts.max():,} {what} are more than {COUNT_MAX:,}: give it as several runs")
 
 
 def _each(
