@@ -270,6 +270,9 @@ def test_what_is_no_export_is_said(inline: Checker, tmp_path: Path) -> None:
     (tmp_path / "a.pb").write_bytes(b"\x00\x00\x00\x05hello")
     with pytest.raises(UsageError, match="not an export of OpenTelemetry"):
         inline.check(tmp_path / "a.pb", Mapping(preset="otlp"))
+    (tmp_path / "jaeger.json").write_text('{"data": [{"traceID": "x", "spans": [{"spanID": "y"}]}]}')
+    with pytest.raises(UsageError, match="--from otlp reads OpenTelemetry messaging spans"):
+        inline.check(tmp_path / "jaeger.json", Mapping(preset="otlp"))
 
 
 # --- Jepsen -----------------------------------------------------------------------------------------------------------
@@ -368,7 +371,7 @@ def test_a_text_log_by_a_regular_expression(inline: Checker, tmp_path: Path) -> 
     mapping = msgspec.structs.replace(mapping, preset="kafka", sends="unrecorded")
     totals, found = inline.check(tmp_path, mapping, unrecorded_sends=True)
     assert (totals.events, found["at-most-once"].violations) == (3, 1)
-    assert [*totals.reasons] == [f"a line that is not like {mapping.lines}"]
+    assert [*totals.reasons] == [f"a line that is not like {mapping.lines} (`lines` in a mapping file says another)"]
     with pytest.raises(UsageError, match="lines is no regular expression"):
         make_mapping({"lines": "("}, "here")
 

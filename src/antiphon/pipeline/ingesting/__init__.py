@@ -90,7 +90,8 @@ def _ingest_foreign(session: Session, trace: str, files: list[str], folder: Loca
         reasons: Counter[str] = Counter()
         for part in brought.parts:
             reasons.update(part.reasons)
-        raise NotATrace(_unreadable(trace, dict(reasons.most_common())))
+        said = "" if reasons or not mapping.preset else f"; --from {mapping.preset} reads {form_of(mapping).about}"
+        raise NotATrace(_unreadable(trace, dict(reasons.most_common())) + said)
     about = location(trace) / "run.json"
     if about.is_file():
         (location(brought.folder) / "run.json").write_text(about.read_text())

@@ -115,7 +115,14 @@ def _text_records(lines: list[bytes], first: int, lines_are: re.Pattern[str]) ->
         if match is not None:
             found.append(LogRecord(row, match.groupdict(), text))
         elif text.strip():
-            found.append(LogRecord(row, None, text, f"a line that is not like {lines_are.pattern}"))
+            found.append(
+                LogRecord(
+                    row,
+                    None,
+                    text,
+                    f"a line that is not like {lines_are.pattern} (`lines` in a mapping file says another)",
+                )
+            )
     return found
 
 
