@@ -61,9 +61,11 @@ def run(args: argparse.Namespace) -> int:
     from antiphon.pipeline.results import as_json
     from antiphon.pipeline.store.location import location
     from antiphon.pipeline.watch import DirectoryWatch
+    from antiphon.pipeline.watch.directory_watch import require_directory
     from antiphon.trace.verdict import deciding, exit_code
 
     directory = location(args.directory)
+    require_directory(str(directory))
     checkpoint = str(location(args.checkpoint) if args.checkpoint else directory / "_watch")
     with _alone(location(checkpoint)), spark_session(args, f"antiphon watch {args.directory}") as spark:
         watcher = DirectoryWatch(

@@ -84,8 +84,7 @@ class DirectoryWatch:
         self._form = form_of(self.mapping)
         _refuse_what_needs_the_whole(self._form, self.mapping)
         self._kept = location(checkpoint)
-        if not location(directory).is_dir():
-            raise UsageError(f"{directory}: no such directory; watch needs one into which members write Parquet files")
+        require_directory(directory)
         made_as = self._kept / "format"
         known = made_as.read_text().strip() if made_as.is_file() else ""
         if (self._kept / "commits").is_dir() and known != FORMAT:
@@ -250,6 +249,12 @@ class DirectoryWatch:
                 take(final, before, after)
             final.alarms += part.alarms
         return final
+
+
+def require_directory(directory: str) -> None:
+    """Raise UsageError if there is nothing to watch."""
+    if not location(directory).is_dir():
+        raise UsageError(f"{directory}: no such directory; watch needs one into which members write Parquet files")
 
 
 def _refuse_what_needs_the_whole(form: LogForm, mapping: Mapping) -> None:
