@@ -96,6 +96,8 @@ def test_what_one_is_told_in_a_turn_shares_a_packet() -> None:
         for name in everyone
     }
     assert share_packets(outbox, 10) is outbox, "too large to share"
+    many = {(name,): [b"to %d" % name] for name in range(60)} | {tuple(range(60)): [b"to all"]}
+    assert len(share_packets(many, 100)) == 60, "however many there are"
 
 
 @pytest.mark.parametrize(

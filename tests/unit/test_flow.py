@@ -6,6 +6,7 @@ from antiphon.errors import LocalProtocolError
 from antiphon.protocol.flow import FlowControl, Submissions
 from antiphon.protocol.machine import Submit
 from antiphon.protocol.options import GroupOptions
+from antiphon.protocol.pace import Pace
 from antiphon.protocol.recovery import RecoveryOptions
 
 
@@ -40,7 +41,7 @@ PAUSE = OPTIONS.recovery.heartbeat_ns
 
 
 def submissions() -> Submissions:
-    return Submissions(FlowControl(size=3, window=3, buffer=9), OPTIONS, lambda pause_ns: pause_ns)
+    return Submissions(FlowControl(size=3, window=3, buffer=9), OPTIONS, lambda pause_ns: pause_ns, Pace(3))
 
 
 def test_submissions_wait_in_order_and_no_more_than_there_is_room_for() -> None:
@@ -81,7 +82,7 @@ def test_who_starves_asks_those_without_room_after_a_while_and_again_until_it_ha
 def test_asking_for_credit_in_vain_is_repeated_ever_less_often_where_recovery_adapts(adaptive: bool) -> None:
     recovery = RecoveryOptions(heartbeat_ns=10, heartbeat_ns_max=40, adaptive=adaptive)
     flow = FlowControl(size=3, window=3, buffer=9)
-    waiting = Submissions(flow, GroupOptions(recovery=recovery), lambda pause_ns: pause_ns)
+    waiting = Submissions(flow, GroupOptions(recovery=recovery), lambda pause_ns: pause_ns, Pace(3))
     waiting.ask_if(True, 0)
     at = []
     for _ in range(5):

@@ -37,7 +37,7 @@ from antiphon.protocol.stability.rounds import (
 from antiphon.protocol.stability.train import Probe, Seen, Train, TrainAck, TrainInfo
 from antiphon.protocol.stability.tree_coordinator import TreeCoordinator
 from antiphon.protocol.stability.tree_train import TreeTrain
-from antiphon.protocol.stability.vector_ack import LeastOfColumns, Report, VectorAck
+from antiphon.protocol.stability.vector_ack import LeastOfColumns, Report, ReportOptions, VectorAck
 from antiphon.protocol.stability.vectors import pack_change, pack_some, pack_whole
 from antiphon.protocol.view.member import Member, View
 from antiphon.protocol.wire import (
@@ -881,3 +881,9 @@ def test_a_change_as_long_as_the_whole_vector_is_written_whole() -> None:
         assert (one.unpack(one.pack_whole(numbers), None) == numbers).all()
         found += len(pack_change(numbers)) == 4 * 4
     assert found
+
+
+def test_members_of_a_large_group_report_less_often() -> None:
+    crowded = GroupOptions().stability_settings()
+    assert [crowded.fit(size).interval_ns // MILLISECOND for size in (4, 7, 8, 64)] == [10, 10, 20, 160]
+    assert ReportOptions().fit(64) == ReportOptions(), "unless it is asked for, as often as ever"

@@ -536,3 +536,39 @@ def test_bounds_on_lists_are_the_same() -> None:
             lists.hear(host, time, next_mid)
             words.hear(host, time, next_mid)
         assert lists.decision(3, 9 + late, 0) == words.decision(3, 9 + late, 0)
+
+
+def test_who_is_slow_to_propose_is_asked_less_often() -> None:
+    """Proposals that come twice were asked for in vain: they were on their way."""
+    part, now, asked = abcast(size=3, ask_ns=50 * MS, ask_ns_max=50 * MS), 0, []
+    for seq in range(1, 9):  # proposals take 300 ms
+        send(part, seq, now)
+        answers = [(now + 300 * MS, host) for host in (1, 2)]
+        asks = 0
+        while answers:
+            deadline = part.deadline
+            if deadline is not None and deadline <= answers[0][0]:
+                now = deadline
+                for out in part.wake(now).down:
+                    assert isinstance(out, Out)
+                    asks += 1
+                    answers.append((now + 300 * MS, out.to[0]))  # type: ignore[index]
+                answers.sort()
+            else:
+                now, host = answers.pop(0)
+                part.receive(host, Proposal(seq, 10 * seq), now)
+        asked.append(asks)
+    assert asked[0] >= 4
+    assert asked[-1] == 0
+
+
+def test_lost_proposals_are_asked_for_as_soon_as_ever() -> None:
+    """What was lost comes once, so that nobody learns to wait."""
+    part, now = abcast(size=2, ask_ns=50 * MS, ask_ns_max=50 * MS), 0
+    for seq in range(1, 9):
+        send(part, seq, now)
+        assert part.deadline == now + 50 * MS
+        now += 50 * MS
+        assert part.wake(now).down
+        now += MS
+        part.receive(1, Proposal(seq, 10 * seq), now)

@@ -327,13 +327,16 @@ def _without(
 
 
 def share_packets(outbox: dict[tuple[int, ...], list[bytes]], size: int) -> dict[tuple[int, ...], list[bytes]]:
-    """Put what is for all and what is for one into the same packets, if all of it together is small."""
-    if sum(len(datagram) for datagrams in outbox.values() for datagram in datagrams) > size:
-        return outbox
+    """Put what is for all and what is for one into the same packets, if what each is told is small."""
     told: dict[int, list[bytes]] = {}
+    sizes: dict[int, int] = {}
     for to, datagrams in outbox.items():
+        together = together_bytes(datagrams)
         for name in to:
             told.setdefault(name, []).extend(datagrams)
+            sizes[name] = sizes.get(name, 0) + together
+            if sizes[name] > size:
+                return outbox
     alike: dict[tuple[bytes, ...], list[int]] = {}
     for name, datagrams in told.items():
         alike.setdefault(tuple(datagrams), []).append(name)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from antiphon.errors import LocalProtocolError
 from antiphon.protocol.machine import Duration, Instant, Submit
 from antiphon.protocol.options import GroupOptions
+from antiphon.protocol.pace import Pace
 from antiphon.protocol.timers import Backoff
 
 
@@ -40,8 +41,10 @@ class FlowControl:
 class Submissions:
     """The application's messages that wait until they may be sent, in order."""
 
-    def __init__(self, flow: FlowControl, config: GroupOptions, jittered: Callable[[Duration], Duration]) -> None:
-        self.flow, self._config = flow, config
+    def __init__(
+        self, flow: FlowControl, config: GroupOptions, jittered: Callable[[Duration], Duration], pace: Pace
+    ) -> None:
+        self.flow, self.pace, self._config = flow, pace, config
         self.waiting: deque[Submit] = deque()
         self.sent = 0  # how many were sent
         recovery = config.recovery
@@ -53,6 +56,16 @@ class Submissions:
     def room(self) -> int:
         """How many more may wait."""
         return self._config.queue - len(self.waiting)
+
+    @property
+    def gather(self) -> bool:
+        """Whether one waits for more to be said with it: live, others are better gathered into a burst meanwhile."""
+        return self.pace.next_at is not None and bool(self.waiting)
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes wait."""
+        return sum(len(message.payload) for message in self.waiting)
 
     def add(self, message: Submit) -> None:
         """Let a message wait for its turn."""

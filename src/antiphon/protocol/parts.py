@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Protocol, Self, TypeAlias, final, runtime_chec
 import msgspec
 
 from antiphon.protocol.machine import Deliver, Drop, Duration, Instant, Stable, Submit
+from antiphon.protocol.pace import Pace
 from antiphon.protocol.timers import jittered
 from antiphon.protocol.wire import Pdu, Streamed
 
@@ -98,6 +99,7 @@ class PartContext(msgspec.Struct, frozen=True):
     random: random.Random
     window: int = 64  # own messages that may be unstable at once
     streams: int = 0  # for stability: how many streams there are to hold; 0: one of each member
+    pace: Pace = msgspec.field(default_factory=lambda: Pace(1))  # for how long what the member says gathers
 
     def jittered(self, pause_ns: Duration) -> Duration:
         """Return a random pause between the given one and half as much again."""

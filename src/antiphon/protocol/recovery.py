@@ -16,7 +16,7 @@ import msgspec
 from antiphon.protocol.machine import MILLISECOND, SECOND, Duration, Instant, earliest
 from antiphon.protocol.parts import NOTHING, Accepted, Down, Duplicate, Out, PartContext, Step, Up
 from antiphon.protocol.rules import rule
-from antiphon.protocol.timers import Backoff, GrowingPause, Jitter, RoundTripEstimate
+from antiphon.protocol.timers import Backoff, GrowingPause, RoundTripEstimate
 from antiphon.protocol.wire import NUMBER_MAX, Data, Exhausted, Malformed, Number, Pdu, Streamed
 
 NACK_RANGES_MAX = 64
@@ -66,14 +66,18 @@ class _Request:
     it is asked for later than a gap, in which something was lost or overtaken.
     """
 
-    def __init__(self, jitter: Jitter, options: RecoveryOptions, sender: _Sender, now: Instant, *, gap: bool) -> None:
+    def __init__(
+        self, context: PartContext, options: RecoveryOptions, sender: _Sender, now: Instant, *, gap: bool
+    ) -> None:
         self._options, self._sender = options, sender
         self.size_max = sender.tail if options.adaptive and not gap else None  # how much is asked for at once
         first, pause, longest = options.nack_delay_ns, options.nack_retry_ns, options.nack_retry_ns_max
         if options.adaptive and sender.answers.mean_ns is not None:
             usual = sender.answers.timeout_ns
             first, pause, longest = first if gap else max(first, usual), max(pause, usual), max(longest, usual)
-        self.again = Backoff(jitter, pause, longest, first_ns=first)
+        if context.pace.ns:
+            pause, longest = pause + context.pace.answer_ns, longest + context.pace.answer_ns
+        self.again = Backoff(context.jittered, pause, longest, first_ns=first)
         self.again.start(now)
         self._asked_at: Instant = now  # the last time
         self.first: int | None = None  # the lowest number that was asked for then
@@ -111,7 +115,7 @@ class Recovery:
 
     def __init__(self, context: PartContext, window: int, options: RecoveryOptions, *, gated: bool = False) -> None:
         """Keep streams; where they are `gated`, what has come is not passed on before it is taken, one at a time."""
-        self._rank, self._jittered = context.rank, context.jittered
+        self._rank, self._context = context.rank, context
         self._gated = gated
         self._options = options
         self._reach = 4 * window  # how far beyond the released prefix a number may lie
@@ -301,7 +305,7 @@ class Recovery:
             if sender is None:
                 sender = self._senders[source] = _Sender(self._options)
             sender.heard_at = now
-            self.missing[source] = _Request(self._jittered, self._options, sender, now, gap=gap)
+            self.missing[source] = _Request(self._context, self._options, sender, now, gap=gap)
 
     def _gaps(self, source: int) -> list[tuple[int, int]]:
         """List what is missing of a stream, as far as it may be kept here."""

@@ -34,7 +34,8 @@ class ViewConfirmation:
             if session.away_since is None:
                 session.away_since = now
             self._asked_since = now
-            self._again = self._times.repetition(session.view.names, now)
+            if self._again is None:  # else it asks in its time: who is late again and again for want of time asks less
+                self._again = self._times.repetition(session.view.names, now)
             self._confirmed_by = {self._life.own.name}
             self._go_on_if_confirmed(now)
 

@@ -186,7 +186,7 @@ class FailureDetector:
             elif not self.suspected(name, now):
                 names.append(name)
         if names:
-            self._ask_at = now + self._retry_ns
+            self._ask_at = now + self.times.asking_ns
         return names
 
     def living(self, now: Instant) -> frozenset[int]:

@@ -22,6 +22,7 @@ from antiphon.protocol.machine import (
     Install,
     Instant,
     Persist,
+    ReceiveMany,
     StandingChanged,
     Submit,
     Wake,
@@ -139,10 +140,13 @@ class Lifecycle:
         for effect in effects:
             self._outbox.effects += self.transfer.shown([effect], me) if isinstance(effect, Deliver) else [effect]
 
-    def _send_queued(self, now: Instant) -> None:
+    def _catch_up(self, datagrams: list[bytes], now: Instant) -> None:
+        """Give the member what waited to be sent, and the data that came before it could take any."""
         assert self.session is not None
-        while self.queue and self.session.member.room:
+        while self.queue and self.session.member.submissions.room:
             self.drive(self.queue.popleft(), now)
+        if datagrams:
+            self.drive(ReceiveMany(datagrams), now)
 
     def on_chunk(self, sender: int, chunk: SnapshotChunk, now: Instant) -> None:
         """Take part of the application's state; before the view is confirmed, what is to follow it may not be shown."""
@@ -190,12 +194,14 @@ class Lifecycle:
         self.session = self.session_type(
             self.own.id, view, self.options, randomness, codec, traced=traced, counts=self.own.in_views
         )
+        if before is not None:
+            self.session.member.submissions.pace.carry_over(before.member.submissions.pace)
         self._outbox.counts["views"] += 1
         captures = self.transfer.begin(view, self.own.id, elder=before is not None, now=now)
         install = Install(view.number, view.members, view.members[: view.elders], view.wire)
         self._outbox.effects += self.transfer.shown([install, *captures], self.own.id)
         self._detector.tell_soon(now)
-        self._send_queued(now)
+        self._catch_up([] if before is None else before.take_what_was_kept(), now)
 
     def give_way(self, view: GroupView, how: Literal["excluded", "yielded"], now: Instant) -> None:
         """End this incarnation, because the group goes on without it or another side stands; come back as the next."""
@@ -329,7 +335,8 @@ class Lifecycle:
         """Send and deliver again in the present view, if nothing prevents it any more."""
         if self.active:
             self.slow.stable_at = now
-            self._send_queued(now)
+            assert self.session is not None
+            self._catch_up(self.session.take_what_was_kept(), now)
             self.drive(Wake(), now)
 
     def _stall(self, session: ViewSession, now: Instant, *, stalled: bool) -> None:

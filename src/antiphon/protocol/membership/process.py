@@ -368,7 +368,7 @@ class Process:
                     self.lifecycle.drive(ReceiveMany(list(together)), now)
                 else:
                     for datagram in together:
-                        session.member.recognize(datagram, now)
+                        session.keep_for_later(datagram, now)
                 self._note_signs_of_life()
         return only_data
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from antiphon.protocol.machine import Instant
 from antiphon.protocol.membership.flush import Flush
@@ -13,6 +13,8 @@ from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.rules import rule
 from antiphon.protocol.view.member import Member, View
 from antiphon.protocol.wire import Codec
+
+_SET_ASIDE_BYTES_MAX: Final = 4 << 20
 
 
 class ViewSession:
@@ -41,6 +43,8 @@ class ViewSession:
             None  # this process was away, and too few have said that the view still stands
         )
         self.stalled = False  # nothing is delivered: too few are within reach, or the view cannot end
+        self._set_aside: list[bytes] = []  # data that came too early to be taken
+        self._set_aside_bytes = 0
 
     @rule("docs/membership.md, views")
     def tag(self, view: GroupView) -> int:
@@ -67,6 +71,23 @@ class ViewSession:
         """Return who has sent anything in this view, and when, since the last time."""
         return self.member.heard()
 
+    def keep_for_later(self, datagram: bytes, now: Instant) -> None:
+        """Keep data that cannot be taken now: of this view until it goes on, or of the next if this one ends.
+
+        Others begin the next view a little earlier, or are in this one while it is not confirmed here; were their
+        data dropped, all of it would have to be sent again.
+        """
+        own_view = self.member.recognize(datagram, now)
+        if own_view is (self.flush is None) and self._set_aside_bytes + len(datagram) <= _SET_ASIDE_BYTES_MAX:
+            self._set_aside.append(datagram)
+            self._set_aside_bytes += len(datagram)
+
+    def take_what_was_kept(self) -> list[bytes]:
+        """Return the data that was kept, and keep none of it."""
+        kept, self._set_aside, self._set_aside_bytes = self._set_aside, [], 0
+        return kept
+
     def end(self, now: Instant) -> None:
         """Stop the member, for others are told what it holds."""
+        self.take_what_was_kept()
         self.flush = self.flush_type(self.view, self.member, now)

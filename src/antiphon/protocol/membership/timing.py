@@ -19,6 +19,7 @@ from antiphon.protocol.timers import Backoff, Jitter, LongestPause, RoundTripEst
 _BEATS: Final = 9  # heartbeats that whoever is late, or was asked, has to speak before it is suspected
 _PAUSES: Final = 2  # times the longest pause of either side, which is not the longest there will ever be
 _QUICK_MEMBERS: Final = 3  # up to so many speak as often as they may
+_QUESTIONS: Final = 8  # that one who is late is asked in the time from one sign of life to the next, if that is long
 _MANY_MEMBERS: Final = 24  # so many look at what the others say by the heartbeat, and not at each word
 _PERIOD_NS_MAX: Final = 60 * SECOND  # what another may ask to be believed for
 _DOUBLINGS_MAX: Final = 3
@@ -70,6 +71,11 @@ class Times:
     def gathering_ns(self) -> Duration:
         """For how long what others say of themselves may wait to be looked at: to look costs many members more."""
         return self._options.heartbeat_ns if len(self.by_name) >= _MANY_MEMBERS else 0
+
+    @property
+    def asking_ns(self) -> Duration:
+        """How often those who are late are asked: where many are, less often."""
+        return max(self._options.heartbeat_ns, self.period_ns // _QUESTIONS)
 
     @property
     def away_ns(self) -> Duration:

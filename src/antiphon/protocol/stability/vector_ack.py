@@ -12,7 +12,7 @@ numbered: one that comes late is not taken, and who finds that one is missing as
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Final
+from typing import Annotated, ClassVar, Final, Self
 
 import msgspec
 import numpy as np
@@ -35,6 +35,19 @@ class Report(Pdu, tag=8):
     part: bool
     held: Vector
     asking: bool  # please answer with a whole vector
+
+
+class ReportOptions(VectorOptions, frozen=True, kw_only=True):
+    """How often to report, in groups of any size."""
+
+    crowd: Annotated[int, msgspec.Meta(ge=0)] = 0  # larger groups report less often, in proportion; 0: as often
+
+    def fit(self, size: int) -> Self:
+        """Let the members of a large group report so much less often that each has no more reports to read."""
+        times = max(1, size // self.crowd) if self.crowd else 1
+        interval_ns, idle_ns = times * self.interval_ns, times * self.idle_ns
+        longest_ns = max(interval_ns, self.interval_ns_max)
+        return msgspec.structs.replace(self, interval_ns=interval_ns, idle_ns=idle_ns, interval_ns_max=longest_ns)
 
 
 _FEW_ROWS: Final = 32  # that play one match, all at once: faster than one against the other
@@ -75,9 +88,9 @@ class VectorAck(VectorPart):
     """Stability by vectors from everyone to everyone."""
 
     PDUS: ClassVar[tuple[type[Pdu], ...]] = (Report,)
-    Options: ClassVar[type[msgspec.Struct]] = VectorOptions
+    Options: ClassVar[type[msgspec.Struct]] = ReportOptions
 
-    def __init__(self, context: PartContext, options: VectorOptions) -> None:
+    def __init__(self, context: PartContext, options: ReportOptions) -> None:
         super().__init__(context, options)
         self._options = options
         self.others = LeastOfColumns(max(1, context.size - 1), self.width)  # what each of the others holds
@@ -87,9 +100,8 @@ class VectorAck(VectorPart):
         self._news = False  # something is held that it did not say
         self._due: Instant = 0  # when news may be told
         self._latest: Instant = 0  # and must be
-        self._waiting = Backoff(
-            context.jittered, 3 * options.interval_ns, max(3 * options.interval_ns, options.interval_ns_max)
-        )
+        self._jittered, self._pace = context.jittered, context.pace
+        self._waiting = self._timer()
         self._waited_for: Numbers = self._reported  # what was held here when the waiting began
 
     @property
@@ -186,6 +198,12 @@ class VectorAck(VectorPart):
         if not self.unstable:
             self._waiting.stop()
 
+    def _timer(self) -> Backoff:
+        """Return when to ask for reports: not before they can have come."""
+        pause_ns = 3 * self._options.interval_ns + self._pace.answer_ns
+        return Backoff(self._jittered, pause_ns, max(pause_ns, self._options.interval_ns_max))
+
     def _wait_for_all(self, now: Instant) -> None:
+        self._waiting = self._timer()
         self._waiting.start(now)
         self._waited_for = self.held.copy()

@@ -42,6 +42,14 @@ class Frames:
         self.heard_at[header.sender] = now
         return header, pdus
 
+    def recognizes(self, datagram: bytes, now: Instant) -> bool:
+        """Say whether a datagram is of another member of this view, and note that it was heard."""
+        try:
+            self.read(datagram, now)
+        except Malformed:
+            return False
+        return True
+
     def put(self, out: Out) -> None:
         """Encode a PDU for the next flush, and say so in the trace."""
         encoded = self._codec.encode_pdu(out.pdu)
@@ -62,6 +70,11 @@ class Frames:
             output.row("send", out.sender, out.seq, size, None, payload)
         else:
             output.row("control", None, None, size, out.pdu.kind)
+
+    @property
+    def bytes_for_all(self) -> int:
+        """How much of what was put in is for all."""
+        return sum(map(len, self.outbox.get(None, ())))
 
     def flush(self, sent: int, free: int) -> None:
         """Send what was put in; every header says how far one's own stream goes, and how many slots are left."""

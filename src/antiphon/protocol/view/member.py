@@ -15,7 +15,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from typing import ClassVar, TypeAlias, assert_never, cast
 
 import msgspec
@@ -37,6 +36,7 @@ from antiphon.protocol.machine import (
     earliest,
 )
 from antiphon.protocol.options import GroupOptions, counts_positions, ordering_type, stability_type
+from antiphon.protocol.pace import Pace
 from antiphon.protocol.parts import (
     Accepted,
     Decided,
@@ -88,7 +88,7 @@ class Member:
         self.left = self.blocked = False
         self.counts: Counter[str] = Counter() if counts is None else counts
         self.output = Output(view, rank, traced=traced)
-        context = PartContext(rank, size, randomness, window=config.window)
+        context = PartContext(rank, size, randomness, window=config.window, pace=Pace(size))
         ordering = ordering_type(config.ordering)
         self.ordering = ordering(context, config.ordering_settings())
         self.recovery: Recovery | None = None
@@ -99,9 +99,8 @@ class Member:
             stability = stability_type(config.stability)
             options = config.stability_settings()
             options = options.fit(size) if isinstance(options, Shaped) else options
-            positions = counts_positions(options)
+            positions, gated = counts_positions(options), isinstance(self.ordering, Gate)
             self.stability = stability(msgspec.structs.replace(context, streams=int(positions)), options)
-            gated = isinstance(self.ordering, Gate)
             self.recovery = self.recovery_type(context, config.window, config.recovery, gated=gated)
             self._delivery = self.delivery_type(self.output, size, safe=config.safe, positions=positions)
             self.handlers |= dict.fromkeys(self.recovery.PDUS, self.recovery.receive)
@@ -111,9 +110,8 @@ class Member:
             self.handlers |= dict.fromkeys(stability.PDUS, self.stability.receive)
         self._optional = capabilities(self.ordering, self.stability)
         self._frames = Frames(self.output, self.handlers, config.group, view, self.counts)
-        self.submissions = Submissions(
-            FlowControl(size, config.window, config.buffer_size(size)), config, context.jittered
-        )
+        flow = FlowControl(size, config.window, config.buffer_size(size))
+        self.submissions = Submissions(flow, config, context.jittered, context.pace)
 
     # What a driver reads
 
@@ -122,20 +120,20 @@ class Member:
         """When this member wants to be woken."""
         if self.left:
             return None
+        first, submissions = self.ordering.deadline, self.submissions
+        if submissions.pace.next_at is not None and (self._frames.outbox or submissions.waiting):
+            first = earliest(first, submissions.pace.next_at)
         if self.recovery is None or self.stability is None:
-            return self.ordering.deadline
-        first, at = self.ordering.deadline, self.recovery.deadline
-        if at is not None and (first is None or at < first):
-            first = at
-        at = self.stability.deadline
-        if at is not None and (first is None or at < first):
-            first = at
-        return first if self.submissions.starved.at is None else earliest(first, self.submissions.starved.at)
+            return first
+        for at in (self.recovery.deadline, self.stability.deadline):
+            if at is not None and (first is None or at < first):
+                first = at
+        return first if submissions.starved.at is None else earliest(first, submissions.starved.at)
 
     @property
     def room(self) -> int:
-        """How many more submissions may wait here."""
-        return 0 if self.left else self.submissions.room
+        """How many more submissions may wait here; while words gather just one, for live they still grow elsewhere."""
+        return 0 if self.left or self.submissions.gather else self.submissions.room
 
     @property
     def held(self) -> int:
@@ -186,6 +184,8 @@ class Member:
         elif type(event) is Receive:
             self._receive(event.datagram, now)
         elif type(event) is Wake:
+            if (due := self.deadline) is not None and due <= now:
+                self.submissions.pace.woken(now - due)
             self._wake(now)
         elif type(event) is Submit:
             self.submissions.add(event)
@@ -197,22 +197,23 @@ class Member:
         else:
             assert_never(event)
         submissions, gatherer, output = self.submissions, self._optional.gatherer, self.output
-        if submissions.waiting or submissions.starved.at is not None:
+        pace = submissions.pace
+        gathers = pace.next_at is not None and pace.gathers(self._frames.bytes_for_all + submissions.bytes, now)
+        if not gathers and (submissions.waiting or submissions.starved.at is not None):
             self._send_waiting(now)
         if gatherer is not None and self.recovery is not None:
             # with a window of own messages, that stays well within what receivers have slots for
             step = gatherer.gathered(3 * self.config.window - self.recovery.unstable)
             if step.up or step.down:
                 self._carry(step, now)
-        if self._frames.outbox:
+        if self._frames.outbox and not gathers:
             self._flush(now)
         effects, output.effects = output.effects, []
         return effects
 
-    def recognize(self, datagram: bytes, now: Instant) -> None:
-        """Note who sent a datagram, and take nothing else from it."""
-        with suppress(Malformed):
-            self._frames.read(datagram, now)
+    def recognize(self, datagram: bytes, now: Instant) -> bool:
+        """Note who sent a datagram, and take nothing else from it; say whether it is of this view."""
+        return self._frames.recognizes(datagram, now)
 
     # Inputs
 
@@ -357,10 +358,9 @@ class Member:
                 frames.put(Out(pdu))
         if recovery is not None and None in frames.outbox:
             recovery.spoke(now)
-        frames.flush(
-            0 if recovery is None else recovery.received[self.output.rank],
-            max(0, self.submissions.flow.places - self.held),
-        )
+        self.submissions.pace.spoke(now)
+        sent = 0 if recovery is None else recovery.received[self.output.rank]
+        frames.flush(sent, max(0, self.submissions.flow.places - self.held))
 
     # The end of the view
 
@@ -371,8 +371,9 @@ class Member:
 
     @rule("docs/membership.md, who has told what it holds stops")
     def block(self) -> None:
-        """Send nothing and deliver nothing more, until the view is finished."""
+        """Send nothing and deliver nothing more, until the view is finished; what still gathers is not sent either."""
         self.blocked = True
+        self._frames.outbox.clear()
         self.ordering.block()
 
     def reach(self) -> tuple[int, ...]:

@@ -74,7 +74,7 @@ class TwoPhase(FlushHooks):
         self.queue: list[_Entry] = []  # a heap; an undecided message's timestamp may have risen since it was put in
         # per sender, the timestamp of its last delivered message
         self._delivered: list[Stamp] = [(0, 0)] * context.size
-        self.polls = self.polls_type(options, context.jittered)
+        self.polls = self.polls_type(options, context.jittered, context.pace)
         self._blocked = False  # the view ends
         self._window = context.window
 
@@ -239,7 +239,8 @@ class TwoPhase(FlushHooks):
             raise Malformed("unknown-message")
         poll = self.polls.polls.get(proposal.seq)
         if poll is None or source not in poll.missing:
-            return NOTHING  # it came before
+            self.polls.came_twice()
+            return NOTHING
         self.check(proposal)
         decision = self.polls.take(source, proposal, now)
         return NOTHING if decision is None else Step([], [Reliable(decision)])
