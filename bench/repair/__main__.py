@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 
 from antiphon.progress import Progress
-from antiphon.sim.cluster import SimulatedRun, simulate
+from antiphon.sim.cluster import Cluster, SimulatedRun, simulate
 from antiphon.sim.network import NetworkOptions
 from antiphon.sim.scenario import Scenario, Workload
 from antiphon.trace.event import Event
@@ -140,7 +140,7 @@ class CrowdFigures(msgspec.Struct, frozen=True):
     useful: int  # copies that came to one who lacked them
     useless: int  # copies that came to one who did not
     sent_bytes: int  # by the first sendings, once for each receiver
-    bytes: int  # of all datagrams
+    bytes: int  # of all datagrams, to each receiver: messages, nulls, repairs, headers
 
     def __str__(self) -> str:
         return (
@@ -148,6 +148,24 @@ class CrowdFigures(msgspec.Struct, frozen=True):
             f"{self.useless / self.useful:.2f} useless copies for a useful one, "
             f"{self.bytes / self.sent_bytes:.2f} bytes for each byte sent"
         )
+
+
+def steady(members: int, interval: str, payload: int, since_s: float, until_s: float) -> float:
+    """Measure bytes of all datagrams for each byte of messages when first sent, while every member goes on sending."""
+    scenario = Scenario(
+        members=members,
+        messages=1000,
+        ordering="causal-blocks",
+        network=NetworkOptions(loss=0.05),
+        workload=Workload(interval=interval, payload=payload),
+        limit=f"{round(until_s * 1000)}ms",
+    )
+    cluster, before = Cluster(scenario, 1), [0]
+    cluster.kernel.at(round(since_s * SECOND), lambda _: before.__setitem__(0, cluster.network.counts["bytes"]))
+    done = cluster.run()
+    first = [row for row in done.events if row.event == "send" and (row.time_ns or 0) >= since_s * SECOND]
+    sent = sum(row.bytes or 0 for row in first) * (members - 1)
+    return (cluster.network.counts["bytes"] - before[0]) / sent
 
 
 def crowd(members: int, messages: int, interval: str, payload: int) -> CrowdFigures:
@@ -182,6 +200,8 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="one object a line")
     args = parser.parse_args()
     if args.crowd:
+        ratio = steady(100, "exponential 100ms", 64, 0.2, 0.6)
+        print(f"100 members that go on sending, 5% loss: {ratio:.2f} bytes for each byte sent", flush=True)
         for messages, interval in ((6, "exponential 100ms"), (3, "exponential 10ms")):
             one = crowd(100, messages, interval, 64)
             print(msgspec.json.encode(one).decode() if args.json else one, flush=True)

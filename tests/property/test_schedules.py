@@ -20,11 +20,10 @@ from antiphon.sim.scenario import Fault, Scenario, from_table, load, to_toml
 from antiphon.sim.schedules import small, wide
 from antiphon.sim.torture import flaw
 
-SCHEDULES = 1200
-CHUNK = 200
+SCHEDULES = 2000
+CHUNK = 250
 SMALL = 120
-# Slow, not wrong: few members that lose much, where pauses make up the time (docs/limits.md). Their order is judged.
-SLOW = {("abcast", 42), ("abcast", 477), ("co", 966), ("tomp", 839)}
+EVENTS_MAX_RETUNED = 2_000  # 3% of the schedules need more, with pauses of a nanosecond or so: `make torture` waits
 REGRESSIONS = sorted((Path(__file__).parents[1] / "regressions").glob("*.toml"))
 
 
@@ -33,7 +32,7 @@ REGRESSIONS = sorted((Path(__file__).parents[1] / "regressions").glob("*.toml"))
 def test_random_schedules(ordering: str, first: int) -> None:
     for seed in range(first, first + CHUNK):
         scenario = wide(seed, ordering)
-        wrong = flaw(scenario, seed, costs=(ordering, seed) not in SLOW)
+        wrong = flaw(scenario, seed, costs=True, events_max_retuned=EVENTS_MAX_RETUNED)
         assert wrong is None, f"seed {seed}: {wrong}\n{to_toml(scenario)}"
 
 
@@ -108,3 +107,6 @@ def test_a_storm_is_seen() -> None:
     assert "repairs" in str(storm(scenario, 0, RunCost(9, 900, 3, 10**6, 10**6, 1)))
     assert "bytes" in str(storm(scenario, 0, RunCost(9, 10**10, 0, 0, 10**6, 1)))
     assert " s where" in str(storm(scenario, 0, RunCost(9, 10**5, 0, 0, 10**15, 1)))
+    unlucky = RunCost(9, 10**4, 40, 0, 8 * 10**9, 1, lost_on_one_link=40)
+    assert storm(scenario, 0, unlucky) is None, "forty pauses of up to 0.2 s, and fifo may have been luckier"
+    assert " s where" in str(storm(scenario, 0, replace(unlucky, lost_on_one_link=4)))

@@ -76,11 +76,27 @@ def test_the_last_message_is_found_through_a_null():
     assert group.delivered[1] == [(0, 1)]
 
 
-def test_with_always_the_silence_is_broken_for_ever_and_evenly():
-    group = Group(2, always=True, silence_ns=5)
-    for turn in range(1, 10):
-        assert group.parts[0].deadline == 5 * turn
-        group.silence(0)
+def test_with_always_the_silence_is_broken_for_ever_nearly_evenly_and_never_in_step():
+    instants: list[list[int]] = []
+    for rank in (0, 1):
+        group = Group(2, always=True, silence_ns=800)
+        group.silence(rank)
+        instants.append([group.now])
+        for _ in range(10):
+            group.silence(rank)
+            instants[-1].append(group.now)
+    for one in instants:
+        assert all(700 <= later - earlier <= 800 for earlier, later in itertools.pairwise(one))
+    assert len(set(instants[0]) & set(instants[1])) < 5
+
+
+def test_a_report_is_owed_to_a_sender_that_may_wait_for_its_window_not_to_many_that_do_not():
+    group = Group(6, window=4)
+    for sender in range(1, 6):
+        assert group.give(0, sender, group.submit(sender)) == [], "nobody's window is half full"
+    assert group.give(0, 1, group.submit(1)) == [], "half of its window is"
+    (report,) = group.give(0, 1, group.submit(1))
+    assert type(report.pdu) is NullBlock
 
 
 def test_a_member_that_hears_nothing_new_speaks_less_and_less():

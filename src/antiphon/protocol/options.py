@@ -30,6 +30,9 @@ _LAN_PARTS: Final[dict[str, Any]] = {
     "ask_ns_max": 50 * MILLISECOND,
     "ret_retry_ns_max": 40 * MILLISECOND,
     "probe_ns_max": 100 * MILLISECOND,
+    "interval_ns_max": 200 * MILLISECOND,
+    "timeout_ns_max": 100 * MILLISECOND,
+    "pause_ns_max": 200 * MILLISECOND,
 }
 
 

@@ -109,6 +109,7 @@ class Network:
         self._everyone = tuple(range(size))
         self._datagrams = self._bytes = 0
         self._mishaps: Counter[str] = Counter()
+        self._lost_on: Counter[tuple[int, int]] = Counter()  # per link, what was lost or cut off
         # Nothing can happen to a datagram but its latency: the common case, worth a short way
         self._calm = not (options.duplicate or options.reorder or options.bandwidth or options.fifo or self._service)
         self._calm &= options.loss == 0 and not any(rule.loss for rule in options.links)
@@ -117,6 +118,11 @@ class Network:
     def counts(self) -> dict[str, int]:
         """What was sent, and what became of what did not arrive once and in time."""
         return {"datagrams": self._datagrams, "bytes": self._bytes, **self._mishaps}
+
+    @property
+    def lost_on_one_link(self) -> int:
+        """How many datagrams the link lost that had the worst luck, those that were cut off included."""
+        return max(self._lost_on.values(), default=0)
 
     def cut(self, links: Iterable[tuple[int, int]], by: int) -> None:
         """Cut links (by = 1) or mend them (by = -1); a link that two faults cut needs both mended."""
@@ -149,10 +155,12 @@ class Network:
             link = links[target]
             if self._cut and self._cut.get((source, target)):
                 self._mishaps["cut"] += 1
+                self._lost_on[source, target] += 1
             elif (link.loss and rng.random() < link.loss) or (
                 self.drop is not None and self.drop(source, target, datagram, now)
             ):
                 self._mishaps["lost"] += 1
+                self._lost_on[source, target] += 1
             else:
                 self._travel(link, target, datagram)
                 if options.duplicate and rng.random() < options.duplicate:

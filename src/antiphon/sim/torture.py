@@ -22,6 +22,7 @@ import msgspec
 
 from antiphon.errors import AntiphonError
 from antiphon.progress import Progress
+from antiphon.protocol.machine import SECOND
 from antiphon.protocol.options import ordering_type
 from antiphon.protocol.ordering import ORDERINGS
 from antiphon.sim import link_schedules, schedules, view_schedules
@@ -33,15 +34,21 @@ from antiphon.trace.naive import check
 _COMPLETENESS = ("validity", "agreement")
 _EVENTS_MAX = 100_000  # of a schedule: what needs more is a storm
 _EVENTS_MAX_RETUNED = 20_000  # with pauses of one's own choice: they may cost what they like, but not our time
+_LIVELY = 60  # datagrams for each pair of members and second: what says less is judged by what it cost so far
 
 
-def flaw(scenario: Scenario, seed: int, *, costs: bool = False) -> str | None:
-    """Run a scenario and say what is wrong with it, if anything is; with `costs`, a storm is wrong too."""
+def flaw(
+    scenario: Scenario, seed: int, *, costs: bool = False, events_max_retuned: int = _EVENTS_MAX_RETUNED
+) -> str | None:
+    """Run a scenario and say what is wrong with it, if anything is; with `costs`, a storm is wrong too.
+
+    Where pauses are of one's own choice, a run is ended after so many events: what it did until then is judged.
+    """
     if scenario.views:
         if any(fault.kind == "cut" and fault.until is None for fault in scenario.faults):
             return link_schedules.flaw(scenario, seed)
         return view_schedules.flaw(scenario, seed)
-    events_max = (_EVENTS_MAX_RETUNED if retuned(scenario) else _EVENTS_MAX) if costs else None
+    events_max = (events_max_retuned if retuned(scenario) else _EVENTS_MAX) if costs else None
     try:
         run, cost = measured(scenario, seed, events_max)
     except AntiphonError:
@@ -49,8 +56,6 @@ def flaw(scenario: Scenario, seed: int, *, costs: bool = False) -> str | None:
     except Exception as error:  # a broken invariant is what torture is for
         return f"{type(error).__name__}: {error}"
     cut_short = run.stats["kernel_events"] == events_max
-    if cut_short and retuned(scenario):
-        return None
     promises = scenario.promises()
     verdicts = check(
         run.events,
@@ -61,7 +66,12 @@ def flaw(scenario: Scenario, seed: int, *, costs: bool = False) -> str | None:
     violated = [name for name in promises if verdicts[name].verdict == "violated"]
     violated.sort(key=lambda name: name in _COMPLETENESS)  # what was done wrong says more than what was not done
     if not run.finished and not set(violated) - set(_COMPLETENESS):
-        return f"storm: {run.why_not}" if cut_short else f"stuck: {run.why_not}"
+        if not cut_short:
+            return f"stuck: {run.why_not}"
+        if retuned(scenario):
+            return None  # the order of what was delivered is judged, and no more
+        pairs_and_seconds = scenario.members * scenario.members * cost.took_ns / SECOND
+        return f"storm: {run.why_not}" if cost.datagrams > _LIVELY * pairs_and_seconds else storm(scenario, seed, cost)
     if violated:
         return f"{violated[0]} is violated: {verdicts[violated[0]].witnesses[0].why}"
     kept = run.delivered + run.stats["members"].get("discarded", 0)

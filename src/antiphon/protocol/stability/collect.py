@@ -115,7 +115,9 @@ class CollectPart(VectorPart):
         self.epoch = 0  # the round of the newest frontier known here, which is `frontier`
         self.starter = self.starter_type(options, context.window)
         self._missing = Backoff(context.jittered, options.timeout_ns, options.timeout_ns_max)  # reports
-        self._unanswered = Backoff(context.jittered, 2 * options.timeout_ns, 2 * options.timeout_ns_max)  # INFO
+        self._unanswered = Backoff(
+            context.jittered, 2 * options.timeout_ns, max(2 * options.timeout_ns, options.timeout_ns_max)
+        )  # INFO
         self._lag: dict[int, int] = {}
 
     @staticmethod

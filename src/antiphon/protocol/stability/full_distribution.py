@@ -83,7 +83,7 @@ class FullDistribution(VectorPart):
         )  # rows, at the coordinator
         self._waited_for: Numbers = self.held.copy()  # what was held here when the waiting began
         self._unanswered = Backoff(
-            context.jittered, 2 * options.timeout_ns, 2 * options.timeout_ns_max
+            context.jittered, 2 * options.timeout_ns, max(2 * options.timeout_ns, options.timeout_ns_max)
         )  # ends of rounds, elsewhere
 
     @property

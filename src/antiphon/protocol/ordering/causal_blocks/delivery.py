@@ -18,7 +18,8 @@ class Delivery:
 
     def __init__(self, known: Knowledge, buffer: WaitingBuffer) -> None:
         self.known, self.buffer = known, buffer
-        self.untold = 0  # deliveries of others' messages since this member last said what it has
+        self._untold: dict[int, int] = {}  # per sender, deliveries since this member last said what it has
+        self.untold_most = 0  # of one sender: each waits for its own window only
         self._waiters: list[list[tuple[int, int, Entry]]] = [[] for _ in range(known.size)]  # heaps: (block awaited, .)
         self._waits = 0  # so far, to tell equal ones apart
 
@@ -77,6 +78,11 @@ class Delivery:
         if entry.discard is not None and entry.whole:
             entry.strip()
 
+    def told(self) -> None:
+        """Take note that this member says now what it has delivered."""
+        self._untold.clear()
+        self.untold_most = 0
+
     def advance_to(self, k: int, block: int, now: Instant, step: Step) -> None:
         """Let LDV reach a block of k's without a message, and deliver what waited for it."""
         self._advance(k, block, step)
@@ -90,7 +96,8 @@ class Delivery:
         if known.lacking.get(k, block + 1) <= block:
             del known.lacking[k]
         if k != known.rank:
-            self.untold += 1
+            untold = self._untold[k] = self._untold.get(k, 0) + 1
+            self.untold_most = max(self.untold_most, untold)
 
     def _await(self, entry: Entry) -> None:
         """Look at the message again when the first predecessor that it lacks is delivered."""

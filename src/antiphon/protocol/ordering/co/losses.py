@@ -175,13 +175,17 @@ class Losses:
 
         The option limits this only as far as it leaves room for some doublings: without them a storm would never end.
         """
-        answers = self._answers[source]
-        if answers.mean_ns is None:
+        answers, least_ns = self._answers[source], self._options.ret_retry_ns
+        doublings = min(max(0, tries - TRIES_IN_HASTE), DOUBLINGS_MAX)
+        if answers.mean_ns is None:  # a round trip looks long where an answer was lost: grow up to it, and not beyond
             first_ns = self._trips.timeout_ns(source, now)
-        else:  # twice the mean at most: a repair that was lost itself makes the spread wide, and all wait for the next
-            first_ns = max(self._options.ret_retry_ns, min(answers.timeout_ns, 2 * answers.mean_ns))
+            longest_ns = max(first_ns, least_ns << DOUBLINGS_MIN, self._options.ret_retry_ns_max)
+            pause_ns = min(first_ns << doublings, longest_ns)
+            return min(pause_ns, least_ns << min(tries, DOUBLINGS_MAX)) if tries else pause_ns
+        # twice the mean at most: a repair that was lost itself makes the spread wide, and all wait for the next
+        first_ns = max(least_ns, min(answers.timeout_ns, 2 * answers.mean_ns))
         longest_ns = max(first_ns << DOUBLINGS_MIN, self._options.ret_retry_ns_max)
-        return min(first_ns << min(max(0, tries - TRIES_IN_HASTE), DOUBLINGS_MAX), longest_ns)
+        return min(first_ns << doublings, longest_ns)
 
     def gaps(self, source: int, req: int, early: Collection[int], reach: int) -> list[tuple[int, int]]:
         """List what is missing of a source within reach, as ranges (first, end) with the end not included."""

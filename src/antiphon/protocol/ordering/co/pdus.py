@@ -75,13 +75,11 @@ class CoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def check(self, size: int) -> None:
         """Raise a `UsageError` that names the key unless a group of `size` members can work with these."""
-        for field in msgspec.structs.fields(self):
-            least = 0 if field.name in ("buffer", "ret_grace_ns") else 1
-            if getattr(self, field.name) < least:
-                why = "; answers that all come at one instant overrun whoever asked" if field.name == "defer_ns" else ""
-                raise UsageError(
-                    f"ordering.{field.name}: must be at least {least}, not {getattr(self, field.name)}{why}"
-                )
+        for key in self.__struct_fields__:
+            least, value = 0 if key in ("buffer", "ret_grace_ns") else 1, getattr(self, key)
+            if value < least:
+                why = "; answers that all come at one instant overrun whoever asked" if key == "defer_ns" else ""
+                raise UsageError(f"ordering.{key}: must be at least {least}, not {value}{why}")
         if self.headroom > HEADROOM_MAX:
             raise UsageError(f"ordering.headroom: must be at most {HEADROOM_MAX}, not {self.headroom}")
         if self.headroom < self.window:
