@@ -19,6 +19,7 @@ from antiphon.papers.claims import PaperClaim, Progress, Reproduction, Table
 from antiphon.protocol.machine import MILLISECOND, Duration, Instant, Submit
 from antiphon.protocol.ordering.causal_blocks import BlockMessage, CausalBlocks, CausalBlocksOptions, NullBlock
 from antiphon.protocol.ordering.causal_blocks.repair import Lack, Repair
+from antiphon.protocol.ordering.causal_blocks.silence import Silence
 from antiphon.protocol.parts import Out, PartContext, Step
 from antiphon.protocol.rules import replaced
 from antiphon.protocol.wire import Codec, pack_vector
@@ -54,6 +55,11 @@ def one_report_period(self: Repair, lack: Lack, now: Instant) -> None:
     lack.at = now + self.options.silence_ns
 
 
+def even_silence(self: Silence) -> Duration:
+    """Speak in step, as in Figure 7: where nothing overruns, nulls need not be kept apart."""
+    return self.options.silence_ns
+
+
 # Symmetric recovery as printed: everyone sends again, to all, after a random time of the same kind
 _PRINTED: Final[dict[str, Callable[..., Any]]] = {
     "first_delay_ns": random_timeout,
@@ -62,6 +68,8 @@ _PRINTED: Final[dict[str, Callable[..., Any]]] = {
 }
 OneReportPeriod: Final = replaced(CausalBlocks, suppress=one_report_period, **_PRINTED)
 NewRandomTimeout: Final = replaced(CausalBlocks, suppress=new_random_timeout, **_PRINTED)
+InStep: Final = replaced(CausalBlocks, pause_ns=even_silence)
+PrintedInStep: Final = replaced(CausalBlocks, suppress=one_report_period, pause_ns=even_silence, **_PRINTED)
 
 
 # --- Figure 2 ---
@@ -113,7 +121,7 @@ def figure_7_options() -> dict[str, Any]:
 def lockstep(seed: int, rounds: int = 60) -> Recovered:
     """Figure 7 in lockstep rounds: which blocks the loser recovered, and its block counter at each."""
     options = CausalBlocksOptions(**figure_7_options())
-    parts = [OneReportPeriod(PartContext(rank, 3, random.Random(f"{seed}/{rank}")), options) for rank in range(3)]
+    parts = [PrintedInStep(PartContext(rank, 3, random.Random(f"{seed}/{rank}")), options) for rank in range(3)]
     recovered: Recovered = []
 
     def arrive(source: int, out: Out, now: Instant) -> None:
@@ -174,7 +182,7 @@ def simulated(seed: int) -> Recovered:
         "paper",
         members=3,
         messages=60,
-        ordering="causal-blocks",
+        ordering=InStep,
         ordering_options=figure_7_options(),
         network=NetworkOptions(latency="fixed 1ms"),
         workload=Workload(interval="fixed 499999us", senders=[0]),
