@@ -117,6 +117,16 @@ class Application:
             task.cancel()
         self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._send_all())]
 
+    @property
+    def sends(self) -> bool:
+        """Whether it has not sent all that it was to."""
+        return len(self._tasks) > 1 and not self._tasks[1].done()
+
+    def stop_sending(self) -> None:
+        """Send nothing more; go on reading."""
+        for task in self._tasks[1:]:
+            task.cancel()
+
     def leave(self) -> None:
         """Leave in good order."""
         self._leave.set()

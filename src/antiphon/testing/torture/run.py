@@ -91,8 +91,16 @@ class Tortured:
         await self._until(schedule.settled_ms, lambda: self._all_are(Application.has_settled))
         self._probe()
         await self._until(schedule.end_ms, lambda: self._all_are(Application.has_finished))
+        if any(application.sends for application in self._present.values()):
+            await self._let_what_is_under_way_arrive()
         for application in self._present.values():
             application.sample()
+
+    async def _let_what_is_under_way_arrive(self) -> None:
+        """Let nobody send any more: what one has and another has not at the end says nothing in the midst of it."""
+        for application in self._present.values():
+            application.stop_sending()
+        await asyncio.sleep(1 + 20 * self.schedule.latency_ms / 1000)
 
     async def _until(self, limit_ms: int, done: Callable[[], bool]) -> None:
         """Wait until a time, or until something is the case after the calm, unless the schedule lingers.
