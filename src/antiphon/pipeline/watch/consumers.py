@@ -308,7 +308,7 @@ class Consumers(msgspec.Struct):
                 elif len(one.done) > 1:
                     self.said.totals.inexact[PARTITION_ORDER] = 1  # by which of its members is not known
                 sure[-1] = low <= seq <= high and told
-                if low <= seq <= high:
+                if sure[-1]:
                     known.append((number, member, sender, seq, before.get(pair, GIVEN + UNMARKED)))
             if pair in first or pair in odd:
                 odd[pair] = odd.get(pair, 0) | did
@@ -505,7 +505,7 @@ class Consumers(msgspec.Struct):
             missing = int((examined & ~taken).sum()) + self._still_missing(number, taken)
             at_least_once.examined += int((examined & taken).sum()) + missing
             decided = not cut & one.done.keys() if final else one.done.keys() <= complete
-            if decided:
+            if decided and not total.inexact[AT_LEAST_ONCE]:  # else what is missing may not be owed
                 at_least_once.violations += missing
             elif missing:
                 at_least_once.undecided = 1
