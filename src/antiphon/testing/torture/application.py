@@ -269,7 +269,7 @@ class Application:
         assert self.group is not None
         status = self.group.status()
         together = set(status.members) == {other.start.address for other in there}
-        return together and status.standing == "active" and self._number >= self._work.messages and not self._receipts
+        return together and status.standing == "active" and not self.sends and not self._receipts
 
     def has_finished(self, there: Collection[Application]) -> bool:
         """Say whether it has delivered what all others sent at last, and all that it sent itself has ended."""
