@@ -43,6 +43,13 @@ def test_there_and_back(spark_session: Session, tmp_path: Path) -> None:
     assert not [path for path in (tmp_path / "b").iterdir() if path.name.startswith("_")]
 
 
+def test_a_session_that_lost_its_thread_to_an_interrupt_still_writes(spark_session: Session, tmp_path: Path) -> None:
+    spark_session.spark._jvm.SparkSession.clearActiveSession()  # as after Ctrl-C
+    frame = loaded(spark_session, write(EVENTS, tmp_path / "a" / "events.parquet").parent)
+    frame.write.format("antiphon").mode("append").save(str(tmp_path / "b"))
+    assert len(rows(loaded(spark_session, tmp_path / "b"))) == len(EVENTS)
+
+
 def test_filters_are_taken_over(spark_session: Session, tmp_path: Path) -> None:
     frame = loaded(spark_session, write(EVENTS, tmp_path / "events.parquet"))
     chosen = frame.where("event in ('send', 'deliver') and member = 2 and seq > 4 and detail is null")

@@ -65,6 +65,10 @@ def register(spark: SparkSession) -> None:
     """Make the format known to a session, and let it hand its filters down."""
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(TraceSource)
+    if isinstance(spark, SparkSession):  # and not one of Spark Connect
+        # a writer's format is looked up in the session that is active in the JVM's thread; after Ctrl-C none is
+        jvm: Any = spark._jvm
+        jvm.SparkSession.setActiveSession(spark._jsparkSession)
 
 
 class TraceSource(DataSource):
