@@ -11,7 +11,8 @@ MODULE ?=
 SAMPLE ?= 400
 SEED ?= 1
 CHAPTERS ?=
-WORKERS ?= 2
+# one more than the two cores that we plan for: a third of the time tests wait, for timers and processes
+WORKERS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test quick lint types unit faults torture torture-stack bench soak mutants docs wheel newcomer pythons pins clean

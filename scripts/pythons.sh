@@ -34,7 +34,7 @@ try_with() { # version, interpreter: a line that says how it ended, and the end 
   [ $ended = passed ] || { tail -40 "$folder.log"; return 1; }
 }
 
-# two at a time, each with one worker: one computes while the other installs, or waits for a process
+# three at a time, each with one worker: some compute while others install, or wait for a process
 export -f try_with copy_to
 export TARGETS="$*"
-others | xargs -r -P 2 -L 1 bash -uo pipefail -c 'try_with "$@"' _
+others | xargs -r -P 3 -L 1 bash -uo pipefail -c 'try_with "$@"' _
