@@ -100,7 +100,8 @@ def _lasts_ms(fault: Fault) -> int:
 
 def test_a_storm_is_seen() -> None:
     scenario = wide(0, "abcast")
-    scenario = replace(scenario, members=8, ordering_options={}, stability_options={}, recovery=Scenario().recovery)
+    plain = {"ordering_options": {}, "stability_options": {}, "recovery": Scenario().recovery, "buffer": 0}
+    scenario = replace(scenario, members=8, **plain)
     calm = RunCost(datagrams=9, bytes=900, lost=0, repairs=0, took_ns=10**6, held=1)
     assert storm(scenario, 0, calm) is None
     assert "keeps 9999" in str(storm(scenario, 0, RunCost(9, 900, 0, 0, 10**6, 9999)))
