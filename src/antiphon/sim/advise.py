@@ -217,7 +217,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     """What a candidate would do."""
 
     candidate: Candidate
-    stable_ms: float  # median time from sending to the sender's knowing that all have it
+    stable_ms: float  # median time until `await receipt.stable()` returns: all have it, and the sender delivered it
     deliver_ms: float | None  # median time from sending to delivery at another; None: the model has no deliveries
     kb_per_s: float  # that leave each member, data and control, once for each receiver
     datagrams_per_s: float  # packets that a member sends, once for each receiver, and receives
@@ -509,7 +509,7 @@ def measure(question: Question, candidate: Candidate, size: int) -> Estimate:
 
 
 def _times(cluster: Cluster) -> tuple[dict[tuple[int, int], Instant], list[Instant], list[Instant], Instant]:
-    """Give when messages were sent, how long until stable at the sender, until delivered at others, and the last.
+    """Give when messages were sent, how long until their receipts are stable, until delivered at others, and the last.
 
     All in true time, whatever the members' clocks show.
     """
@@ -523,15 +523,22 @@ def _times(cluster: Cluster) -> tuple[dict[tuple[int, int], Instant], list[Insta
     delivered: list[Instant] = []
     for node in cluster.nodes:
         log, done = node.log, 0
+        delivered_here: dict[int, Instant] = {}  # own messages
+        held_by_all: dict[int, Instant] = {}
         for time_ns, event, sender, seq in zip(log.times, log.events, log.senders, log.seqs, strict=True):
             if sender is None or seq is None:
                 continue
-            if event == "deliver" and sender != log.member and (sender, seq) in sent:
-                delivered.append(node.clock.true(time_ns) - sent[sender, seq])
+            now = node.clock.true(time_ns)
+            if event == "deliver" and sender == log.member:
+                delivered_here[seq] = now
+            elif event == "deliver" and (sender, seq) in sent:
+                delivered.append(now - sent[sender, seq])
             elif event == "stable" and sender == log.member:
-                now = node.clock.true(time_ns)
-                stable += [now - sent[sender, number] for number in range(done + 1, seq + 1)]
+                held_by_all |= dict.fromkeys(range(done + 1, seq + 1), now)
                 done = max(done, seq)
+        for seq, at in delivered_here.items():
+            if seq in held_by_all:
+                stable.append(max(at, held_by_all[seq]) - sent[log.member, seq])
     return sent, stable, delivered, max(sent.values(), default=0)
 
 
