@@ -260,6 +260,30 @@ def test_a_paused_process_stands_still_and_goes_on() -> None:
     testing.run(main)
 
 
+@pytest.mark.parametrize("planned", ["crash", "pause"])
+def test_what_is_planned_for_later_than_the_end_befalls_no_process(planned: str) -> None:
+    happened: list[str] = []
+
+    async def slow_to_end(name: str) -> None:
+        happened.append(f"{name} begins")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(1)
+            happened.append(f"{name} ends")
+
+    async def main(world: World) -> None:
+        for name in ("a", "b"):
+            world.spawn(name, slow_to_end, name)
+        await asyncio.sleep(0.1)
+        world.crash("b")
+        world.at("0.5s", getattr(world, planned), "a")
+        world.at("0.6s", world.restart, "b")
+
+    testing.run(main)
+    assert happened == ["a begins", "b begins", "a ends"]
+
+
 def test_a_paused_member_is_left_out_and_joins_again() -> None:
     async def main(world: World) -> None:
         groups = await joined(world)

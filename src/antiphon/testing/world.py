@@ -147,7 +147,10 @@ class World(Surroundings):
                 self._end()
 
     def close(self) -> None:
-        """End what still runs, let what is under way arrive, and check that every promise was kept."""
+        """End what still runs, let what is under way arrive, and check that every promise was kept.
+
+        No process is crashed, paused or started again from here on, whatever was planned for later.
+        """
         __tracebackhide__ = True
         if self._closed:
             return
@@ -272,6 +275,8 @@ class World(Surroundings):
 
         A group that was joined outside any process stops alone; its application sees it closed.
         """
+        if self._closed:
+            return  # what was planned for later than the end: what ends now is waited for
         incarnation = self._incarnation(name)
         self.note("crash", [incarnation.name])
         incarnation.crashed = True
@@ -287,6 +292,8 @@ class World(Surroundings):
 
     def restart(self, name: str) -> None:
         """Start a process anew, after it crashed or ended."""
+        if self._closed:
+            return  # nobody would end it
         process = self._processes.get(name)
         if process is None:
             raise UsageError(f"restart: {name!r} is no process that was started with spawn")
@@ -300,6 +307,8 @@ class World(Surroundings):
 
     def pause(self, name: str) -> None:
         """Let a process stand still, with all that comes for it waiting, until `resume`."""
+        if self._closed:
+            return  # it would never end
         incarnation = self._incarnation(name)
         if not incarnation.paused:
             self._pauses[incarnation.name] = self.note("pause", [incarnation.name])
