@@ -38,6 +38,10 @@ BORROWED: Final = {
         "_active_spark_context": "whether Spark runs here already: what is public forgets it after a broken connection",
         "_jsc": "Hadoop's settings, which PySpark offers in no other way",
     },
+    "pipeline/source.py": {
+        "_jvm": "to make the session active in the JVM's thread, for which PySpark has no public call",
+        "_jsparkSession": "the same",
+    },
     "testing/loop.py": {
         "_get_running_loop": "asyncio's, for those who write a loop",
         "_set_running_loop": "asyncio's, for those who write a loop",
