@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from antiphon.protocol.machine import MILLISECOND, SECOND, Deliver, Effect, Instant, Receive, Send, Submit, Wake
+from antiphon.protocol.machine import MILLISECOND, SECOND, Deliver, Drop, Effect, Instant, Receive, Send, Submit, Wake
 from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.pace import Pace
 from antiphon.protocol.view.member import Member, View
@@ -157,6 +157,18 @@ def test_a_member_that_is_behind_lets_its_words_gather() -> None:
     assert one.deadline <= one.submissions.pace.next_at
     over = one.submissions.pace.next_at
     assert b"second" in b"".join(sent(one.handle(Wake(), over)))
+
+
+def test_a_refused_datagram_does_not_change_when_a_member_with_nothing_to_say_may_speak() -> None:
+    one = member()
+    late(one)
+    pace = one.submissions.pace
+    assert pace.next_at is not None
+    assert sent(one.handle(Wake(), pace.next_at)), "all that had gathered is said"
+    over = pace.next_at
+    assert [type(effect) for effect in one.handle(Receive(b"no datagram"), over + 1)] == [Drop]
+    assert pace.next_at == over
+    assert b"second" in b"".join(sent(one.handle(Submit(b"second"), over + 2))), "nothing has to gather any longer"
 
 
 def test_what_gathers_when_a_view_ends_is_not_sent_any_more() -> None:

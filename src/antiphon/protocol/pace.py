@@ -27,7 +27,7 @@ class Pace:
     def __init__(self, size: int) -> None:
         self._packets = size - 1  # for one word to all
         self.ns: Duration = 0  # how long to gather; 0: not at all
-        self.next_at: Instant | None = None  # when it may speak; None: whenever it has something to say
+        self.next_at: Instant | None = None  # when it may speak; None or past: whenever it has something to say
 
     def woken(self, late_ns: Duration) -> None:
         """Hear by how much the timer was late."""
@@ -53,6 +53,4 @@ class Pace:
 
     def gathers(self, gathered_bytes: int, now: Instant) -> bool:
         """Say whether what there is to say still gathers: not where it is so much that no packet would be saved."""
-        if self.next_at is not None and (self.next_at <= now or gathered_bytes > _GATHERED_BYTES_MAX):
-            self.next_at = None
-        return self.next_at is not None
+        return self.next_at is not None and now < self.next_at and gathered_bytes <= _GATHERED_BYTES_MAX

@@ -196,8 +196,7 @@ class Member:
                 self.output.row("leave", None, None, None, None)
         else:
             assert_never(event)
-        submissions, gatherer, output = self.submissions, self._optional.gatherer, self.output
-        pace = submissions.pace
+        submissions, pace, gatherer = self.submissions, self.submissions.pace, self._optional.gatherer
         gathers = pace.next_at is not None and pace.gathers(self._frames.bytes_for_all + submissions.bytes, now)
         if not gathers and (submissions.waiting or submissions.starved.at is not None):
             self._send_waiting(now)
@@ -208,7 +207,7 @@ class Member:
                 self._carry(step, now)
         if self._frames.outbox and not gathers:
             self._flush(now)
-        effects, output.effects = output.effects, []
+        effects, self.output.effects = self.output.effects, []
         return effects
 
     def recognize(self, datagram: bytes, now: Instant) -> bool:
@@ -219,6 +218,7 @@ class Member:
 
     def _send_waiting(self, now: Instant) -> None:
         submissions = self.submissions
+        submissions.pace.next_at = None  # what waits from here on waits for the window, not for more to be said with it
         while submissions.waiting and not self.stuck:
             message = submissions.next()
             self.output.sent(submissions.sent)
