@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from typing import Any, TypeVar
 
-from antiphon.protocol.machine import MILLISECOND, Effect, Install, Instant, Receive, Send
+from antiphon.protocol.machine import MILLISECOND, Effect, Install, Instant, Receive, Send, Wake
 from antiphon.protocol.membership.messages import (
     Alive,
     Commit,
@@ -132,3 +132,18 @@ def empty_state(ballot: Ballot, view: GroupView, standing: Any = "member", **oth
     """Return the answer of a member that holds nothing, or of one that joins."""
     reach = (0,) * len(view.members) if standing in ("member", "awaiting", "leaver") and view.number else ()
     return State(ballot, view.id, standing, others.pop("accepted", None), others.pop("reach", reach), 0, b"", **others)
+
+
+def member(name: int = 0, *members: int, **others: Any) -> OneProcess:
+    """Give a process that has just begun its first view, in which all others are heard."""
+    members = members or (0, 1, 2)
+    one = OneProcess(name, members, **others)
+    one.do(Wake(), 0)
+    one.installed(*members)
+    for other in members:
+        if other != name:
+            one.alive(other)
+    one.do(Wake(), MS)
+    one.said.clear()
+    one.effects.clear()
+    return one

@@ -46,25 +46,10 @@ from antiphon.protocol.membership.options import MembershipOptions
 from antiphon.protocol.membership.process import Process
 from antiphon.protocol.membership.views import GroupView, process
 from antiphon.protocol.options import GroupOptions
-from support.one_process import GROUP, MS, TIMES, OneProcess, change_to, view_after
+from support.one_process import GROUP, MS, TIMES, OneProcess, change_to, member, view_after
 
 TRANSFER = msgspec.structs.replace(TIMES, transfer=True)
 SAFE = GroupOptions(ordering="fifo", group=GROUP, safe=True, window=2, queue=5)
-
-
-def member(name: int = 0, *members: int, **others: Any) -> OneProcess:
-    """Give a process that has just begun its first view, in which all others are heard."""
-    members = members or (0, 1, 2)
-    one = OneProcess(name, members, **others)
-    one.do(Wake(), 0)
-    one.installed(*members)
-    for other in members:
-        if other != name:
-            one.alive(other)
-    one.do(Wake(), MS)
-    one.said.clear()
-    one.effects.clear()
-    return one
 
 
 def message_of(name: int, payload: bytes = b"hello", **others: Any) -> bytes:

@@ -49,26 +49,11 @@ from antiphon.protocol.membership.views import Cut, GroupView, process
 from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.view.member import Member, View
 from antiphon.protocol.wire import VERSIONS
-from support.one_process import GROUP, MS, TIMES, OneProcess, change_to, empty_state, view_after
+from support.one_process import GROUP, MS, TIMES, OneProcess, change_to, empty_state, member, view_after
 
 SAFE = GroupOptions(ordering="fifo", group=GROUP, safe=True, window=2, queue=5)  # own messages wait for the others
 SIDES = msgspec.structs.replace(TIMES, partition="each-side")
 TRANSFER = msgspec.structs.replace(TIMES, transfer=True)
-
-
-def member(name: int = 0, *members: int, **others: Any) -> OneProcess:
-    """Give a process that has just begun its first view."""
-    members = members or (0, 1, 2)
-    one = OneProcess(name, members, **others)
-    one.do(Wake(), 0)
-    one.installed(*members)
-    for other in members:
-        if other != name:
-            one.alive(other)
-    one.do(Wake(), MS)
-    one.said.clear()
-    one.effects.clear()
-    return one
 
 
 def stopped(name: int = 0, *members: int, ballot: tuple[int, int] | None = None, **others: Any) -> OneProcess:
