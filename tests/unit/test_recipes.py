@@ -139,16 +139,20 @@ async def test_all_work_is_done_and_counted_once(world: World) -> None:
         worked.append(item)
         return f"{item} by hand"
 
+    async def put(own: str, item: str) -> None:
+        """Give an item to a member, to its next life if this one ends meanwhile."""
+        while item not in acknowledged:
+            try:
+                await queues[own].put(item)
+                acknowledged.add(item)
+            except (antiphon.Unknown, antiphon.GroupClosed):
+                await asyncio.sleep(0.1)
+
     async def member(own: str) -> None:
         async with WorkQueue("resize", work, own, others(own, addresses)) as queue:
             queues[own] = queue
             for item in items[stay.index(own) :: len(stay)] if own != dies else []:
-                while item not in acknowledged:
-                    try:
-                        await queue.put(item)
-                        acknowledged.add(item)
-                    except antiphon.Unknown:
-                        await asyncio.sleep(0.1)
+                await put(own, item)
             await asyncio.Event().wait()
 
     for own in addresses:
@@ -156,7 +160,7 @@ async def test_all_work_is_done_and_counted_once(world: World) -> None:
     await world.quiet()
     while dies not in queues or not set(queues[dies].state["open"].values()) & {dies}:
         items.append(f"late {len(items)}")  # so that there is something of its own when it dies
-        await queues[stay[0]].put(items[-1])
+        await put(stay[0], items[-1])
     world.crash(dies)
     done = [queue for own, queue in queues.items() if own != dies]
     async with asyncio.timeout(60):
