@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,11 +20,15 @@ from antiphon import pipeline
 from antiphon.cli import main
 from antiphon.errors import UsageError
 from antiphon.pipeline.ingesting import ingest
+from antiphon.pipeline.ingesting.job import IngestPart
+from antiphon.pipeline.ingesting.quarantine import Quarantine
 from antiphon.pipeline.inline import Inline
 from antiphon.pipeline.measuring import measure_layout
+from antiphon.pipeline.reading.rows import UnreadableRow
 from antiphon.pipeline.results import CheckResult, read_alarms
 from antiphon.pipeline.session import Session
 from antiphon.pipeline.store import location as stores
+from antiphon.pipeline.store.arena import ArenaWriter
 from antiphon.pipeline.store.files import find_files
 from antiphon.pipeline.store.location import location, replacement
 from antiphon.pipeline.watch import DirectoryWatch
@@ -264,6 +269,18 @@ def test_other_stores_are_reached_by_fsspec() -> None:
         location("ftp://host/trace").exists()
     with pytest.raises(UsageError, match="nosuch"):
         location("nosuch://top/file").exists()
+
+
+def test_tasks_leave_nothing_on_the_disk_that_they_write_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    quarantine = Quarantine("memory://top/layout", "read-000000")
+    assert not list(tmp_path.iterdir()), "nothing was unreadable"
+    quarantine.add([UnreadableRow("a.csv", 1, "no member", None, "{}")])
+    arena = ArenaWriter("memory://top/scratch", "encoded", 0)
+    assert len(list(tmp_path.iterdir())) == 2
+    quarantine.close(IngestPart())
+    del arena  # as in a task that fails half-way
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_store_that_is_not_there_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import re
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING
 from antiphon.errors import AntiphonError, NotATrace, UsageError
 from antiphon.pipeline.interrupts import Interrupts
 from antiphon.pipeline.java import find_java_home
-from antiphon.pipeline.store.location import use_settings
+from antiphon.pipeline.store.location import remove_tree, use_settings
 from antiphon.progress import Progress
 
 if TYPE_CHECKING:
@@ -279,11 +280,16 @@ def _is_connect(spark: SparkSession) -> bool:
 
 
 def _package_archive() -> Path:
-    """This package as a zip, for workers that do not have it installed: its modules, and the files that they read."""
+    """This package as a zip, for workers that do not have it installed: its modules, and the files that they read.
+
+    Spark's driver hands it out for as long as it lives: it goes when the process ends.
+    """
     import antiphon
 
     root = Path(antiphon.__file__).parent
-    archive = Path(tempfile.mkdtemp(prefix="antiphon-")) / "antiphon.zip"
+    folder = Path(tempfile.mkdtemp(prefix="antiphon-"))
+    atexit.register(remove_tree, folder)
+    archive = folder / "antiphon.zip"
     with zipfile.ZipFile(archive, "w") as out:
         for source in sorted(root.rglob("*")):
             if source.is_file() and "__pycache__" not in source.parts:

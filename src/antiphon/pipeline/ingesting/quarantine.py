@@ -8,10 +8,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from antiphon.atomic_write import Replacement
 from antiphon.pipeline.ingesting.job import IngestPart
 from antiphon.pipeline.reading.rows import UnreadableRow
 from antiphon.pipeline.store.layout import QUARANTINE
-from antiphon.pipeline.store.location import location, replacement
+from antiphon.pipeline.store.location import Upload, location, replacement
 
 QUARANTINE_SCHEMA = pa.schema(
     [
@@ -28,10 +29,11 @@ EXAMPLE_CHARACTERS = 300
 
 
 class Quarantine:
-    """Rows that cannot be read, written beside the rest with a reason each."""
+    """Rows that cannot be read, written beside the rest with a reason each; no file is begun before there is one."""
 
     def __init__(self, folder: str, name: str) -> None:
-        self.file = replacement(location(folder) / QUARANTINE / f"{name}.parquet")
+        self.path = location(folder) / QUARANTINE / f"{name}.parquet"
+        self.file: Replacement | Upload | None = None
         self.counts: Counter[str] = Counter()
         self.reasons: Counter[str] = Counter()
         self.examples: dict[str, str] = {}  # reason -> one such row, and where it is
@@ -42,6 +44,7 @@ class Quarantine:
         if not rubbish:
             return
         if self.writer is None:
+            self.file = replacement(self.path)
             self.writer = pq.ParquetWriter(self.file.fresh, QUARANTINE_SCHEMA)
         self.writer.write_table(
             pa.Table.from_pylist([msgspec.structs.asdict(row) for row in rubbish], QUARANTINE_SCHEMA)
@@ -55,8 +58,8 @@ class Quarantine:
 
     def close(self, part: IngestPart) -> None:
         """Finish the file; note how many rows were put aside, by event and by reason."""
-        if self.writer is not None:
+        if self.file is not None and self.writer is not None:
             self.writer.close()
             self.file.commit()
-            part.quarantine = self.file.path.name
+            part.quarantine = self.path.name
         part.quarantined, part.reasons, part.examples = dict(self.counts), dict(self.reasons), self.examples

@@ -17,6 +17,7 @@ import os
 import shutil
 import tempfile
 import uuid
+import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, TypeAlias
@@ -217,13 +218,17 @@ def is_uri(where: str) -> bool:
 
 
 class Upload:
-    """A file of a store, written on this machine's disk first; with the interface of `Replacement`."""
+    """A file of a store, written on this machine's disk first; with the interface of `Replacement`.
+
+    What was written here goes with this object at the latest, so that a task that fails half-way leaves nothing.
+    """
 
     def __init__(self, path: StorePath) -> None:
         self.path = path
         descriptor, name = tempfile.mkstemp(prefix="antiphon-", suffix=f"-{path.name}")
         os.close(descriptor)
         self.fresh = Path(name)
+        self._gone = weakref.finalize(self, self.fresh.unlink, missing_ok=True)
 
     def commit(self) -> None:
         """Put what was written in its place."""
@@ -236,7 +241,7 @@ class Upload:
 
     def discard(self) -> None:
         """Remove what was written here."""
-        self.fresh.unlink(missing_ok=True)
+        self._gone()
 
     def __enter__(self) -> Path:
         return self.fresh
