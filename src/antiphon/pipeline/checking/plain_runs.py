@@ -7,6 +7,8 @@ Whatever else a run does, it is no plain one and is checked by the stages that k
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +16,7 @@ import pyarrow.compute as pc
 from antiphon.pipeline.checking.findings import Finding, TaskFindings
 from antiphon.pipeline.checking.run import CheckJob, Workspace
 from antiphon.pipeline.columns import CONTROL, DELIVER, END, NULL_TIME, RECEIVE, SEND, STABLE, VIEW, Array
-from antiphon.pipeline.kernels import compiled
+from antiphon.pipeline.kernels import compiled, inlined
 from antiphon.pipeline.store.layout import SMALL_RUN_MEMBERS, SMALL_RUN_ROWS, TraceLayout
 
 COUNTED = ("integrity", "validity", "agreement", "fifo", "causal", "total", "stability", "view-synchrony")
@@ -131,11 +133,11 @@ def _look(layout: TraceLayout, runs: Array, views: _Views, *, times: bool) -> tu
     time = column.get("time_ns", np.zeros(0, np.int64)).astype(np.int64)
     numbers = views.numbers(layout, int(segment[0]), len(column["event"]))
     plain, counts = np.zeros(len(runs), np.bool_), np.zeros((len(runs), len(COUNTED)), np.int64)
-    first = np.concatenate(([0], np.cumsum(sizes)))
-    look_at_runs(
-        first, start, stop, layout.unit_member[units].astype(np.int64), clock, column["event"],
-        column["sender"].astype(np.int64), column["seq"].astype(np.int64), time, numbers, plain, counts,
-    )  # fmt: skip
+    members = Units(
+        np.concatenate(([0], np.cumsum(sizes))), start, stop, layout.unit_member[units].astype(np.int64), clock
+    )
+    rows = Rows(column["event"], column["sender"].astype(np.int64), column["seq"].astype(np.int64), time, numbers)
+    look_at_runs(members, rows, _empty_books(), plain, counts)
     return plain, counts
 
 
@@ -151,173 +153,203 @@ def _note(layout: TraceLayout, runs: Array, counts: Array, job: CheckJob, found:
             found.add("", name, Finding(whole[column]))
 
 
-@compiled
-def look_at_runs(
-    first_unit: Array,
-    start: Array,
-    stop: Array,
-    member: Array,
-    clock: Array,
-    code: Array,
-    sender: Array,
-    seq: Array,
-    time: Array,
-    view: Array,
-    plain: Array,
-    counts: Array,
-) -> None:
-    """Say of each run whether it is plain, and what would be examined in it.
+class Units(NamedTuple):
+    """The members of runs: run r has those from first[r] up to first[r + 1], each with its rows start .. stop."""
 
-    Run r has the units first_unit[r] .. first_unit[r + 1], each with its member and its rows start .. stop.
-    """
-    order = np.empty(
-        SMALL_RUN_ROWS, np.int64
-    )  # the deliveries of the first member, with the number of views before each
-    order_stay = np.empty(SMALL_RUN_ROWS, np.int64)
-    stay_number = np.empty(SMALL_RUN_ROWS, np.int64)
-    held, latest = np.empty(SMALL_RUN_ROWS, np.int64), np.empty(SMALL_RUN_ROWS, np.int64)
-    by_whom = np.empty(SMALL_RUN_ROWS, np.int64)
-    sent, received = np.empty(SMALL_RUN_ROWS, np.bool_), np.empty(SMALL_RUN_ROWS, np.bool_)
-    low, size, base = (
-        np.empty(SMALL_RUN_MEMBERS, np.int64),
-        np.empty(SMALL_RUN_MEMBERS, np.int64),
-        np.empty(SMALL_RUN_MEMBERS, np.int64),
-    )
-    highest = np.empty(SMALL_RUN_MEMBERS, np.int64)
-    for run in range(first_unit.size - 1):
-        first = first_unit[run]
-        n = first_unit[run + 1] - first
-        good = True
-        messages = 0
-        marks = pasts = ended = 0
-        for i in range(n):  # what is sent
-            base[i], size[i], low[i] = messages, 0, 0
-            for row in range(start[first + i], stop[first + i]):
-                if code[row] == SEND:
-                    if size[i] and seq[row] != low[i] + size[i]:
-                        good = False
-                    if not size[i]:
-                        low[i] = seq[row]
-                    size[i] += 1
-            messages += size[i]
-        by_whom[:messages] = -1
-        for i in range(n):
-            by_whom[base[i] : base[i] + size[i]] = i
-        sent[:messages] = False
-        latest[:messages] = NULL_TIME
-        deliveries = stays = 0
-        for i in range(n):
-            if not good:
-                break
-            unit = first + i
-            received[:messages] = False
-            highest[:n] = -1
-            held[:messages] = np.iinfo(np.int64).max
-            here = stay = sends = 0
-            before = np.int64(0)
-            done = False
-            for row in range(start[unit], stop[unit]):
-                kind = code[row]
-                if kind == END:
-                    good = good and not done
-                    done = True
-                elif kind == VIEW:
-                    good = good and view[row] > before
-                    before = view[row]
-                    if i == 0:
-                        stay_number[stays] = before
-                        stays += 1
-                    elif stay >= stays or stay_number[stay] != before:
-                        good = False
-                    stay += 1
-                elif kind in (SEND, DELIVER, RECEIVE, STABLE):
-                    who = 0
-                    while who < n and member[first + who] != sender[row]:
-                        who += 1
-                    if who == n or not low[who] <= seq[row] < low[who] + size[who]:
-                        good = False
-                        break
-                    message = base[who] + seq[row] - low[who]
-                    if kind == SEND:
-                        sent[message] = True
-                        pasts += sends > 0 or here > 0
-                        sends += 1
-                    elif kind == STABLE:
-                        marks += 1
-                    elif kind == RECEIVE:
-                        if time.size and not received[message]:
-                            held[message] = min(held[message], time[row])
-                        received[message] = True
-                    else:
-                        if time.size:
-                            held[message] = min(held[message], time[row])
-                        good = message > highest[who] and (who != i or sent[message])
-                        highest[who] = message
-                        if i == 0:
-                            order[here], order_stay[here] = message, stay
-                            deliveries += 1
-                        elif here >= deliveries or order[here] != message or order_stay[here] != stay:
-                            good = False
-                        here += 1
-                elif kind != CONTROL:
-                    good = False
-                if not good:
-                    break
-            good = good and here == deliveries and stay == stays
-            ended += done
-            for message in range(messages):
-                if by_whom[message] != i:
-                    latest[message] = max(latest[message], held[message])
-        good = good and deliveries == messages and (ended == 0 or ended == n)
-        if good and marks and clock[first]:
-            good = _marks_are_right(
-                first, first + n, start, stop, member, code, sender, seq, time, low, base, by_whom, messages, latest
-            )
+    first: Array
+    start: Array
+    stop: Array
+    member: Array
+    global_clock: Array
+
+
+class Rows(NamedTuple):
+    """The columns of a row group; `view_number` has the number of a view that names all, -1 for any other."""
+
+    code: Array
+    sender: Array
+    seq: Array
+    time: Array  # empty where nobody compares times
+    view_number: Array
+
+
+class Books(NamedTuple):
+    """What is written down of one run: of its senders, its messages (numbered sender after sender), and its order."""
+
+    low: Array  # by sender: the number of its first message,
+    size: Array  # how many it sent,
+    base: Array  # and its first in the numbering of the run
+    highest: Array  # by sender: the last of its messages that the member at hand delivered
+    author: Array  # by message: who sent it
+    sent: Array
+    received: Array  # by the member at hand,
+    held: Array  # and since when
+    latest: Array  # when the last member but its author held it
+    order: Array  # the deliveries of the first member,
+    order_stay: Array  # with the number of views before each,
+    stay_view: Array  # and what these views are called
+    tally: Array
+
+
+MESSAGES, DELIVERIES, STAYS, ENDED, MARKS, PASTS, TALLIES = range(7)
+
+
+def _empty_books() -> Books:
+    kinds = dict.fromkeys(("sent", "received"), np.bool_)
+    lengths = dict.fromkeys(("low", "size", "base", "highest"), SMALL_RUN_MEMBERS) | {"tally": TALLIES}
+    return Books(*(np.empty(lengths.get(name, SMALL_RUN_ROWS), kinds.get(name, np.int64)) for name in Books._fields))
+
+
+@compiled
+def look_at_runs(units: Units, rows: Rows, books: Books, plain: Array, counts: Array) -> None:
+    """Say of each run whether it is plain, and what is examined in it if it is."""
+    tally = books.tally
+    for run in range(units.first.size - 1):
+        first, after = units.first[run], units.first[run + 1]
+        good = _number_messages(units, rows, books, first, after)
+        for unit in range(first, after):
+            good = good and _does_as_the_first(units, rows, books, first, after, unit)
+        good = good and tally[DELIVERIES] == tally[MESSAGES] and (tally[ENDED] == 0 or tally[ENDED] == after - first)
+        if good and tally[MARKS] and units.global_clock[first]:
+            good = _marks_are_right(units, rows, books, first, after)
         plain[run] = good
-        if not good:
-            continue
-        pairs = n * (n - 1) // 2
-        counts[run, 0] = counts[run, 3] = n * messages
-        counts[run, 1] = messages
-        counts[run, 2] = n * messages if n > 1 else 0
-        counts[run, 4] = n * pasts
-        counts[run, 5] = pairs if messages > 1 else 0
-        counts[run, 6] = marks
-        at = 0
-        for stay in range(1, stays):  # views that were installed and that another follows
-            while at < deliveries and order_stay[at] < stay:
-                at += 1
-            if at < deliveries and order_stay[at] == stay:
-                counts[run, 7] += pairs
+        if good:
+            _count(books, after - first, counts[run])
 
 
 @compiled
-def _marks_are_right(
-    first: int,
-    last: int,
-    start: Array,
-    stop: Array,
-    member: Array,
-    code: Array,
-    sender: Array,
-    seq: Array,
-    time: Array,
-    low: Array,
-    base: Array,
-    by_whom: Array,
-    messages: int,
-    latest: Array,
-) -> bool:
-    """Whether by the time of each mark everyone else held all that it covers; `latest` says when the last one did."""
-    for message in range(1, messages):
-        if by_whom[message] == by_whom[message - 1]:
-            latest[message] = max(latest[message], latest[message - 1])
-    for unit in range(first, last):
-        for row in range(start[unit], stop[unit]):
-            if code[row] == STABLE:
-                who = 0
-                while member[first + who] != sender[row]:
-                    who += 1
-                if time[row] != NULL_TIME and latest[base[who] + seq[row] - low[who]] > time[row]:
+def _number_messages(units: Units, rows: Rows, books: Books, first: int, after: int) -> bool:
+    """Open the books of a run; False if somebody does not number its messages one by one."""
+    messages = np.int64(0)
+    books.tally[:] = 0
+    for who in range(after - first):
+        low, size = np.int64(0), np.int64(0)
+        for row in range(units.start[first + who], units.stop[first + who]):
+            if rows.code[row] == SEND:
+                if not size:
+                    low = rows.seq[row]
+                elif rows.seq[row] != low + size:
                     return False
+                size += 1
+        books.low[who], books.size[who], books.base[who] = low, size, messages
+        books.author[messages : messages + size] = who
+        messages += size
+    books.sent[:messages] = False
+    books.latest[:messages] = NULL_TIME
+    books.tally[MESSAGES] = messages
     return True
+
+
+@inlined
+def _author(units: Units, rows: Rows, first: int, after: int, row: int) -> int:
+    """Return whose message a row is about: its place among the members, behind all of them if it is nobody's."""
+    who = 0
+    while first + who < after and units.member[first + who] != rows.sender[row]:
+        who += 1
+    return who
+
+
+@compiled
+def _does_as_the_first(units: Units, rows: Rows, books: Books, first: int, after: int, unit: int) -> bool:
+    """Read a member's log: whether it has the views and deliveries of the first one, and each in its place."""
+    tally, me, is_first = books.tally, unit - first, unit == first
+    messages = tally[MESSAGES]
+    books.received[:messages] = False
+    books.held[:messages] = np.iinfo(np.int64).max
+    books.highest[: after - first] = -1
+    delivered = stay = sends = 0
+    view_before = np.int64(0)
+    ended = False
+    for row in range(units.start[unit], units.stop[unit]):
+        kind = rows.code[row]
+        if kind == CONTROL:
+            continue
+        if kind == END:
+            if ended:
+                return False
+            ended = True
+            continue
+        if kind == VIEW:
+            view = rows.view_number[row]
+            if view <= view_before:
+                return False
+            if is_first:
+                books.stay_view[stay] = view
+                tally[STAYS] += 1
+            elif stay >= tally[STAYS] or books.stay_view[stay] != view:
+                return False
+            view_before = view
+            stay += 1
+            continue
+        if kind not in (SEND, DELIVER, RECEIVE, STABLE):
+            return False
+        who = _author(units, rows, first, after, row)
+        if first + who == after or not books.low[who] <= rows.seq[row] < books.low[who] + books.size[who]:
+            return False
+        message = books.base[who] + rows.seq[row] - books.low[who]
+        if kind == SEND:
+            books.sent[message] = True
+            tally[PASTS] += sends > 0 or delivered > 0
+            sends += 1
+        elif kind == STABLE:
+            tally[MARKS] += 1
+        elif kind == RECEIVE:
+            if rows.time.size and not books.received[message]:
+                books.held[message] = min(books.held[message], rows.time[row])
+            books.received[message] = True
+        else:
+            if rows.time.size:
+                books.held[message] = min(books.held[message], rows.time[row])
+            if message <= books.highest[who] or (who == me and not books.sent[message]):
+                return False
+            books.highest[who] = message
+            if is_first:
+                books.order[delivered], books.order_stay[delivered] = message, stay
+                tally[DELIVERIES] += 1
+            elif (
+                delivered >= tally[DELIVERIES]
+                or books.order[delivered] != message
+                or books.order_stay[delivered] != stay
+            ):
+                return False
+            delivered += 1
+    tally[ENDED] += ended
+    for message in range(messages):
+        if books.author[message] != me:
+            books.latest[message] = max(books.latest[message], books.held[message])
+    return bool(delivered == tally[DELIVERIES] and stay == tally[STAYS])
+
+
+@compiled
+def _marks_are_right(units: Units, rows: Rows, books: Books, first: int, after: int) -> bool:
+    """Whether by the time of each mark everyone else held all that it covers."""
+    latest = books.latest
+    for message in range(1, books.tally[MESSAGES]):
+        if books.author[message] == books.author[message - 1]:
+            latest[message] = max(latest[message], latest[message - 1])
+    for row in range(units.start[first], units.stop[after - 1]):
+        if rows.code[row] == STABLE:
+            who = _author(units, rows, first, after, row)
+            message = books.base[who] + rows.seq[row] - books.low[who]
+            if rows.time[row] != NULL_TIME and latest[message] > rows.time[row]:
+                return False
+    return True
+
+
+@compiled
+def _count(books: Books, members: int, counts: Array) -> None:
+    """Count what each guarantee examines in a plain run, in the order of `COUNTED`."""
+    tally = books.tally
+    messages, pairs = tally[MESSAGES], members * (members - 1) // 2
+    counts[0] = counts[3] = members * messages
+    counts[1] = messages
+    counts[2] = members * messages if members > 1 else 0
+    counts[4] = members * tally[PASTS]
+    counts[5] = pairs if messages > 1 else 0
+    counts[6] = tally[MARKS]
+    at = 0
+    for stay in range(1, tally[STAYS]):  # views that were installed and that another follows
+        while at < tally[DELIVERIES] and books.order_stay[at] < stay:
+            at += 1
+        if at < tally[DELIVERIES] and books.order_stay[at] == stay:
+            counts[7] += pairs
