@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from antiphon.commands.choices import one_of
-from antiphon.commands.log_options import add_log_options, add_trace_argument, show_names
+from antiphon.commands.log_options import add_log_options, add_trace_argument, show_reading
 from antiphon.commands.member_words import MemberWords
 from antiphon.commands.quarantine import show_reasons
 from antiphon.commands.spark_options import add_spark_options, say_stale, trace_work
@@ -91,7 +91,7 @@ def _show(result: CheckResult, decisive: list[str], words: MemberWords) -> None:
     aside = f", {result.quarantined:,} rows quarantined" if result.quarantined else ""
     print(f"{result.trace}: {counts}{aside}")
     show_reasons(result.quarantine_reasons, result.quarantine_examples)
-    show_names(result.names)
+    show_reading(result.names, result.guessed_unit)
     show_table(
         ("guarantee", "verdict", "promised", "examined", "violations"),
         [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from antiphon.commands.log_options import add_log_options, add_trace_argument, show_names
+from antiphon.commands.log_options import add_log_options, add_trace_argument, show_reading
 from antiphon.commands.quarantine import show_reasons
 from antiphon.commands.spark_options import add_spark_options, trace_work
 from antiphon.wording import count
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     aside = sum(totals.quarantined.values())
     print(f"{args.trace}: {counted}" + (f", {aside:,} rows quarantined" if aside else ""))
     show_reasons(totals.reasons, totals.examples)
-    show_names(totals.names)
+    show_reading(totals.names, totals.guessed_unit)
     where = f"described in place by {args.out}, which needs the trace" if kept.in_place else f"kept in {args.out}"
     print(f"{where}; check, measure, report, explore and diagram take it as their TRACE")
     return 0

@@ -12,6 +12,7 @@ from antiphon.commands.choices import one_of
 
 if TYPE_CHECKING:
     from antiphon.pipeline.reading.mapping import Mapping
+    from antiphon.pipeline.reading.time_units import TimeUnit
 
 PRESETS = tuple(
     sorted(file.stem for file in Path(antiphon.__file__).parent.glob("pipeline/ingesting/foreign/presets/*.toml"))
@@ -58,7 +59,11 @@ def mapping_of(args: argparse.Namespace) -> Mapping | None:
     return msgspec.structs.replace(mapping, preset=args.preset or mapping.preset, sends=args.sends or mapping.sends)
 
 
-def show_names(names: Names[int, str]) -> None:
-    """Print which member has which number, where a log had names."""
+def show_reading(names: Names[int, str], guessed_unit: TimeUnit = "") -> None:
+    """Print how a foreign log was read: which member has which number, and what was guessed of its times."""
+    from antiphon.pipeline.reading.time_units import guess_words
+
+    if guessed_unit:
+        print(guess_words(guessed_unit))
     if names:
         print("members: " + ", ".join(f"{number} = {name}" for number, name in sorted(names.items())))

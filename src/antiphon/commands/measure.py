@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from antiphon.commands.log_options import add_log_options, add_trace_argument
+from antiphon.commands.log_options import add_log_options, add_trace_argument, show_reading
 from antiphon.commands.member_words import MemberWords
 from antiphon.commands.quarantine import show_reasons
 from antiphon.commands.spark_options import add_spark_options, say_stale, trace_work
 from antiphon.console import show_table
-from antiphon.wording import duration
+from antiphon.wording import count, duration
 
 if TYPE_CHECKING:
     from antiphon.pipeline.results import MeasureResult
@@ -49,8 +49,10 @@ def run(args: argparse.Namespace) -> int:
 def _show(result: MeasureResult, words: MemberWords) -> None:
     """Print the summary."""
     aside = f", {result.quarantined:,} rows quarantined" if result.quarantined else ""
-    print(f"{result.trace}: {result.runs:,} runs, {result.members:,} members, {result.events:,} events{aside}")
+    here = ", ".join((count(result.runs, "run"), count(result.members, "member"), count(result.events, "event")))
+    print(f"{result.trace}: {here}{aside}")
     show_reasons(result.quarantine_reasons, result.quarantine_examples)
+    show_reading({}, result.guessed_unit)
     if result.clock != "global":
         print(
             f"clock: {result.clock}; times of different members are compared as they are, so delivery and stable "

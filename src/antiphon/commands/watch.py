@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from antiphon.commands.log_options import add_log_options, mapping_of, show_names
+from antiphon.commands.log_options import add_log_options, mapping_of, show_reading
 from antiphon.commands.quarantine import show_reasons
 from antiphon.commands.spark_options import add_spark_options, spark_session
 from antiphon.console import show_table
@@ -217,7 +217,7 @@ def _show(result: WatchResult) -> None:
         ],
         numbers=(3, 4),
     )
-    show_names(result.names)
+    show_reading(result.names)
     show_reasons(result.quarantine_reasons, {})
     for path, why in result.missing.items():
         print(f"not read: {path}: {why}")

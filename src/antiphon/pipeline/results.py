@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 import msgspec
 
 from antiphon.errors import UsageError
+from antiphon.pipeline.reading.time_units import TimeUnit
 from antiphon.pipeline.store.location import Location, files_in, open_parquet
 from antiphon.pipeline.verdicts import left_open, verdict
 from antiphon.trace.schema import GUARANTEES
@@ -40,6 +41,7 @@ class TraceResult(msgspec.Struct, kw_only=True, omit_defaults=True):
     quarantine_reasons: dict[str, int] = {}  # why rows were put aside, the most frequent first; said if any were
     quarantine_examples: dict[str, str] = {}  # by reason, one such row
     names: dict[int, str] = {}  # number -> name, of members and senders whose log had names
+    guessed_unit: TimeUnit = ""  # in which a foreign log's times were read, if nothing said it
     stale: str = ""  # how the trace has changed since the kept table that was read was made of it
 
 

@@ -97,7 +97,7 @@ def _ingest_foreign(session: Session, trace: str, files: list[str], folder: Loca
         (location(brought.folder) / "run.json").write_text(about.read_text())
     totals = _ingest_files(session, brought.folder, find_files(brought.folder), folder, Mapping())
     copy_tree(folder / FOREIGN / QUARANTINE, folder / QUARANTINE)
-    totals.trace, totals.names = trace, brought.names
+    totals.trace, totals.names, totals.guessed_unit = trace, brought.names, brought.guessed_unit
     for part in brought.parts:
         totals.quarantined = dict(Counter(totals.quarantined) + Counter(part.quarantined))
         totals.examples = part.examples | totals.examples

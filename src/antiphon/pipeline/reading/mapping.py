@@ -12,6 +12,7 @@ from urllib.parse import unquote
 import msgspec
 
 from antiphon.errors import UsageError
+from antiphon.pipeline.reading.time_units import TimeUnit, unit_named
 from antiphon.pipeline.store.location import location
 from antiphon.trace.schema import BROKER_COLUMNS, BROKER_KINDS, COLUMNS, EVENTS
 
@@ -26,6 +27,7 @@ class Mapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     constants: dict[str, str | int] = {}  # the contract's name -> the value of every row
     members: dict[str, int] = {}  # the name of a member in the log -> its number
     numbers_from: int = 1  # what the log's numbers of messages start from
+    time_unit: TimeUnit = ""  # of its times: s, ms, us or ns; without it, what the name or the times suggest
     own_deliveries: Literal["recorded", "implied"] = "recorded"  # implied: by the sends
     sends: Literal["recorded", "unrecorded"] = "recorded"  # unrecorded: nobody logs what was sent, as in a topic
     lines: str = ""  # of a text log: what a line is like, a regular expression whose named groups are the columns
@@ -35,7 +37,13 @@ class Mapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def renames(self) -> bool:
         """Whether rows must be rewritten, so that the files cannot be read as they lie."""
-        return bool(self.columns or self.events or self.constants or self.members or self.numbers_from != 1)
+        named = self.columns or self.events or self.constants or self.members
+        return bool(named) or self.numbers_from != 1 or self.unit_of_times != "ns"
+
+    @property
+    def unit_of_times(self) -> TimeUnit:
+        """The unit of times in a log that has the contract's columns, by whichever names."""
+        return self.time_unit or unit_named(self.foreign("time_ns")) or "ns"
 
     def foreign(self, name: str) -> str:
         """Return the log's name of one of the contract's columns."""

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from antiphon.pipeline.columns import CONTROL, NO_EVENT, SEND, Array, event_codes
 from antiphon.pipeline.reading.mapping import Mapping
+from antiphon.pipeline.reading.time_units import TimeUnit, times_as_nanoseconds
 from antiphon.trace.schema import BROKER_COLUMNS, COLUMNS, EVENTS
 
 TYPES: Final[dict[str, pa.DataType]] = {
@@ -107,7 +108,10 @@ def _typed(raw: pa.Table, mapping: Mapping) -> tuple[pa.Table, Array]:
             column = raw[foreign].combine_chunks()
             column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
             column = _with_numbers(column, mapping.members) if name in _MEMBERS and mapping.members else column
-            columns[name], unreadable[name] = _convert(column, kind)
+            if name == "time_ns" and mapping.unit_of_times != "ns":
+                columns[name], unreadable[name] = _times(column, mapping.unit_of_times)
+            else:
+                columns[name], unreadable[name] = _convert(column, kind)
     columns |= _broker_columns(raw, mapping)
     if mapping.numbers_from != 1:
         columns["seq"] = pc.add(columns["seq"], 1 - mapping.numbers_from)
@@ -206,8 +210,19 @@ def _convert(column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Array]:
         low, high = (-(1 << (kind.bit_width - 1)), (1 << (kind.bit_width - 1)) - 1)
         values = [value if value is not None and low <= value <= high else None for value in values]
     typed = pa.array(values, kind)
-    lost = pc.and_(pc.is_null(typed), pc.is_valid(column)).to_numpy(zero_copy_only=False)
-    return typed, lost
+    return typed, _lost(typed, column)
+
+
+def _times(column: pa.Array, unit: TimeUnit) -> tuple[pa.Array, Array]:
+    """Times of a unit in nanoseconds, null where that is impossible; and where that was."""
+    times = times_as_nanoseconds(column, unit)
+    times = pa.nulls(len(column), pa.int64()) if times is None else times
+    return times, _lost(times, column)
+
+
+def _lost(typed: pa.Array, column: pa.Array) -> Array:
+    lost: Array = pc.and_(pc.is_null(typed), pc.is_valid(column)).to_numpy(zero_copy_only=False)
+    return lost
 
 
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -280,6 +295,9 @@ def _typed_objects(objects: list[dict[str, Any]], mapping: Mapping) -> tuple[pa.
             values = [_numbered(value, mapping.members) for value in values]
         if pa.types.is_list(kind):
             parsed: list[Any] = [None if value is None else _parse_list(value) for value in values]
+        elif name == "time_ns" and mapping.unit_of_times != "ns":
+            parsed = [None if value is None else str(value) for value in values]
+            kind = pa.string()
         elif pa.types.is_integer(kind):
             parsed = [_parse_integer(value) for value in values]
             half = 1 << (kind.bit_width - 1)

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from antiphon.pipeline.ingesting.foreign.bulk import LogRecord, RecordTable, rows_in_bulk
+from antiphon.pipeline.ingesting.foreign.bulk import LogRecord, RecordTable, keys_read, rows_in_bulk
 from antiphon.pipeline.ingesting.foreign.form import LogForm, NoRow, form_of
 from antiphon.pipeline.ingesting.foreign.numbering import (
     CODED,
@@ -29,11 +29,12 @@ from antiphon.pipeline.ingesting.foreign.numbering import (
     number_names,
     number_run,
 )
-from antiphon.pipeline.ingesting.foreign.records import Records, csv_records, read_records, text_of
+from antiphon.pipeline.ingesting.foreign.records import LogKeys, Records, csv_records, read_records, text_of
 from antiphon.pipeline.ingesting.job import IngestPart
 from antiphon.pipeline.ingesting.quarantine import Quarantine
 from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.pipeline.reading.rows import UnreadableRow
+from antiphon.pipeline.reading.time_units import TimeUnit, guess_unit
 from antiphon.pipeline.session import Session
 from antiphon.pipeline.store.files import files_ending
 from antiphon.pipeline.store.layout import QUARANTINE
@@ -47,6 +48,7 @@ from antiphon.pipeline.store.location import (
     replacement,
 )
 
+_TIMED: Final = 1_000  # records of a file, to see in which unit its times are
 _LOOKED_AT: Final = 50  # records of a file, to see whether it has names and ids of its own
 
 
@@ -76,6 +78,7 @@ class Brought(msgspec.Struct):
     runs: int
     parts: list[IngestPart]
     names: dict[int, str]  # of members and senders whose name is no number
+    guessed_unit: TimeUnit = ""  # of its times, if nothing said it
 
 
 def find_logs(trace: str, mapping: Mapping) -> list[str]:
@@ -137,7 +140,8 @@ def bring(session: Session, files: list[str], mapping: Mapping, folder: Location
     for name in (QUARANTINE, "rows", "brought"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     tasks = max(1, min(len(files), 4 * session.parallelism))
-    job = BringJob(form_of(mapping), mapping.preset, files, tasks, str(folder))
+    form = with_unit_guessed(form_of(mapping), files)
+    job = BringJob(form, mapping.preset, files, tasks, str(folder))
     decode = msgspec.msgpack.Decoder(BroughtPart).decode
     parts = [decode(result) for result in session.each(tasks, functools.partial(_read_files, job), "read logs")]
     names = number_names(set().union(*(part.names for part in parts)), job.form.members)
@@ -148,7 +152,19 @@ def bring(session: Session, files: list[str], mapping: Mapping, folder: Location
         tasks = min(len(runs), 4 * session.parallelism)
         session.each(tasks, functools.partial(_number_runs, numbered, runs, tasks), "number")
     named = {number: name for name, number in names.items() if name not in (str(number), UNKNOWN_AUTHOR)}
-    return Brought(str(folder / "brought"), len(runs), [part.part for part in parts], named)
+    return Brought(str(folder / "brought"), len(runs), [part.part for part in parts], named, form.guessed_unit)
+
+
+def with_unit_guessed(form: LogForm, files: list[str]) -> LogForm:
+    """Return a form with the unit of the times that the first records have, if nothing says it."""
+    keys = LogKeys(keys_read(form))
+    times = [
+        time
+        for file in files[:4]
+        for record in itertools.islice(first_records(file), _TIMED)
+        if (time := form.undecided_time(keys.renamed(record))) is not None
+    ]
+    return msgspec.structs.replace(form, guessed_unit=guess_unit(times))
 
 
 def _free_number(names: dict[str, int]) -> int:

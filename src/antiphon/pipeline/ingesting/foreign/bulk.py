@@ -17,13 +17,12 @@ import pyarrow.compute as pc
 from antiphon.pipeline.columns import Array
 from antiphon.pipeline.ingesting.foreign.form import (
     ABOUT_A_MESSAGE,
-    LATEST_SECONDS,
     LogForm,
     is_yes,
     least_of_yes,
-    nanoseconds,
 )
 from antiphon.pipeline.ingesting.foreign.numbering import FOREIGN_SCHEMA, ROW_BITS
+from antiphon.pipeline.reading.time_units import TimeUnit, times_as_nanoseconds
 from antiphon.trace.schema import ACKNOWLEDGED, BROKER_KINDS
 
 _KINDS_MAX: Final = 4  # of one record; it has as many numbers in `place`
@@ -213,18 +212,14 @@ class _Columns:
 
     def time(self, name: str) -> pa.Array:
         """Return a column's times as nanoseconds."""
-        return _first([self._as_time(column) for column in self._found(name)], pa.nulls(self._size, pa.int64()))
+        times = [self._as_time(column, self._form.unit_of(key)) for key, column in self._found_by_key(name)]
+        return _first(times, pa.nulls(self._size, pa.int64()))
 
-    def _as_time(self, column: pa.Array) -> pa.Array:
-        if pa.types.is_string(column.type):
-            if pc.all(pc.match_substring_regex(column, r"^[0-8]?[0-9]{1,18}$")).as_py():
-                column = column.cast(pa.int64())
-            else:
-                return pa.array([nanoseconds(value) for value in column.to_pylist()], pa.int64())
-        if pa.types.is_signed_integer(column.type) or pa.types.is_floating(column.type):
-            return _nanoseconds(column)
-        self.leave(~_missing(column))
-        return pa.nulls(self._size, pa.int64())
+    def _as_time(self, column: pa.Array, unit: TimeUnit) -> pa.Array:
+        times = times_as_nanoseconds(column, unit)
+        if times is None:
+            self.leave(~_missing(column))
+        return pa.nulls(self._size, pa.int64()) if times is None else times
 
     def flag(self, name: str) -> pa.Array:
         """Return a column's marks."""
@@ -242,19 +237,6 @@ class _Columns:
             return pc.greater_equal(column, least)
         self.leave(~_missing(column))
         return pa.nulls(self._size, pa.bool_())
-
-
-def _nanoseconds(column: pa.Array) -> pa.Array:
-    """Return numbers as times: seconds to nanoseconds by their size; nothing where they are none."""
-    values = column.fill_null(0).to_numpy(zero_copy_only=False)
-    number = values.astype(np.float64)
-    good = (np.abs(number) < LATEST_SECONDS) | ((number >= 1e11) & (number < LATEST_SECONDS * 1e9))
-    nanos = (np.where(np.abs(number) < LATEST_SECONDS, number, 0.0) * 1e9).astype(np.int64)
-    for low, high, scale in ((1e11, 1e14, 1_000_000), (1e14, 1e17, 1_000), (1e17, LATEST_SECONDS * 1e9, 1)):
-        chosen = (number >= low) & (number < high)
-        if chosen.any():
-            nanos[chosen] = (values[chosen] * scale).astype(np.int64)
-    return pa.array(nanos, mask=_missing(column) | ~good)
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

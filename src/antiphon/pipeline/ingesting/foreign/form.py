@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -17,6 +16,7 @@ import msgspec
 
 from antiphon.errors import UsageError
 from antiphon.pipeline.reading import mapping as user
+from antiphon.pipeline.reading.time_units import TimeUnit, nanoseconds, unit_named
 from antiphon.trace.schema import BROKER_COLUMNS, BROKER_KINDS, COLUMNS, EVENTS, SUBSCRIBED, SUBSCRIBED_LATE
 
 ABOUT_A_MESSAGE: Final = frozenset({"send", "receive", "deliver", "stable", "discard", "acknowledged"})
@@ -26,7 +26,6 @@ PRESETS: Final = tuple(
 )
 FROM_NOW: Final = "subscribed-from-now"  # to what is sent from now on; becomes one of the trace's kinds
 _KINDS: Final = (*BROKER_KINDS, FROM_NOW)
-LATEST_SECONDS: Final = 9_000_000_000.0  # since 1970, that nanoseconds in 64 bits can say
 _NO_MEMBER: Final = "no member: it has none of the keys {}"
 _NO_EVENT: Final = "no event: it has none of the keys {}"
 _UNKNOWN_EVENT: Final = 'event is {}, which a mapping\'s [events] can give a meaning ("": it is no event); known are {}'
@@ -75,6 +74,8 @@ class LogForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     members: dict[str, int] = {}  # numbers that some names have
     ids: Literal["message", "log"] = "message"  # log: an id is one within its topic and partition, as an offset is
     numbers_from: int = 1
+    time_unit: TimeUnit = ""  # of all times that are numbers
+    guessed_unit: TimeUnit = ""  # of those whose key does not name one
     receipts: Literal["run", "member"] = "run"  # where there is no delivery, a receipt is one: in a run, or at a member
     order: Literal["file", "time"] = "file"  # what puts a member's rows in order where they have no step
     sends: Literal["recorded", "unrecorded"] = "recorded"
@@ -101,6 +102,20 @@ class LogForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise NoRow(_UNKNOWN_EVENT.format(repr(str(word)), ", ".join((*self.events, *EVENTS))))
             yield self._row(record, SUBSCRIBED_LATE if kind == SUBSCRIBED and self._begins_late(record) else kind)
 
+    def unit_of(self, key: str) -> TimeUnit:
+        """Return the unit of the times under a key; "" if only their size tells it."""
+        return self.time_unit or unit_named(key) or self.guessed_unit
+
+    def undecided_time(self, record: Mapping[str, Any]) -> float | None:
+        """Return the time of a record if it is a number, and nothing says in which unit."""
+        key, value = self._found(record, "time_ns")
+        if value is None or self.unit_of(key) or isinstance(value, bool):
+            return None
+        try:
+            return float(value)
+        except (ValueError, TypeError):
+            return None
+
     def came_in(self, record: Mapping[str, Any]) -> bool:
         """Say whether a record tells of what came in, where the same word stands for what goes out."""
         return any(str(record.get(key)).lower() in values for key, values in self.incoming.items())
@@ -119,6 +134,7 @@ class LogForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         members = self._value(record, "members")
         listed = members if isinstance(members, list) else str(members).replace(",", " ").split()
         mark, flag = self._found(record, "redelivered")
+        clock, when = self._found(record, "time_ns")
         return ForeignRow(
             run=self.text(record, "run") or "log",
             member=member,
@@ -126,7 +142,7 @@ class LogForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             sender=(member if kind in ("send", "acknowledged") else None) or self.text(record, "sender"),
             id=number if kind in ABOUT_A_MESSAGE else None,
             step=self._integer(record, "step"),
-            time_ns=nanoseconds(self._value(record, "time_ns")),
+            time_ns=nanoseconds(when, self.unit_of(clock)),
             view=self._integer(record, "view") or 0,
             bytes=self._integer(record, "bytes"),
             members=None if members is None else [str(one) for one in listed],
@@ -206,30 +222,6 @@ def is_yes(value: Any, least: int = 1) -> bool:
         return text in ("true", "yes", "t", "y")
 
 
-def nanoseconds(value: Any) -> int | None:
-    """Return a time as nanoseconds: of ISO 8601 text, or of seconds to nanoseconds since 1970 by their size."""
-    if value is None:
-        return None
-    if isinstance(value, str) and not value.replace(".", "", 1).isdigit():
-        try:
-            moment = datetime.fromisoformat(value)
-        except ValueError:
-            return None
-        return int(moment.timestamp() * 1_000_000) * 1_000
-    if isinstance(value, str) and value.isdigit():
-        value = int(value)
-    try:
-        number = float(value)
-    except (ValueError, TypeError):
-        return None
-    if not (abs(number) < LATEST_SECONDS or 1e11 <= number < LATEST_SECONDS * 1e9):
-        return None
-    for unit, scale in ((1e17, 1), (1e14, 1_000), (1e11, 1_000_000)):
-        if number >= unit:
-            return int(value) * scale if isinstance(value, int) else int(number * scale)
-    return int(number * 1_000_000_000)
-
-
 def form_of(mapping: user.Mapping) -> LogForm:
     """Return the form that a mapping describes: that of its preset, changed by what it says itself."""
     base = load_preset(mapping.preset) if mapping.preset else LogForm()
@@ -243,6 +235,7 @@ def form_of(mapping: user.Mapping) -> LogForm:
         lines=mapping.lines or base.lines,
         members=mapping.members,
         numbers_from=mapping.numbers_from if mapping.numbers_from != 1 else base.numbers_from,
+        time_unit=mapping.time_unit or base.time_unit,
         sends="unrecorded" if "unrecorded" in (mapping.sends, base.sends) else "recorded",
     )
 
