@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 TIME_UNITS: Final = (("s", 1_000_000_000), ("ms", 1_000_000), ("µs", 1_000), ("ns", 1))
+LONG_NS: Final = 600_000_000_000  # durations from here on are told in hours and minutes
 SIZE_UNITS: Final = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 
 
@@ -17,6 +18,9 @@ def time_unit(largest_ns: float) -> tuple[str, int]:
 
 def duration(ns: float, *, decimals: int | None = None) -> str:
     """Say a duration in the unit that suits it: to three digits, or to so many decimals where instants are compared."""
+    if decimals is None and abs(ns) >= LONG_NS:
+        hours, minutes = divmod(round(ns / 60e9), 60)
+        return " ".join([*([f"{hours:,} h"] if hours else []), *([f"{minutes} min"] if minutes else [])])
     name, size = time_unit(ns or TIME_UNITS[0][1])
     value = ns / size
     if decimals is None:

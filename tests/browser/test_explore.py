@@ -76,8 +76,8 @@ def do(page: Any, what: str) -> None:
 
 
 def test_the_page_says_what_happened_and_shows_it_on_the_strip(page: Any) -> None:
-    assert "events of 5 members, 7 lives" in page.inner_text("h1")
-    assert "Member 1 was killed at 1.8 s" in page.inner_text("#happened")
+    assert "Member 1 was killed at 1.8 s" in page.inner_text("h1")
+    assert "events of 5 members, 7 lives" in page.inner_text("#size")
     assert page.locator("#strip .moment.view").count() >= 4
     assert page.locator("#strip .moment.fault").count() >= 2
     assert page.locator("#strip .density").count() == 1

@@ -11,7 +11,8 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from antiphon.report.facts import Facts
-from antiphon.report.trace_page import headline, trace_page
+from antiphon.report.headline import headline
+from antiphon.report.trace_page import trace_page
 from support.reports import facts_of, planted_trace
 
 Page = Any

@@ -20,8 +20,9 @@ from antiphon.errors import UsageError
 from antiphon.pipeline.results import write_result
 from antiphon.pipeline.session import Session
 from antiphon.report import witness_rows
+from antiphon.report.headline import headline
 from antiphon.report.sources import recognise
-from antiphon.report.trace_page import headline, trace_page
+from antiphon.report.trace_page import trace_page
 from antiphon.trace.event import Event
 from antiphon.trace.schema import GUARANTEES
 from pipeline.traces import SCHEMA, write

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,11 @@ from antiphon.errors import UsageError
 from antiphon.pipeline.ingesting import ingest
 from antiphon.pipeline.ingesting.keep import keep_trace, lay_out_trace
 from antiphon.pipeline.inline import Inline
-from antiphon.pipeline.results import CheckResult
+from antiphon.pipeline.results import MEASURE_FILE, CheckResult, write_result
+from antiphon.pipeline.store import window
 from antiphon.pipeline.store.layout import TraceLayout
 from antiphon.report.explore.explorer import LANES_MAX, ExploredRun, Explorer
+from antiphon.report.headline import headline
 from antiphon.report.run_settings import run_settings
 from antiphon.report.sources import recognise
 from antiphon.trace.event import Event
@@ -26,9 +29,10 @@ from pipeline.traces import write
 from support.reports import facts_of, planted_trace, simulated_trace
 
 
-def explorer(folder: Path, trace: Path, checked: CheckResult | None = None) -> Explorer:
+def explorer(folder: Path, trace: Path, checked: CheckResult | None = None, measured: Path | None = None) -> Explorer:
     ingest(Inline(), str(trace), folder / "layout")
-    return Explorer(str(trace), TraceLayout(folder / "layout"), lambda run: run_settings(str(trace), run), checked)
+    layout = TraceLayout(folder / "layout")
+    return Explorer(str(trace), layout, lambda run: run_settings(str(trace), run), checked, measured=measured)
 
 
 def explored(folder: Path, trace: Path) -> ExploredRun:
@@ -45,6 +49,18 @@ def test_the_strip_counts_every_event_once(tmp_path: Path) -> None:
     overview = made.run(None).overview(made)
     assert overview.events == len(read(tmp_path / "trace").events)
     assert abs(sum(overview.density) - overview.events) <= len(overview.density)  # each bucket is rounded
+
+
+def test_a_large_row_group_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows and messages are the same whether a row group is decoded whole or a few rows at a time."""
+    trace = simulated_trace(tmp_path / "trace")
+    seen = []
+    for rows in (1 << 16, 7):
+        monkeypatch.setattr(window, "PIECE_ROWS", rows)
+        run = explored(tmp_path, trace)
+        at = run.around_message((2, 5))
+        seen.append((at, run.window(*at, None, (2, 5)), run.message_near(at[0], backwards=False)))
+    assert seen[0] == seen[1]
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -76,7 +92,21 @@ def test_faults_and_views_are_on_the_strip(tmp_path: Path) -> None:
     overview = made.run(None).overview(made)
     assert any(one.kind == "fault" and "member 1 is killed" in one.text for one in overview.moments)
     assert [one.text.split(" of")[0] for one in overview.moments if one.kind == "view"] == ["view 1", "view 2"]
-    assert overview.happened.startswith("Member 1 was killed at 400 ms; the other three went on after")
+    assert overview.headline.startswith("Member 1 was killed at 400 ms; the other three went on after")
+
+
+def test_a_halt_is_in_the_headline_as_it_is_in_the_report(tmp_path: Path) -> None:
+    crash = {"kind": "crash", "member": 2, "at": "200ms"}
+    trace = with_views(tmp_path / "trace", views=False, faults=[crash], limit="2s")
+    made = explorer(tmp_path, trace)
+    quick = made.run(None).overview(made).headline
+    assert re.search(r"From [\d.]+ ms on nothing was delivered, until the run ended at 2 s: \d+ messages waited", quick)
+    facts = facts_of(tmp_path / "work", trace)
+    assert facts.measured is not None
+    write_result(tmp_path / "work" / "tables" / MEASURE_FILE, facts.measured)
+    made = explorer(tmp_path, trace, facts.checked, measured=tmp_path / "work" / "tables")
+    assert made.run(None).overview(made).headline == headline(facts)
+    assert quick.split(" From ")[1].split(".")[0] in headline(facts)
 
 
 def test_a_message_is_found_and_drawn_from_its_sending_to_its_last_delivery(tmp_path: Path) -> None:
@@ -188,5 +218,5 @@ def test_a_kept_table_is_explored_without_its_trace(tmp_path: Path) -> None:
     kept = Explorer(table, TraceLayout(laid.folder), lambda run: run_settings(table, run, laid.totals.names))
     of_table = kept.run(None).overview(kept)
     assert of_table.density == of_trace.density
-    assert of_table.happened == of_trace.happened != ""
+    assert of_table.headline == of_trace.headline != ""
     assert kept.run(None).window(0, 50_000_000, None, None).words

@@ -10,8 +10,8 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
+from antiphon.report.headline import headline
 from antiphon.report.member_names import group_size
-from antiphon.report.trace_page import headline
 from support.incidents import OTHERS
 from support.reports import facts_of, simulated_trace
 

@@ -15,8 +15,9 @@ pytest.importorskip("matplotlib")
 from antiphon.pipeline.results import CheckResult, GuaranteeResult
 from antiphon.report.facts import DrawnWitness, Facts, to_draw
 from antiphon.report.guarantee_words import GUARANTEES
+from antiphon.report.headline import headline
 from antiphon.report.run_settings import buffer_bound, read_settings
-from antiphon.report.trace_page import headline, trace_page
+from antiphon.report.trace_page import trace_page
 from antiphon.report.witness_rows import WitnessRows
 from antiphon.trace.event import Event
 

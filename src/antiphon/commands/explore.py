@@ -27,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "inputs",
         nargs="+",
         metavar="INPUT",
-        help="a trace, or a table of antiphon ingest; and what check wrote with --out, to see the violations",
+        help="a trace, or a table of antiphon ingest; and what check and measure wrote with --out",
     )
     parser.add_argument("--run", metavar="NAME", help="of several runs, the one to show first (default: the largest)")
     add_log_options(parser)
@@ -68,7 +68,14 @@ def run(args: argparse.Namespace) -> int:
                 progress.done(seen)
 
             explorer = Explorer(
-                trace, layout, lambda run: run_settings(trace, run, totals.names), checked, told, stale=totals.stale
+                trace,
+                layout,
+                lambda run: run_settings(trace, run, totals.names),
+                checked,
+                told,
+                stale=totals.stale,
+                measured=given.measure,
+                guessed_unit=totals.guessed_unit,
             )
             explorer.run(args.run)
         about = {"trace": trace, "runs": totals.runs, "members": totals.members, "events": totals.events}

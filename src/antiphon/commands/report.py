@@ -73,7 +73,8 @@ def _trace(args: argparse.Namespace, given: Given) -> tuple[str, dict[str, Any],
 
     from antiphon.pipeline.store.output import output_folder
     from antiphon.report.facts import gather
-    from antiphon.report.trace_page import headline, trace_page
+    from antiphon.report.headline import headline
+    from antiphon.report.trace_page import trace_page
 
     if args.uniform and (given.check is not None or args.no_check):
         raise UsageError("--uniform: nothing is checked here; say it to antiphon check")

@@ -13,6 +13,7 @@ from antiphon.pipeline.checking import CheckOptions, check_layout
 from antiphon.pipeline.ingesting.keep import lay_out_trace, look_at_trace
 from antiphon.pipeline.measuring import measure_layout
 from antiphon.pipeline.reading.mapping import Mapping
+from antiphon.pipeline.reading.time_units import TimeUnit
 from antiphon.pipeline.results import (
     CheckResult,
     HistogramRow,
@@ -59,6 +60,7 @@ class Facts(msgspec.Struct, kw_only=True):
     quarantined: int
     quarantine_reasons: dict[str, int] = {}
     quarantine_examples: dict[str, str] = {}
+    guessed_unit: TimeUnit = ""  # in which a foreign log's times were read, if nothing said it
     stale: str = ""  # how the trace has changed since the table that was read was made of it
     checked: CheckResult | None = None
     uniform: CheckResult | None = None  # the same with the deliveries of members that crashed or left, if any did
@@ -118,6 +120,7 @@ def gather(
         quarantined=known.quarantined,
         quarantine_reasons=known.quarantine_reasons,
         quarantine_examples=known.quarantine_examples,
+        guessed_unit=known.guessed_unit,
         stale=known.stale,
         checked=checked,
         uniform=also,

@@ -12,6 +12,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from antiphon.errors import UsageError
+from antiphon.pipeline.measuring.history import ends_early
 from antiphon.pipeline.results import ProcessRow, ViewRow
 from antiphon.report.facts import Facts
 from antiphon.report.member_names import after_lives, lane_of, member_name, members_named
@@ -21,7 +22,7 @@ from antiphon.wording import count, duration, link_quality
 
 Kind: TypeAlias = Literal[
     "view", "join", "return", "leave", "crash", "silent end", "exclusion", "partition", "cut", "pause", "split",
-    "merge", "silence", "clock", "keys", "outside", "absent", "vanishing", "link",
+    "merge", "silence", "clock", "keys", "outside", "absent", "vanishing", "unlogged", "short log", "link",
 ]  # fmt: skip
 Basis: TypeAlias = Literal["recorded", "injected", "inferred"]
 
@@ -246,6 +247,12 @@ def _views(facts: Facts) -> Iterator[Occurrence]:
             text = f"the group splits: {_between(facts, sides)} go on by themselves"
             yield Occurrence(kind="split", text=text, at_ns=at, sides=sides, members=_smaller(sides), basis="inferred")
         before.append(view)
+    listed = {member for view in before for member in view.members}
+    last = set(before[-1].members) if before else set()
+    missing = sorted(member for member in listed - logged if member in last) if logged else []
+    if missing:
+        text = f"there is no log of {members_named(facts, missing)}, of which the views tell"
+        yield Occurrence(kind="unlogged", text=text, members=tuple(missing), basis="inferred")
 
 
 def predecessors(facts: Facts, before: Sequence[ViewRow], view: ViewRow) -> list[ViewRow]:
@@ -292,7 +299,8 @@ _ENDINGS: Final[dict[str | None, tuple[Kind, str]]] = {
 
 def _endings(facts: Facts) -> Iterator[Occurrence]:
     if all(row.ending is None for row in facts.processes):
-        return  # no log of this trace says how it ends
+        yield from _short_logs(facts)  # no log of this trace says how it ends
+        return
     for row in facts.processes:
         if is_outside(facts, row):
             if _has_later_life(facts, row):
@@ -307,6 +315,17 @@ def _endings(facts: Facts) -> Iterator[Occurrence]:
             basis: Basis = "inferred" if row.ending is None else "recorded"
             at = ended_at(facts, row)
             yield Occurrence(kind=kind, text=text, at_ns=at, members=(row.member,), basis=basis)
+
+
+def _short_logs(facts: Facts) -> Iterator[Occurrence]:
+    """Yield logs of receivers that end long before the others', where no log says how it ends."""
+    rows = [row for row in facts.processes if row.first_ns is not None and row.last_ns is not None]
+    early = ends_early([(row.first_ns or 0, row.last_ns or 0) for row in rows])
+    for row in [row for row, is_early in zip(rows, early, strict=True) if is_early and row.delivered_at_ns is not None]:
+        before = duration(max(one.last_ns or 0 for one in rows) - (row.last_ns or 0))
+        text = f"the log of {member_name(facts, row.member)} ends {before} before the last of the others"
+        at = ended_at(facts, row)
+        yield Occurrence(kind="short log", text=text, at_ns=at, members=(row.member,), basis="inferred")
 
 
 def _absent(facts: Facts) -> Iterator[Occurrence]:
@@ -337,7 +356,10 @@ def _standing_out(facts: Facts) -> Iterator[Occurrence]:
     for row in facts.processes:
         name, who = member_name(facts, row.member), (row.member,)
         at = since_start(facts, row.quiet_at_ns)
-        if row.quiet_ns is not None and at is not None:
+        if row.quiet_ns is not None and at is not None and _jumped(facts, row):
+            text = f"the clock of {name} goes forward by {duration(row.quiet_ns)}"
+            yield Occurrence(kind="clock", text=text, at_ns=at, members=who, basis="inferred")
+        elif row.quiet_ns is not None and at is not None:
             until = at + row.quiet_ns
             text = f"{name} records nothing for {duration(row.quiet_ns)}"
             yield Occurrence(kind="silence", text=text, at_ns=at, until_ns=until, members=who, basis="inferred")
@@ -352,6 +374,15 @@ def _standing_out(facts: Facts) -> Iterator[Occurrence]:
             off = "ahead of" if row.clock_off_ns > 0 else "behind"
             text = f"the clock of {name} is {duration(abs(row.clock_off_ns))} {off} the others'"
             yield Occurrence(kind="clock", text=text, at_ns=began_at(facts, row), members=who, basis="inferred")
+
+
+def _jumped(facts: Facts, row: ProcessRow) -> bool:
+    """Say whether a member was not silent, but its clock jumped: without the gap its log ends with the others'."""
+    others = sorted(one.last_ns for one in facts.processes if one is not row and one.last_ns is not None)
+    if not others or row.last_ns is None or row.quiet_ns is None:
+        return False
+    end = others[len(others) // 2]
+    return row.last_ns - end > row.quiet_ns / 2 and abs(row.last_ns - row.quiet_ns - end) < row.quiet_ns / 2
 
 
 def gone(facts: Facts) -> list[ProcessRow]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from typing import Final
 
 from markupsafe import Markup
 
 from antiphon.diagram.marks import tell_payload
 from antiphon.diagram.page import DIAGRAM_SCRIPT, DIAGRAM_STYLE, witness_diagram
+from antiphon.pipeline.reading.time_units import guess_words
 from antiphon.pipeline.results import CheckResult, GuaranteeResult
 from antiphon.report.facts import Facts
 from antiphon.report.guarantee_words import GUARANTEES, verdict
+from antiphon.report.headline import headline, kind_of, verdict_sentence
 from antiphon.report.history_section import history, told
 from antiphon.report.incidents import headline_of, incidents
 from antiphon.report.measured_sections import measured_sections
@@ -20,7 +21,6 @@ from antiphon.report.member_names import begin, group_size, member_name, with_na
 from antiphon.report.run_settings import RunSettings
 from antiphon.report.timeline import began_at, ended_at
 from antiphon.report.witness_rows import NamedWitness, WitnessRows
-from antiphon.trace import schema
 from antiphon.web import elements
 from antiphon.web.elements import element, joined, notice, paragraph, section, table, tiles
 from antiphon.web.page import asset, page
@@ -55,52 +55,6 @@ def trace_page(facts: Facts) -> str:
 
 
 # --- the top ----------------------------------------------------------------------------------------------------------
-
-
-def headline(facts: Facts) -> str:
-    """What happened to the group, if anything did, and then the verdict."""
-    return " ".join(filter(None, (headline_of(incidents(facts)), verdict_sentence(facts))))
-
-
-def verdict_sentence(facts: Facts) -> str:
-    """Which guarantees were kept, in one sentence."""
-    if not facts.events:
-        return "The trace is empty."
-    if facts.checked is None:
-        return "Not checked."
-    found, names = facts.checked.guarantees, facts.checked.deciding()
-    broken = [GUARANTEES[name].name for name in names if found[name].verdict == "violated"]
-    open_ = [GUARANTEES[name].name for name in names if found[name].verdict == "unknown"]
-    if broken:
-        return f"{listed(broken)} {'is' if len(broken) == 1 else 'are'} broken."
-    if not names:
-        return "Nothing could be examined."
-    if open_:
-        return f"{_undecided(facts.checked, names)}."
-    if len(names) == 1:
-        return f"{GUARANTEES[names[0]].name} holds."
-    return f"All {len(names)} {_kind_of(facts.checked, names)} guarantees hold."
-
-
-def _undecided(checked: CheckResult, names: Sequence[str]) -> str:
-    """Say what the trace does not decide, and apart from it what had nothing to be decided by."""
-    found = checked.guarantees
-    empty = [name for name in names if found[name].verdict == "unknown" and not found[name].examined]
-    open_ = [name for name in names if found[name].verdict == "unknown" and name not in empty]
-    kept = len(names) - len(empty) - len(open_)
-    said = [f"{listed([GUARANTEES[name].name for name in open_])} cannot be decided"] if open_ else []
-    if empty:
-        said.append(f"{listed([GUARANTEES[name].name for name in empty])} had nothing to examine")
-    if kept:
-        which = f"{_kind_of(checked, names)} guarantee"
-        said.append(f"the other {which} holds" if kept == 1 else f"the other {count(kept, which)} hold")
-    return "; ".join(said)
-
-
-def _kind_of(checked: CheckResult, names: Sequence[str]) -> str:
-    if checked.named or len(checked.guarantees) < len(schema.GUARANTEES):
-        return "requested"
-    return "promised" if any(checked.guarantees[name].promised for name in names) else "examined"
 
 
 def _mood(facts: Facts) -> str:
@@ -182,6 +136,8 @@ def _notices(facts: Facts) -> list[Markup]:
         )
         text = f"They were put aside and are part of nothing below.{which}{reasons}"
         said.append(notice("warn", f"{count(facts.quarantined, 'row')} could not be read.", text))
+    if facts.guessed_unit:
+        said.append(notice("info", "The unit of times is a guess.", f"{guess_words(facts.guessed_unit)}."))
     if facts.stale:
         said.append(notice("warn", "The trace has changed since the table was made.", f"{facts.stale}."))
     if facts.lost is not None:
@@ -227,7 +183,7 @@ def _verdicts(facts: Facts) -> Markup | None:
     if facts.checked is None:
         return None
     found, names = facts.checked.guarantees, facts.checked.deciding()
-    kind = _kind_of(facts.checked, names)
+    kind = kind_of(facts.checked, names)
     worst_first = sorted(names, key=lambda name: _WORST_FIRST.index(found[name].verdict))
     ordered = [*worst_first, *(name for name in found if name not in names)]
     wanted = "not promised" if kind == "promised" else "not decided"

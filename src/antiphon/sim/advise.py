@@ -54,7 +54,7 @@ Goal: TypeAlias = Literal["deliver", "stable", "bytes", "cpu"]
 GOALS: Final[dict[Goal, str]] = {
     "deliver": "time to deliver",
     "stable": "time to stable",
-    "bytes": "bytes",
+    "bytes": "traffic",
     "cpu": "processor time",
 }
 _TIMESTAMP_LAN_BYTES: Final = HEADER_BYTES + 8
@@ -258,12 +258,17 @@ class Advice(msgspec.Struct, frozen=True):
         best, question = self.best, self.question
         least = min(self.ranked, key=lambda one: _merit(question, one))
         alike = [one for one in self.ranked if _merit(question, one) <= (1 + question.alike) * _merit(question, least)]
-        sentence = f"it has the least {GOALS[question.goal]} ({amount(question.goal, best)}) of the "
-        sentence += f"{len(self.ranked)} that will do"
-        if len(alike) > 1:
-            within = f"{len(alike) - 1} more have within {question.alike:.0%}"
-            sentence += f", as {within}, and of these the least time to stable"
-        following = next((one for one in self.ranked if one not in alike), None)
+        others, figure = f"of the {len(self.ranked)} that will do", GOALS[question.goal]
+        if len(alike) == 1:
+            sentence = f"it has the least {figure} ({amount(question.goal, best)}) {others}"
+        else:
+            sentence = (
+                f"its {figure} ({amount(question.goal, best)}) is within {question.alike:.0%} of the least {others}, "
+            )
+            also = "that of one other" if len(alike) == 2 else f"those of {len(alike) - 1} others"
+            sentence += f"as {'is' if len(alike) == 2 else 'are'} {also}, and of these it has the least time to stable"
+        names = {one.candidate.name for one in alike}
+        following = next((one for one in self.ranked if one.candidate.name not in names), None)
         if following is not None:
             more = 100 * (_merit(question, following) / _merit(question, best) - 1)
             sentence += f"; {following.candidate.name} comes next, {more:.0f}% above it"

@@ -84,8 +84,10 @@ def run_history(here: ReadLogs, run: RunIndex, parted: Parted) -> tuple[list[dic
     keys = {unit: here.array(unit, "keys_at").tolist()[:KEYS_MAX] for unit in units}
     waiting = {unit: int(here.array(unit, "waiting")[0]) for unit in units}
     stands_out = bool(silent) or any(pace[3] for pace in paces.values()) or any(keys.values()) or any(waiting.values())
-    # a trace in which no log has an end says nothing by that
-    if not changed and not stands_out and (all(ended) or not any(ended)):
+    # a trace in which no log has an end says nothing by that, but that one ends long before the others does
+    spans = [(int(span[0]), int(span[1])) for unit in units if len(span := here.array(unit, "span"))]
+    plain = all(ended) or (not any(ended) and not any(ends_early(spans)))
+    if not changed and not stands_out and plain:
         return [], []
     processes = []
     off = _clocks_off(here, run)
@@ -115,6 +117,8 @@ STANDS_OUT: Final = 4  # times as long a silence as half of the others' longest
 SILENCE_NS_MIN: Final = 100_000_000
 SILENT_MAX: Final = 20  # members of a run whose silence is looked into
 BUSY_MIN: Final = 3  # deliveries at half of the others while one is silent
+EARLY_NS_MIN: Final = 100_000_000
+EARLY_SHARE: Final = 0.2  # of the time of the whole run
 CLOCK_OFF_NS_MIN: Final = 1_000_000_000  # members install a view at times that are nearer than this
 
 
@@ -138,20 +142,48 @@ def _delivered(here: ReadLogs, unit: Unit, since: int, until: int) -> int:
 
 
 def _clocks_off(here: ReadLogs, run: RunIndex) -> dict[Unit, int]:
-    """Return by how much clocks are off that install views long before or after the other members do."""
-    installed: dict[tuple[int, tuple[int, ...]], list[int]] = {}
-    own: list[tuple[Unit, tuple[int, tuple[int, ...]], int]] = []
+    """Return by how much clocks are off that install views long before or after the other members do.
+
+    Two members' clocks differ by the median over the views that both install; those of one time are the right ones,
+    as far as there are any, since nobody else can tell.
+    """
+    installed: dict[tuple[int, tuple[int, ...]], dict[Unit, int]] = {}
     for unit, view, time in _installations(here, run):
         if time != NULL_TIME:
-            installed.setdefault(view, []).append(time)
-            own.append((unit, view, time))
-    usual = {view: int(np.median(times)) for view, times in installed.items()}
-    differences: dict[Unit, list[int]] = {}
-    for unit, view, time in own:
-        if len(installed[view]) > 2:
-            differences.setdefault(unit, []).append(time - usual[view])
-    found = {unit: int(np.median(values)) for unit, values in differences.items()}
-    return {unit: off for unit, off in found.items() if abs(off) >= CLOCK_OFF_NS_MIN}
+            installed.setdefault(view, {})[unit] = time
+    apart = _apart([times for times in installed.values() if len(times) > 2])
+    if not apart:
+        return {}
+    alike = {base: sum(abs(one - base) < CLOCK_OFF_NS_MIN for one in apart.values()) for base in apart.values()}
+    right = max(alike, key=lambda base: (alike[base], -abs(base - np.median([*apart.values()]))))
+    return {unit: off - right for unit, off in apart.items() if abs(off - right) >= CLOCK_OFF_NS_MIN}
+
+
+def _apart(views: list[dict[Unit, int]]) -> dict[Unit, int]:
+    """Return how far each clock is ahead of the first one, found from clock to clock by the views that both install."""
+    if not views:
+        return {}
+    largest = max(views, key=len)
+    found = {next(iter(largest)): 0}
+    while True:
+        differences: dict[Unit, list[int]] = {}
+        for times in views:
+            known = [unit for unit in times if unit in found]
+            for unit in times if known else ():
+                if unit not in found:
+                    differences.setdefault(unit, []).append(times[unit] - times[known[0]] + found[known[0]])
+        if not differences:
+            return found
+        found |= {unit: int(np.median(values)) for unit, values in differences.items()}
+
+
+def ends_early(spans: list[tuple[int, int]]) -> list[bool]:
+    """Say which logs end long before the others, and did not begin as much earlier, as by a clock that is behind."""
+    if not spans:
+        return []
+    begin, end = (float(np.median([span[at] for span in spans])) for at in (0, 1))
+    least = max(EARLY_NS_MIN, EARLY_SHARE * (max(last for _, last in spans) - min(first for first, _ in spans)))
+    return [end - last >= least and begin - first < (end - last) / 2 for first, last in spans]
 
 
 def _parted(parted: Parted, run: str, member: int) -> dict[str, int | None]:

@@ -15,6 +15,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from antiphon.errors import UsageError
 from antiphon.pipeline.columns import NULL_TIME, Array, RunIndex, as_numpy
@@ -24,6 +25,7 @@ from antiphon.trace.schema import COLUMNS
 
 Span = tuple[int, int]  # the first and the last that are meant
 
+PIECE_ROWS: Final = 1 << 16  # of a large row group that are decoded at a time
 _ALL: Final[Span] = (int(np.iinfo(np.int64).min), int(np.iinfo(np.int64).max))
 _NONE: Final[Span] = (_ALL[1], _ALL[0])
 
@@ -167,6 +169,31 @@ class EventWindows:
             return (int(time.min()), int(time.max())) if len(time) else None
         return (first, last) if first <= last else None
 
+    def rows_at(self, segment: int, rows: Array, columns: tuple[str, ...]) -> pa.Table:
+        """Return some rows of a segment, by their positions in ascending order."""
+        found = []
+        for first, piece in self.stretches(segment, columns, int(rows[0])):
+            found.append(piece.take(pa.array(rows[(rows >= first) & (rows < first + piece.num_rows)] - first)))
+            if rows[-1] < first + piece.num_rows:
+                break
+        return pa.concat_tables(found)
+
+    def stretches(self, segment: int, columns: tuple[str, ...], first: int = 0) -> Iterator[tuple[int, pa.Table]]:
+        """Yield a segment's rows from a position on, in pieces, each with its position; what follows is not decoded."""
+        layout, (file, number) = self.layout, self.layout.where(segment)
+        source = layout.open_file(file)
+        if source.metadata.row_group(number).num_rows <= PIECE_ROWS:
+            yield first, self.segment_rows(segment, columns).slice(first)
+            return
+        at, rows = -int(layout.column["offset"][segment]), int(layout.column["rows"][segment])
+        for batch in source.iter_batches(PIECE_ROWS, [number], _present(source, columns), use_threads=False):
+            low, high = max(at, first), min(at + batch.num_rows, rows)
+            if low < high:
+                yield low, _completed(pa.Table.from_batches([batch.slice(low - at, high - low)]), columns)
+            at += batch.num_rows
+            if at >= rows:
+                return
+
     def segment_rows(self, segment: int, columns: tuple[str, ...]) -> pa.Table:
         """Return all rows of a segment; a column that its file does not have is null."""
         layout = self.layout
@@ -175,11 +202,18 @@ class EventWindows:
 
     def _read_row_group(self, file: str, row_group: int, columns: tuple[str, ...]) -> pa.Table:
         source = self.layout.open_file(file)
-        present = [name for name in columns if name in source.schema_arrow.names]
-        table = source.read_row_group(row_group, columns=present, use_threads=False)
-        return pa.table(
-            {
-                name: table[name] if name in present else pa.nulls(table.num_rows, TRACE_SCHEMA.field(name).type)
-                for name in columns
-            }
-        )
+        return _completed(source.read_row_group(row_group, _present(source, columns), use_threads=False), columns)
+
+
+def _present(source: pq.ParquetFile, columns: Sequence[str]) -> list[str]:
+    return [name for name in columns if name in source.schema_arrow.names]
+
+
+def _completed(table: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """Return the columns asked for, null where the file has none."""
+    return pa.table(
+        {
+            name: table[name] if name in table.column_names else pa.nulls(table.num_rows, TRACE_SCHEMA.field(name).type)
+            for name in columns
+        }
+    )

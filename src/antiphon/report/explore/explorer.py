@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
@@ -14,13 +15,14 @@ from antiphon.diagram.links import Message
 from antiphon.diagram.page import figure
 from antiphon.errors import UsageError
 from antiphon.pipeline.columns import Unit
-from antiphon.pipeline.results import CheckResult, RunRow
+from antiphon.pipeline.reading.time_units import TimeUnit, guess_words
+from antiphon.pipeline.results import CheckResult, ProcessRow, RunRow, ViewRow, read_measure, read_measured
 from antiphon.pipeline.store.layout import TraceLayout
 from antiphon.report.explore.survey import Survey
 from antiphon.report.explore.windows import DRAWN_MAX, Windows
 from antiphon.report.facts import Facts
 from antiphon.report.guarantee_words import GUARANTEES
-from antiphon.report.incidents import headline_of, incidents
+from antiphon.report.headline import headline
 from antiphon.report.member_names import group_size, lane_of, member_name, with_names
 from antiphon.report.run_settings import RunSettings
 from antiphon.report.timeline import BASIS_WORDS, Occurrence, start_ns, timeline
@@ -59,7 +61,7 @@ class RunOverview(msgspec.Struct, frozen=True):
     events: int
     members: int
     size: str  # of the group, in words
-    happened: str  # to the group, in sentences
+    headline: str  # what happened to the group, and the verdict
     density: list[int]
     moments: list[ExploreMoment]
     checked: bool
@@ -98,6 +100,7 @@ class ExploredRun:
         rows = int(layout.unit_rows[units.start : units.stop].sum())
         self.global_clock = bool(layout.column["global_clock"][layout.segments_of(number)].all())
         first, last = (survey.start, survey.end) if survey.timed else (None, None)
+        tables = explorer.measured
         self.facts = Facts(
             trace=explorer.trace,
             runs=1,
@@ -106,8 +109,10 @@ class ExploredRun:
             quarantined=0,
             run=RunRow(run=run, members=len(units), rows=rows, first_ns=first, last_ns=last),
             settings=explorer.settings(run),
-            views=survey.views,
-            processes=survey.processes,
+            checked=explorer.checked,
+            measured=None if tables is None else read_measure(tables),
+            views=survey.views if tables is None else read_measured(tables, ViewRow, run),
+            processes=survey.processes if tables is None else read_measured(tables, ProcessRow, run),
         )
         self.zero = start_ns(self.facts) if survey.timed else 0
         self.occurred = timeline(self.facts)
@@ -119,7 +124,7 @@ class ExploredRun:
         survey = self.survey
         edges = np.linspace(survey.start, survey.end, STRIP_BUCKETS + 1)
         density = sum(survey.events(unit, edges) for unit in survey.units)
-        notes = [f"{explorer.stale}."] if explorer.stale else []
+        notes = [f"{said}." for said in (explorer.stale, guess_words(explorer.guessed_unit)) if said]
         if not survey.timed:
             notes.append("The trace has no times: positions are rows of each member's log, side by side.")
         elif not self.global_clock:
@@ -138,7 +143,7 @@ class ExploredRun:
             events=self.facts.events,
             members=self.facts.members,
             size=group_size(self.facts),
-            happened=headline_of(incidents(self.facts)),
+            headline=headline(self.facts),
             density=np.rint(density).astype(int).tolist(),
             moments=self.moments[:MOMENTS_MAX],
             checked=explorer.checked is not None,
@@ -313,10 +318,14 @@ class Explorer:
         checked: CheckResult | None = None,
         told: Callable[[int], None] = lambda rows: None,
         stale: str = "",
+        measured: Path | None = None,
+        guessed_unit: TimeUnit = "",
     ) -> None:
         if not layout.runs:
             raise UsageError(f"{trace}: it has no events, so there is nothing to explore")
         self.trace, self.layout, self.settings, self.checked, self.told = trace, layout, settings, checked, told
+        self.guessed_unit: TimeUnit = guessed_unit  # in which a foreign log's times were read, if nothing said it
+        self.measured = measured  # the folder that antiphon measure wrote
         self.stale = stale  # how the trace has changed since the table was made of it
         self._run = functools.lru_cache(maxsize=4)(functools.partial(ExploredRun, self))
 

@@ -5,6 +5,7 @@ What is kept is small, whatever the trace's size, and says where in the files a 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Final
 
@@ -17,11 +18,13 @@ from antiphon.pipeline.measuring.ledger import NO_KIND, LogRows
 from antiphon.pipeline.results import ProcessRow, ViewRow
 from antiphon.pipeline.store.layout import TraceLayout
 from antiphon.pipeline.store.window import EventWindows
+from antiphon.report.incidents.measured import HALT_NS_MIN
 from antiphon.trace.schema import KEYS_CHANGED
 
 CELLS_MAX: Final = 1 << 22  # counts that are kept: members times buckets of time
 BUCKETS_MAX: Final = 1 << 16
 BUCKETS_MIN: Final = 256
+PIECE_ROWS: Final = 1 << 20  # that are looked through at once
 EXCLUDED: Final = "excluded"
 
 Told = Callable[[int], None]  # how many rows have been read since it was told last
@@ -68,7 +71,27 @@ class Survey:
             column = self.layout.read(unit, ("event", "time_ns"))
             delivered: Array = column["time_ns"][column["event"] == DELIVER]
             return delivered
+        if name == "waiting":
+            return np.array([self._waiting(unit) if self._fell_silent else 0], np.int64)
         return self._logs[unit].arrays[name]
+
+    @functools.cached_property
+    def _fell_silent(self) -> bool:
+        """Whether it was so long from the last delivery to the run's end that messages may have waited in vain."""
+        logs = [log.arrays for log in self._logs.values()]
+        delivered = [int(log["lasts"][1]) for log in logs if log["lasts"][1] != NULL_TIME]
+        ended = [int(log["span"][1]) for log in logs if len(log["span"])]
+        return bool(delivered and ended) and max(ended) - max(delivered) >= HALT_NS_MIN
+
+    def _waiting(self, unit: Unit) -> int:
+        """Return how many of its own messages a member did not deliver; 0 where a log has no such deliveries at all."""
+        sent, own = [], []
+        for rows in self.layout.read_pieces(unit, ("event", "sender", "seq"), PIECE_ROWS):
+            mine = rows["sender"] == self.member(unit)
+            sent.append(rows["seq"][mine & (rows["event"] == SEND)])
+            own.append(rows["seq"][mine & (rows["event"] == DELIVER)])
+        delivered = np.concatenate(own)
+        return len(np.setdiff1d(np.concatenate(sent), delivered)) if len(delivered) else 0
 
     def events(self, unit: Unit, edges: Array) -> Array:
         """Return how many events a member recorded between each two of some times; estimated within a bucket."""
@@ -145,7 +168,6 @@ class Survey:
             "span": np.array([known.min(), known.max()], np.int64) if len(known) else nothing,
             "pace": pace(known),
             "lasts": np.array([latest(time[event == SEND]), latest(time[event == DELIVER])], np.int64),
-            "waiting": np.zeros(1, np.int64),  # to know it, each message would have to be followed
         }
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa
 
 from antiphon.diagram.links import Message
 from antiphon.errors import UsageError
-from antiphon.pipeline.columns import CODES, DELIVER, NULL_TIME, SEND, Array, Segment, Unit
+from antiphon.pipeline.columns import CODES, DELIVER, NULL_TIME, SEND, Array, Segment, Unit, as_numpy
 from antiphon.report.explore.survey import Survey
 from antiphon.trace.event import Event
 from antiphon.trace.schema import COLUMNS
@@ -68,7 +67,11 @@ class Windows:
         places = [place for unit in units for place, _ in self.rows(unit, start, end)]
         if sum(len(rows) for _, rows in places) > DRAWN_MAX:
             return None
-        return [event for segment, rows in places for event in self._read(segment, rows)]
+        return [
+            Event(**{name: value for name, value in row.items() if value is not None})
+            for segment, rows in places
+            for row in self._read(segment, rows)
+        ]
 
     def context(self) -> list[Event]:
         """Return what shapes the run: its views, leavings, crashes and ends."""
@@ -91,6 +94,8 @@ class Windows:
         first, last = self.layout.column["first_step"], self.layout.column["last_step"]
         for segment in range(int(self.layout.bounds[unit]), int(self.layout.bounds[unit + 1])):
             if first[segment] <= step <= last[segment]:
+                if last[segment] - first[segment] + 1 == self.layout.column["rows"][segment]:  # steps without gaps
+                    return self._known(unit, segment, np.array([step - first[segment]]))
                 steps = self.layout.read_segment(segment, ("step",))["step"]
                 return self._known(unit, segment, np.flatnonzero(steps == step))
         return None
@@ -124,8 +129,8 @@ class Windows:
         if not found:
             return None
         _, segment, row = max(found) if backwards else min(found)
-        column = self.layout.read_segment(segment, ("sender", "seq"))
-        return int(column["sender"][row]), int(column["seq"][row])
+        [message] = self._read(segment, np.array([row]), ("sender", "seq"))
+        return int(message["sender"]), int(message["seq"])
 
     def _sent(self, sender: int, number: int) -> int | None:
         """Return when a message was sent; where sendings are not recorded, when it was delivered first."""
@@ -134,9 +139,9 @@ class Windows:
         segments = () if unit is None else range(int(self.layout.bounds[unit]), int(self.layout.bounds[unit + 1]))
         for segment in segments:
             if self.layout.column["send"][segment] and first[segment] <= number <= last[segment]:
-                numbers = self.layout.read_segment(segment, ("seq",))["seq"]
                 assert unit is not None
-                at = self._known(unit, segment, np.flatnonzero((self._kinds(segment) == SEND) & (numbers == number)))
+                sends = self._kinds(segment) == SEND
+                at = self._known(unit, segment, self._first_row(segment, sends, {"seq": number}))
                 if at is not None:
                     return at
         every = [self._delivered(one, (sender, number), self.survey.start) for one in self.survey.units]
@@ -145,12 +150,26 @@ class Windows:
     def _delivered(self, unit: Unit, message: Message, since: int) -> int | None:
         """Return when a member delivered a message, if it did soon enough to be found in the segments from there on."""
         for segment in self.survey.segments(unit, since, self.survey.end)[: 2 if since > self.survey.start else None]:
-            column = self.layout.read_segment(segment, ("sender", "seq"))
-            is_it = (self._kinds(segment) == DELIVER) & (column["sender"] == message[0]) & (column["seq"] == message[1])
-            at = self._known(unit, segment, np.flatnonzero(is_it))
+            delivers, later = self._kinds(segment) == DELIVER, self._times(unit, segment) >= since
+            wanted = {"sender": message[0], "seq": message[1]}
+            rows = self._first_row(segment, delivers & later, wanted)
+            rows = rows if len(rows) else self._first_row(segment, delivers & ~later, wanted)  # by a clock that is late
+            at = self._known(unit, segment, rows)
             if at is not None:
                 return at
         return None
+
+    def _first_row(self, segment: Segment, among: Array, wanted: dict[str, int]) -> Array:
+        """Return the first of some rows that has these values, none if there is none; rows beyond it are not read."""
+        candidates = np.flatnonzero(among)
+        if len(candidates):
+            for first, piece in self.survey.windows.stretches(segment, tuple(wanted), int(candidates[0])):
+                is_it = among[first : first + piece.num_rows].copy()
+                for name, value in wanted.items():
+                    is_it &= as_numpy(piece[name], name) == value
+                if is_it.any():
+                    return np.array([first + int(is_it.argmax())])
+        return candidates[:0]
 
     def _known(self, unit: Unit, segment: Segment, rows: Array) -> int | None:
         if not len(rows):
@@ -171,6 +190,6 @@ class Windows:
         kinds: Array = self.layout.read_segment(segment, ("event",))["event"]
         return kinds
 
-    def _read(self, segment: Segment, rows: Array) -> Iterator[Event]:
-        for row in self.survey.windows.segment_rows(segment, tuple(COLUMNS)).take(pa.array(rows)).to_pylist():
-            yield Event(**{name: value for name, value in row.items() if value is not None})
+    def _read(self, segment: Segment, rows: Array, columns: tuple[str, ...] = tuple(COLUMNS)) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.survey.windows.rows_at(segment, rows, columns).to_pylist()
+        return found

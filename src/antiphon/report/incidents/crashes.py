@@ -108,7 +108,10 @@ def _series(story: RunStory, groups: Sequence[_Crash]) -> Incident:
     rows = [row for group in groups for row in group.rows]
     lanes = Counter(lane_of(facts, row.member) for row in rows)
     does = groups[0].does() if len({group.does() for group in groups}) == 1 else "ended"
-    if len(lanes) == len(rows):
+    if len(lanes) == 1:
+        who = member_name(facts, next(iter(lanes)))
+        said = f"{who} {'was ' if does == 'killed' else ''}{does} {phrases.times(len(rows))}"
+    elif len(lanes) == len(rows):
         said = f"{members_named(facts, sorted(lanes))} {'were ' if does == 'killed' else ''}{does} one after the other"
     else:
         each = [f"{member_name(facts, lane)} {phrases.times(many)}" for lane, many in sorted(lanes.items())]
@@ -126,8 +129,11 @@ def _series(story: RunStory, groups: Sequence[_Crash]) -> Incident:
     elif facts.settings.views:
         said += f"; the others went on {phrases.times(len(after))} of {number(len(groups))}"
     back = sum(story.next_life(row) is not None for row in rows)
-    said += "; all came back" if back == len(rows) else f"; {number(back)} came back" if back else ""
-    text = "; ".join([said, *_left_behind(rows, always_many=True)])
+    if len(lanes) == 1:
+        said += f"; it came back {'each time' if back == len(rows) else phrases.times(back)}" if back else ""
+    else:
+        said += "; all came back" if back == len(rows) else f"; {number(back)} came back" if back else ""
+    text = "; ".join([said, *_left_behind(rows, many=len(lanes) > 1)])
     return Incident("crashes", groups[0].occurred[0].at_ns, text)
 
 
@@ -164,11 +170,11 @@ def _went_on(story: RunStory, group: _Crash) -> list[str]:
     return [f"the others installed no view without {it}"]
 
 
-def _left_behind(rows: Sequence[ProcessRow], *, always_many: bool = False) -> list[str]:
+def _left_behind(rows: Sequence[ProcessRow], *, many: bool | None = None) -> list[str]:
     """Say what was lost with members."""
     if any(row.undelivered is None or row.alone is None for row in rows):
         return []
-    many = len(rows) > 1 or always_many
+    many = len(rows) > 1 if many is None else many
     undelivered, alone = sum(row.undelivered or 0 for row in rows), sum(row.alone or 0 for row in rows)
     if undelivered:
         whose = "theirs" if many else "it"

@@ -26,6 +26,7 @@ _WORDS: Final = {
 def departures(story: RunStory) -> Iterator[Incident]:
     """Tell all that is left, what belongs together in one sentence."""
     yield from _flapping(story)
+    yield from _silences(story)
     _leave_out_the_end(story)
     yield from _left_and_came_back(story)
     for kind in _WORDS:
@@ -65,16 +66,15 @@ def _single(story: RunStory, one: Occurrence) -> str:
             said += _after_leaving(story, one.members)
         row = story.process_of(one) if one.kind in ("leave", "exclusion") else None
         return "; ".join([*said, *(story.returned([row]) if row is not None else [])])
-    if one.kind == "silence":
-        length = duration((one.until_ns or 0) - (one.at_ns or 0))
-        text = f"{members_named(facts, one.members)} recorded nothing for {length} from {phrases.moment(one.at_ns)} on"
-        return text + " (it stood still or was cut off: inferred from its log)"
     if one.kind == "outside":
         text = f"{members_named(facts, one.members)} never got into the group: no view lists it "
         return text + "(another key, other settings or no link would do that; inferred from the views)"
     if one.kind == "absent":
         text = f"{members_named(facts, one.members)} never took part: no view lists it, and there is no log of it "
         return text + "(not started, another key, other settings or no link; inferred from the members' names)"
+    if one.kind in ("unlogged", "short log"):
+        cause = "a file is missing" if one.kind == "unlogged" else "it stopped, or the file is not whole"
+        return f"{one.text} (perhaps {cause})"
     source = "its log" if one.kind == "clock" else "the views"
     return phrases.past(one.text) + phrases.at(one) + (f" (inferred from {source})" if one.basis == "inferred" else "")
 
@@ -95,6 +95,17 @@ def _flapping(story: RunStory) -> Iterator[Incident]:
             span = f"from {phrases.moment(first.at_ns)} to {phrases.moment(last.at_ns)}"
             text = f"{member_name(facts, name)} was excluded {number(len(out))} times and came back {back}, {span}"
             yield Incident("flapping", first.at_ns, f"{text}: it flaps")
+
+
+def _silences(story: RunStory) -> Iterator[Incident]:
+    """Tell of members that recorded nothing for long, with who went on without them and whether they came back."""
+    for place in story.untold("silence"):
+        one = story.occurred[place]
+        story.told.add(place)
+        length = duration((one.until_ns or 0) - (one.at_ns or 0))
+        text = f"{members_named(story.facts, one.members)}{story.post_of(one)} recorded nothing for {length}"
+        text += f" from {phrases.moment(one.at_ns)} on (it stood still or was cut off: inferred from its log)"
+        yield Incident("silence", one.at_ns, "; ".join([text, *story.excluded_meanwhile([one], pronoun="it")]))
 
 
 def _leave_out_the_end(story: RunStory) -> None:
@@ -122,12 +133,27 @@ def _left_and_came_back(story: RunStory) -> Iterator[Incident]:
             found.append((place, row))
     if len(found) < 2:
         return
+    lanes = story.lanes([row.member for _, row in found])
+    if len(lanes) == 1:
+        yield _left_again_and_again(story, [row for _, row in found])
+        return
     story.told.update(place for place, _ in found)
     instants = [at for place, _ in found if (at := story.occurred[place].at_ns) is not None]
-    lanes = story.lanes([row.member for _, row in found])
     text = f"{members_named(story.facts, sorted(lanes))} left one after the other{phrases.from_to(instants)}"
     back = "; ".join(story.returned([row for _, row in found])).replace("all were back after", "each was back within")
     yield Incident("leave", story.occurred[found[0][0]].at_ns, f"{text}; {back}")
+
+
+def _left_again_and_again(story: RunStory, came_back: Sequence[ProcessRow]) -> Incident:
+    """Tell of one member that left and came back several times, and perhaps left once more for good."""
+    lane = lane_of(story.facts, came_back[0].member)
+    left = [place for place in story.untold("leave") if story.lanes(story.occurred[place].members) == {lane}]
+    story.told.update(left)
+    instants = [at for place in left if (at := story.occurred[place].at_ns) is not None]
+    text = f"{member_name(story.facts, lane)} left {phrases.times(len(left))}{phrases.from_to(instants)}"
+    back = story.returned(came_back)[0].split(" back")[-1].replace(" after", ", within")
+    each = "each time" if len(came_back) == len(left) else phrases.times(len(came_back))
+    return Incident("leave", story.occurred[left[0]].at_ns, f"{text}; it came back {each}{back}")
 
 
 def _after_leaving(story: RunStory, left: Sequence[int]) -> list[str]:
@@ -160,7 +186,7 @@ def _clocks(story: RunStory) -> Iterator[Incident]:
     if not places:
         return
     story.told.update(places)
-    members = [story.occurred[place].members[0] for place in places]
+    members = sorted(story.occurred[place].members[0] for place in places)
     ahead, behind = ([off[member] for member in members if off[member] * sign > 0] for sign in (1, -1))
     ways = [f"up to {duration(max(ahead))} ahead of"] if ahead else []
     ways += [f"up to {duration(-min(behind))} behind"] if behind else []

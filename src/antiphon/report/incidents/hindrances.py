@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from antiphon.report.incidents import phrases
 from antiphon.report.incidents.story import Incident, RunStory
-from antiphon.report.member_names import lane_of, members_named
+from antiphon.report.member_names import members_named
 from antiphon.report.timeline import Occurrence, cut_sides, since_start
 
 
@@ -64,26 +64,13 @@ def _hindrance(story: RunStory, alike: Sequence[Occurrence]) -> str:
     elif one.kind == "link":
         text = f"the links from {cut_sides(facts, one, 'to')} had {one.by}{phrases.spans(alike)}"
     else:
-        text = f"{members_named(facts, one.members)}{_post(story, one)} stood still{phrases.spans(alike)}"
-    excluded = [member for each in alike for member in story.consequences(each, ("exclusion",))]
-    back = [member for each in alike for member in story.consequences(each, ("return",))]
+        text = f"{members_named(facts, one.members)}{story.post_of(one)} stood still{phrases.spans(alike)}"
+    itself = one.kind == "pause" and len(one.members) == 1
+    followed = story.excluded_meanwhile(alike, pronoun="it" if itself else "")
     for each in alike:
         story.consequences(each, ("silence",))
-    if excluded:
-        lanes = story.lanes(excluded)
-        itself = one.kind == "pause" and len(one.members) == 1 and lanes == set(one.members)
-        text += f"; {story.excluded(excluded, pronoun='it' if itself else '')}"
-        text += " and came back" if story.lanes(back) >= lanes else ""
+    if followed:
+        text = "; ".join([text, *followed])
     elif facts.settings.views and not any(story.changed_during(each) for each in alike):
         text += "; the view stayed"
     return text
-
-
-def _post(story: RunStory, one: Occurrence) -> str:
-    """Say that the one who stood still was the coordinator, if it was."""
-    if len(one.members) != 1:
-        return ""
-    before = story.last_view_of_lane(one.members[0], one.at_ns)
-    if before is None or lane_of(story.facts, before.members[0]) != one.members[0]:
-        return ""
-    return story.post(before.members[0], before)

@@ -9,11 +9,13 @@ from antiphon.report.facts import Facts
 from antiphon.report.incidents.story import Incident, RunStory
 from antiphon.report.member_names import lane_of, member_name, members_named, with_names
 from antiphon.report.timeline import ended_at, since_start
-from antiphon.wording import count, duration
+from antiphon.wording import count, duration, number
 
 STORM_PER_MESSAGE: Final = 1.0  # repairs for each message and member that had to receive it
 SLOW_NS_MIN: Final = 100_000_000
 HALT_NS_MIN: Final = 1_000_000_000  # without a delivery until the run ended
+_AGAIN: Final = " uses its number "  # of a sender, in the checker's words
+_TWO_OF_A_NAME: Final = " (two senders under one name would do that)"
 _EXPLAINS: Final = ("crash", "silent end", "exclusion", "partition", "cut", "pause", "silence", "outside")
 
 
@@ -29,17 +31,23 @@ def measured_incidents(story: RunStory) -> Iterator[Incident]:
 def _halted(facts: Facts) -> Iterator[Incident]:
     """Tell of a group in which messages waited at the end, and nobody had delivered anything for long."""
     there = [row for row in facts.processes if row.ending in ("end", None)]
-    waiting = sum(row.waiting or 0 for row in there)
+    waited = [row for row in there if row.waiting]
+    everyone = len(waited) == len(there)
     delivered = [
         at - (row.clock_off_ns or 0)
-        for row in facts.processes
+        for row in (facts.processes if everyone else waited)
         if (at := since_start(facts, row.delivered_at_ns)) is not None
     ]
     ended = [at for row in there if (at := ended_at(facts, row)) is not None]
-    if waiting and delivered and ended and max(ended) - max(delivered) >= HALT_NS_MIN:
+    if waited and delivered and ended and max(ended) - max(delivered) >= HALT_NS_MIN:
         since, until = duration(max(delivered)), duration(max(ended))
-        text = f"from {since} on nothing was delivered, until the run ended at {until}: "
-        yield Incident("halt", max(ended), text + f"{count(waiting, 'message')} waited in vain")
+        who = "nothing was delivered"
+        if not everyone:
+            who = f"{members_named(facts, [row.member for row in waited])} delivered nothing"
+        whose = "" if everyone else " of theirs" if len(waited) > 1 else " of it"
+        waiting = count(sum(row.waiting or 0 for row in waited), "message")
+        text = f"from {since} on {who}, until the run ended at {until}: {waiting}{whose} waited in vain"
+        yield Incident("halt", max(ended), text)
 
 
 def _storm(facts: Facts) -> Iterator[Incident]:
@@ -59,7 +67,7 @@ def _storm(facts: Facts) -> Iterator[Incident]:
 def _lost(facts: Facts) -> Iterator[Incident]:
     """Tell what members lack that others delivered, as far as all of it is shown to be at one of them."""
     found = None if facts.checked is None else facts.checked.guarantees.get("agreement")
-    if found is None or not found.violations:
+    if found is None or found.verdict != "violated":
         return
     who = sorted({witness.member for witness in found.witnesses})
     senders = {event.sender for witness in found.witnesses for event in witness.events if event.sender is not None}
@@ -68,8 +76,10 @@ def _lost(facts: Facts) -> Iterator[Incident]:
     if shown == all_ and len(who) == 1:
         text = f"{member_name(facts, who[0])} lacks {count(all_, 'message')}{whose} that others delivered"
     else:
-        text = f"{count(all_, 'delivery', 'deliveries')} of messages{whose} that others delivered "
-        text += f"{'is' if all_ == 1 else 'are'} missing{f'; the first {shown} of them' if shown < all_ else ','}"
+        every = whose if shown == all_ else ""
+        text = f"{count(all_, 'delivery', 'deliveries')} of messages{every} that others delivered "
+        text += f"{'is' if all_ == 1 else 'are'} missing"
+        text += f"; the first {number(shown)},{whose and f'{whose},'}" if shown < all_ else ","
         text += f" at {members_named(facts, who)}"
     yield Incident("loss", None, text)
 
@@ -78,11 +88,18 @@ def _breach(facts: Facts) -> Iterator[Incident]:
     """Tell the first violation of a promise in the checker's words, unless it follows from what was lost."""
     if facts.checked is None or any(True for _ in _lost(facts)):
         return
+    integrity = facts.checked.guarantees.get("integrity")
+    unsent = facts.measured is not None and not facts.measured.rows.get("send")
+    if unsent and integrity is not None and integrity.verdict == "violated":
+        text = "no log says that anything was sent, only what was delivered"
+        yield Incident("breach", None, f"{text} (--sends unrecorded, if nobody logs what is sent)")
+        return
     for name in facts.checked.deciding():
         found = facts.checked.guarantees[name]
-        if found.violations and found.witnesses:
+        if found.verdict == "violated" and found.witnesses:
             more = f", and there {'is' if found.violations == 2 else 'are'} {found.violations - 1:,} more like it"
             why = with_names(facts, found.witnesses[0].why)
+            why += _TWO_OF_A_NAME if _AGAIN in why else ""
             yield Incident("breach", None, why + (more if found.violations > 1 else ""))
             return
 

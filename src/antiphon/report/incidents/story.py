@@ -14,13 +14,14 @@ from antiphon.report.facts import Facts
 from antiphon.report.incidents import phrases
 from antiphon.report.member_names import lane_of, members_named
 from antiphon.report.timeline import Occurrence, ended_at, gone, is_down, since_start, timeline
+from antiphon.wording import number
 
 SOON_NS: Final = 2_000_000_000  # what follows a fault comes within this time of its end
 NEAR_NS: Final = 1_000_000  # a recorded crash and the kill that the test meant are no further apart
 
 _GRAVITY: Final = (
     "crashes", "crash", "halt", "partition", "split", "flapping", "outside", "absent", "loss", "breach", "cut",
-    "exclusion", "vanishing", "slow", "storm", "link", "pause", "silence", "clock",
+    "exclusion", "vanishing", "unlogged", "short log", "slow", "storm", "link", "pause", "silence", "clock",
 )  # fmt: skip
 
 
@@ -122,6 +123,26 @@ class RunStory:
         often = max(lanes.values())
         return f"{who} {'was' if len(lanes) == 1 else 'were'} excluded{f' {phrases.times(often)}' if often > 1 else ''}"
 
+    def excluded_meanwhile(self, alike: Sequence[Occurrence], pronoun: str = "") -> list[str]:
+        """Say who was excluded while something lasted and when the others went on, and mark that as told.
+
+        `pronoun` names the only one whom it happened to, if nobody else was excluded.
+        """
+        excluded = [member for each in alike for member in self.consequences(each, ("exclusion",))]
+        back = [member for each in alike for member in self.consequences(each, ("return",))]
+        if not excluded:
+            return []
+        lanes, one = self.lanes(excluded), alike[0]
+        itself = bool(pronoun) and lanes == self.lanes(one.members)
+        said = f"{self.excluded(excluded, pronoun if itself else '')}"
+        said += " and came back" if self.lanes(back) >= lanes else ""
+        before = self.last_view(excluded[0], one.at_ns)
+        after = self.view_without(excluded, before) if len(alike) == 1 and itself else None
+        if before is None or after is None or len(before.members) < 3:
+            return [said]
+        others = number(len(set(before.members) & set(after.members)))
+        return [f"the other {others} went on{phrases.after(since_start(self.facts, after.first_ns), one.at_ns)}", said]
+
     # views
 
     def last_view(self, member: int, at_ns: int | None) -> ViewRow | None:
@@ -155,6 +176,16 @@ class RunStory:
         """Say that a member was the coordinator of its view, if it was."""
         first = view is not None and self.facts.settings.views and view.members[0] == member
         return ", the coordinator," if first else ""
+
+    def post_of(self, one: Occurrence) -> str:
+        """Say that the one whom something happened to was the coordinator then, if it was."""
+        if len(one.members) != 1:
+            return ""
+        name = lane_of(self.facts, one.members[0])
+        before = self.last_view_of_lane(name, one.at_ns)
+        if before is None or lane_of(self.facts, before.members[0]) != name:
+            return ""
+        return self.post(before.members[0], before)
 
     def view_of_side(self, side: Sequence[int], one: Occurrence) -> ViewRow | None:
         """Return the first view that a side installed by itself while the network was cut."""

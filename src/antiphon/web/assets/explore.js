@@ -165,9 +165,8 @@
     run.moments.forEach((one) => { one.short = one.kind === "view" ? one.text.split(/ of |;/)[0].replace("view ", "v") : ""; });
     by("trace").textContent = run.trace;
     document.title = "Explore " + run.trace;
-    by("headline").textContent = `${run.events.toLocaleString("en")} events of ${run.size}${run.runs.length > 1 ? ", run " + run.run : ""}`;
-    by("happened").textContent = run.happened;
-    by("happened").hidden = !run.happened;
+    by("headline").textContent = run.headline;
+    by("size").textContent = `${run.events.toLocaleString("en")} events of ${run.size}${run.runs.length > 1 ? ", run " + run.run : ""}`;
     by("notes").textContent = run.notes.join(" ");
     by("run-choice").hidden = run.runs.length < 2;
     if (by("run").options.length !== run.runs.length) by("run").replaceChildren(...run.runs.map((one) => new Option(one, one)));
