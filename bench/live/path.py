@@ -15,14 +15,13 @@ import json
 import os
 import socket
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import antiphon
-from bench.live.addresses import free_addresses
+from bench.live.addresses import group_here
 
 _PACKAGE = str(Path(antiphon.__file__).parent)
 
@@ -85,23 +84,9 @@ async def count(ordering: str, messages: int, show: bool) -> dict[str, int]:
     loop.add_reader = counted  # type: ignore[method-assign, assignment]
     joining_fds: list[int] = []
     delivered: asyncio.Future[None] = loop.create_future()
-    addresses, key = free_addresses(3), os.urandom(16)
     found: list[tuple[int, dict[str, int], dict[tuple[str, str, int], int]]] = []
-    with tempfile.TemporaryDirectory() as state:
-        groups = [
-            antiphon.join(
-                "path",
-                bind=own,
-                peers=[peer for peer in addresses if peer != own],
-                ordering=ordering,
-                key=key,
-                offload=False,
-                state=Path(state),
-            )
-            for own in addresses
-        ]
-        await asyncio.gather(*(group.__aenter__() for group in groups))
-        receiver += [group for group in groups if group.status().me == max(addresses, key=_port)]
+    async with group_here(3, ordering) as groups:
+        receiver.append(max(groups, key=lambda group: _port(group.status().me)))
         watched.update(fd for fd in joining_fds if _bound(fd) == receiver[0].status().me)
         sender = next(group for group in groups if group is not receiver[0])
 
@@ -128,7 +113,6 @@ async def count(ordering: str, messages: int, show: bool) -> dict[str, int]:
             await asyncio.sleep(0.003)  # as often as a busy group is written to
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*(group.stop() for group in groups))
     _, told, functions = min(found, key=lambda one: one[0])
     told["calls_median"] = sorted(calls for calls, _, _ in found)[len(found) // 2]
     if show:

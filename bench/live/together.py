@@ -8,13 +8,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
-import tempfile
 import time
-from pathlib import Path
 
-import antiphon
-from bench.live.addresses import free_addresses
+from bench.live.addresses import group_here
 from bench.live.member import Listener, cpu_s, pace
 
 MEMBERS = 4
@@ -23,22 +19,8 @@ _SIZE = 64
 
 async def measure(ordering: str, rate: int, seconds: float) -> float:
     """Return the CPU microseconds that a delivery takes."""
-    addresses, key = free_addresses(MEMBERS), os.urandom(16)
     listener = Listener()
-    with tempfile.TemporaryDirectory() as state:
-        groups = [
-            antiphon.join(
-                "together",
-                bind=own,
-                peers=[peer for peer in addresses if peer != own],
-                ordering=ordering,
-                key=key,
-                offload=False,
-                state=Path(state),
-            )
-            for own in addresses
-        ]
-        await asyncio.gather(*(group.__aenter__() for group in groups))
+    async with group_here(MEMBERS, ordering) as groups:
         listening = [asyncio.create_task(listener.messages(group)) for group in groups]
         await asyncio.sleep(0.5)
         cpu, delivered = cpu_s(), listener.delivered
@@ -46,7 +28,6 @@ async def measure(ordering: str, rate: int, seconds: float) -> float:
         cpu, delivered = cpu_s() - cpu, listener.delivered - delivered
         for task in listening:
             task.cancel()
-        await asyncio.gather(*(group.stop() for group in groups))
     return cpu / delivered * 1e6
 
 

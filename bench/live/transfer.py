@@ -25,7 +25,7 @@ from typing import Any
 import antiphon
 from antiphon.protocol.machine import MILLISECOND
 from antiphon.protocol.membership.options import MembershipOptions
-from bench.live.__main__ import free_addresses
+from bench.live.addresses import free_addresses
 
 MORE_MIB_MAX = 64
 STOPPED_S_MAX = 1.0
