@@ -60,6 +60,7 @@ def test_the_answer_as_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(f"fifo + {stability}" in told for stability in STABILITIES)
 
 
+@pytest.mark.slow
 def test_the_goal_decides() -> None:
     group = Question(members=5, rate_per_s=20, need="causal", intervals_ms=(20.0, 80.0))
     best = {goal: advise(replace(group, goal=goal)).best for goal in GOALS}
@@ -99,6 +100,7 @@ def test_what_this_machine_adds_is_measured_and_counted(capsys: pytest.CaptureFi
     assert f"{machine['work']:.3g} us a datagram on this machine" in answer["recommendation"]["why"]
 
 
+@pytest.mark.slow
 def test_a_buffer_that_is_too_small_for_a_protocol_rules_it_out() -> None:
     group = Question(members=4, rate_per_s=200, intervals_ms=(80.0,), goal="stable")
     generous = advise(group)
@@ -201,6 +203,7 @@ def test_a_matrix_gives_the_group_its_size_and_latencies(tmp_path: Path, capsys:
     assert answer["recommendation"]["stable_ms"] > 100
 
 
+@pytest.mark.slow
 def test_limits_that_nothing_meets_are_refused_with_the_nearest() -> None:
     with pytest.raises(UsageError, match=r"no candidate meets the limits; the nearest, .* above 5 ms"):
         advise(Question(members=4, rate_per_s=20, latency_max_ms=5.0, intervals_ms=(20.0,)))

@@ -119,6 +119,7 @@ def test_busy_machines_do_not_make_views_and_a_dead_one_is_still_noticed() -> No
     testing.run(main)
 
 
+@pytest.mark.slow
 def test_one_who_does_not_listen_is_dropped_once_and_comes_back_when_it_listens() -> None:
     async def main(world: World) -> None:
         addresses = world.addresses(3)
