@@ -8,13 +8,23 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
 
 from antiphon.pipeline.java import find_java_home
+
+# Of these machines none lives for long: they start with little memory, and compile in haste rather than well.
+BRIEF_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+BRIEF = {
+    "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": BRIEF_JVM,
+    "spark.driver.memory": "512m",
+    "spark.driver.extraJavaOptions": BRIEF_JVM,
+    "spark.ui.enabled": "false",
+}
 
 # Mounts an empty file system over a folder, for itself and what it starts; then runs the rest of its arguments.
 APART = 'mount -t tmpfs tmpfs "$0" && mkdir -p "$0/tmp" && export TMPDIR="$0/tmp" && cd "$0/tmp" && exec "$@"'
@@ -38,6 +48,7 @@ class Cluster:
             "SPARK_HOME": str(Path(pyspark.__file__).parent),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "PYSPARK_PYTHON": sys.executable,
+            "SPARK_DAEMON_JAVA_OPTS": BRIEF_JVM,
         }
         self.processes: list[subprocess.Popen[bytes]] = []
         web = ["--webui-port", "0"]
@@ -79,6 +90,11 @@ class Cluster:
         """Kill a process and all that it started (a worker's executors), as a power cut would."""
         os.killpg(self.processes[number].pid, signal.SIGKILL)
         self.processes[number].wait()
+
+
+def in_words(conf: Mapping[str, str]) -> list[str]:
+    """Spark's settings as the command line has them."""
+    return [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
 
 
 def free_port() -> int:

@@ -19,18 +19,15 @@ from antiphon.pipeline.ingesting.foreign.form import PRESETS
 from antiphon.pipeline.ingesting.relayout import SPILL
 from antiphon.pipeline.session import _package_archive
 from antiphon.trace import naive
-from pipeline.cluster import Cluster, cluster
+from pipeline.cluster import BRIEF, Cluster, cluster, in_words
 from pipeline.conftest import Checker
 from pipeline.stores import S3Service, s3_service
 from pipeline.traces import chaos, write
 
-SMALL = {"spark.executor.memory": "512m", "spark.driver.memory": "512m", "spark.ui.enabled": "false"}
-
 
 def start(on: Cluster, store: S3Service, temporary: Path, *arguments: str) -> subprocess.Popen[str]:
     """Start a driver that has its temporary files where no worker sees them."""
-    conf = {**SMALL, **{f"spark.hadoop.{name}": value for name, value in store.hadoop.items()}}
-    settings = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
+    settings = in_words({**BRIEF, **{f"spark.hadoop.{name}": value for name, value in store.hadoop.items()}})
     if arguments[0] == "spark-submit":  # as the documentation has it
         submit = f"{on.environment['SPARK_HOME']}/bin/spark-submit"
         command = [submit, "--master", on.url, *settings, program.__file__, *arguments[1:]]

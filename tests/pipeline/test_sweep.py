@@ -22,7 +22,7 @@ from antiphon.pipeline.session import Session, Work
 from antiphon.pipeline.sweep import ATTEMPTS_MAX, plan, run_sweep
 from antiphon.pipeline.sweep import cell as cell_module
 from antiphon.pipeline.sweep.plan import CellPlan, load_sweep, prepare
-from pipeline.cluster import cluster
+from pipeline.cluster import BRIEF, cluster, in_words
 
 SWEEP = """
 seeds = 2
@@ -268,10 +268,9 @@ def test_kill_9_and_resume(tmp_path: Path) -> None:
 @pytest.mark.spark
 def test_on_a_cluster_that_loses_a_worker(tmp_path: Path) -> None:
     path = write(tmp_path, SWEEP.replace("messages = 6", "messages = 30"))
-    small = [f"--conf=spark.{key}" for key in ("executor.memory=512m", "driver.memory=512m", "ui.enabled=false")]
     with cluster(tmp_path) as on:
         command = [sys.executable, "-m", "antiphon.cli", "sweep", str(path), "--out", str(tmp_path / "out"), "--json"]
-        process = subprocess.Popen([*command, "--master", on.url, *small], stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen([*command, "--master", on.url, *in_words(BRIEF)], stdout=subprocess.PIPE, text=True)
         while process.poll() is None and len(list((tmp_path / "out" / "cells").glob("*.json"))) < 3:
             time.sleep(0.05)
         on.kill(2)
