@@ -11,7 +11,7 @@ import ast
 import copy
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -78,10 +78,12 @@ class Change(NamedTuple):
             getattr(self.parent, self.field)[self.index] = self.new
 
 
-def find_changes(module: str, tree: ast.Module) -> list[Change]:
-    """List all changes of a module, in the order of its lines."""
+def find_changes(module: str, tree: ast.Module, functions: Container[str] | None = None) -> list[Change]:
+    """List all changes of a module, or of some of its functions, in the order of its lines."""
     found, seen = [], Counter[str]()
     for function, name in _functions(tree, ""):
+        if functions is not None and name not in functions:
+            continue
         for change in _within(module, name, function):
             seen[change.key] += 1
             again = seen[change.key]

@@ -14,15 +14,14 @@ import resource
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 from types import CodeType, FunctionType
 from typing import NamedTuple
 
 import pytest
 
 from bench.mutants.changes import Change
-from bench.mutants.touches import SECONDS_MAX, Touched, run_test
+from bench.mutants.touches import SECONDS_MAX, SOURCE, Touched, run_test
 
 _MEMORY_BYTES = 4 << 30
 _NOT_POSSIBLE = -2  # the changed code does not fit the function (it lost a variable of its surroundings)
@@ -44,13 +43,11 @@ class Judge:
         self,
         items: list[pytest.Item],
         touched: dict[str, Touched],
-        package: Path,
         seconds: float,
         last: tuple[str, ...],
     ) -> None:
         self._items = items
         self._took = [touched[item.nodeid].seconds if item.nodeid in touched else 0.0 for item in items]
-        self._package = package
         self._seconds = seconds
         self._last = [any(word in item.nodeid for word in last) for item in items]
         self._kills: dict[str, Counter[int]] = {}
@@ -61,9 +58,16 @@ class Judge:
                     self._by_function.setdefault((module, name), []).append(index)
         self._functions: dict[tuple[str, str, int], list[FunctionType]] = {}
         for one in gc.get_objects():
-            if isinstance(one, FunctionType) and one.__code__.co_filename.startswith(str(package)):
+            if isinstance(one, FunctionType) and one.__code__.co_filename.startswith(str(SOURCE)):
                 code = one.__code__
                 self._functions.setdefault((code.co_filename, code.co_qualname, code.co_firstlineno), []).append(one)
+
+    def learn(self, earlier: Iterable[dict[str, str]]) -> None:
+        """Know from verdicts of earlier runs which tests notice changes of which module."""
+        index_of = {item.nodeid: index for index, item in enumerate(self._items)}
+        for row in earlier:
+            if row["killer"] in index_of:
+                self._kills.setdefault(row["module"], Counter())[index_of[row["killer"]]] += 1
 
     def judge(
         self, changes: list[Change], trees: dict[str, ast.Module], workers: int, until: float
@@ -148,7 +152,7 @@ class Judge:
 
     def _change(self, change: Change, tree: ast.Module) -> bool:
         change.apply()
-        path = str(self._package / change.module)
+        path = str(SOURCE / change.module)
         code = _find(compile(tree, path, "exec"), change.function, change.function_line)
         functions = self._functions.get((path, change.function, change.function_line), ())
         if not functions or code is None:

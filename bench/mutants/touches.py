@@ -23,8 +23,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 ROOT = Path(__file__).parents[2]
-
-
+SOURCE = ROOT / "src" / "antiphon"
 SECONDS_MAX = 2.0  # of processor time for one test; a longer one, of many schedules mostly, is tried that far
 
 
@@ -36,7 +35,8 @@ class Touched(NamedTuple):
 
 
 def touches(items: list[pytest.Item], package: Path, store: Path, *, fresh: bool = False) -> dict[str, Touched]:
-    """Say for each test, by its node id, what it touches of a package; run those of which that is not known."""
+    """Say for each test, by its node id, what it touches of a package or module; run those of which it is not known."""
+    store = store / package.relative_to(SOURCE).as_posix().replace("/", ".")
     store.mkdir(parents=True, exist_ok=True)
     by_file: dict[Path, list[pytest.Item]] = {}
     for item in items:
@@ -141,6 +141,6 @@ def _run(tests: list[pytest.Item], package: Path) -> dict[str, Any]:
             names = {(one.co_filename, outermost(one)) for one in seen if one.co_filename.startswith(folder)}
             functions: dict[str, list[str]] = {}
             for file, name in sorted(names):
-                functions.setdefault(Path(file).relative_to(package).as_posix(), []).append(name)
+                functions.setdefault(Path(file).relative_to(SOURCE).as_posix(), []).append(name)
             found[test.nodeid] = Touched(functions, time.process_time() - began)
     return found

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from antiphon.protocol.ordering import ORDERINGS
 from antiphon.protocol.stability import STABILITIES
-from antiphon.sim.cost import RunCost, storm
 from antiphon.sim.scenario import Fault, Scenario, from_table, load, to_toml
 from antiphon.sim.schedules import small, wide
 from antiphon.sim.torture import flaw
@@ -96,18 +95,3 @@ def test_the_schedules_reach_all_that_they_should() -> None:
 
 def _lasts_ms(fault: Fault) -> int:
     return int((fault.until or "0ms").removesuffix("ms")) - int(fault.at.removesuffix("ms"))
-
-
-def test_a_storm_is_seen() -> None:
-    scenario = wide(0, "abcast")
-    plain = {"ordering_options": {}, "stability_options": {}, "recovery": Scenario().recovery, "buffer": 0}
-    scenario = replace(scenario, members=8, **plain)
-    calm = RunCost(datagrams=9, bytes=900, lost=0, repairs=0, took_ns=10**6, held=1)
-    assert storm(scenario, 0, calm) is None
-    assert "keeps 9999" in str(storm(scenario, 0, RunCost(9, 900, 0, 0, 10**6, 9999)))
-    assert "repairs" in str(storm(scenario, 0, RunCost(9, 900, 3, 10**6, 10**6, 1)))
-    assert "bytes" in str(storm(scenario, 0, RunCost(9, 10**10, 0, 0, 10**6, 1)))
-    assert " s where" in str(storm(scenario, 0, RunCost(9, 10**5, 0, 0, 10**15, 1)))
-    unlucky = RunCost(9, 10**4, 40, 0, 8 * 10**9, 1, lost_on_one_link=40)
-    assert storm(scenario, 0, unlucky) is None, "forty pauses of up to 0.2 s, and fifo may have been luckier"
-    assert " s where" in str(storm(scenario, 0, replace(unlucky, lost_on_one_link=4)))

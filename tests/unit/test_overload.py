@@ -9,7 +9,6 @@ import pytest
 
 from antiphon.protocol.machine import MILLISECOND, SECOND, Deliver, Drop, Effect, Instant, Receive, Send, Submit, Wake
 from antiphon.protocol.options import GroupOptions
-from antiphon.protocol.pace import Pace
 from antiphon.protocol.view.member import Member, View
 from antiphon.sim.cluster import simulate
 from antiphon.sim.network import LinkRule, NetworkOptions
@@ -96,35 +95,6 @@ def test_a_group_with_too_much_to_do_goes_on_without_the_dead_and_takes_them_bac
 
 def test_what_waits_to_be_sent_keeps_its_order_when_a_view_ends_or_is_not_confirmed(crowd: Crowd) -> None:
     assert crowd.out_of_order == []
-
-
-def pace_of(size: int, late_ms: int, wakes: int) -> Pace:
-    pace = Pace(size)
-    for _ in range(wakes):
-        pace.woken(late_ms * MILLISECOND)
-    return pace
-
-
-def test_on_a_machine_that_keeps_up_nothing_waits() -> None:
-    pace = pace_of(64, late_ms=9, wakes=1_000)
-    pace.spoke(0)
-    assert pace.ns == 0
-    assert pace.next_at is None
-
-
-def test_the_later_the_timer_and_the_more_members_the_longer_words_gather() -> None:
-    assert 0 < pace_of(16, 40, 4).ns < pace_of(16, 80, 4).ns < pace_of(64, 80, 4).ns
-    assert pace_of(4, 200, 10_000).ns == 24 * MILLISECOND, "for few, never long: others may be what keeps them busy"
-
-
-def test_when_the_timer_is_in_time_again_words_gather_for_less_and_less() -> None:
-    pace = pace_of(64, late_ms=100, wakes=100)
-    longest = pace.ns
-    pace.woken(0)
-    assert pace.ns < longest
-    for _ in range(500):
-        pace.woken(0)
-    assert pace.ns == 0
 
 
 def member(rank: int = 0, size: int = 33, ordering: str = "fifo") -> Member:

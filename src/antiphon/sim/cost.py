@@ -62,7 +62,7 @@ class MeasuredCluster(Cluster):
 
     def _write(self, node: Node, now: Instant, row: TraceRow) -> None:
         if row.event == "control":  # most rows, of which nothing is judged but their number
-            self.repairs += _receivers(row.detail or "", self.scenario.members)
+            self.repairs += repair_receivers(row.detail or "", self.scenario.members)
         else:
             super()._write(node, now, row)
 
@@ -93,7 +93,7 @@ def measured(scenario: Scenario, seed: int, events_max: int | None = None) -> tu
     return run, cost
 
 
-def _receivers(detail: str, members: int) -> int:
+def repair_receivers(detail: str, members: int) -> int:
     """Count the receivers of a repair, by what the trace says of it."""
     if not detail.startswith("repair to "):
         return 0

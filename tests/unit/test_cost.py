@@ -1,0 +1,212 @@
+"""The cost oracle: each limit at its very edge, what a run is charged with, and what fifo is measured on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from antiphon.protocol.machine import MILLISECOND, SECOND
+from antiphon.protocol.ordering import ORDERINGS
+from antiphon.protocol.recovery import RecoveryOptions
+from antiphon.sim import cost as cost_module
+from antiphon.sim.cost import (
+    LIMITS,
+    RunCost,
+    buffer_bound,
+    cost_of_fifo,
+    longest_pause_ns,
+    measured,
+    repair_receivers,
+    retuned,
+    storm,
+)
+from antiphon.sim.network import NetworkOptions
+from antiphon.sim.scenario import Fault, Scenario, Workload
+
+MEMBERS = 4
+PAIRS = MEMBERS * MEMBERS
+STEADY = NetworkOptions(latency="fixed 1ms")  # on which nothing overtakes anything
+GROUP = Scenario(members=MEMBERS, ordering="abcast", network=STEADY)
+CALM = RunCost(datagrams=900, bytes=90_000, lost=0, repairs=0, took_ns=SECOND, held=1)
+OF_FIFO = RunCost(datagrams=500, bytes=50_000, lost=0, repairs=0, took_ns=SECOND // 2, held=1)
+
+
+@pytest.fixture(autouse=True)
+def fifo_costs_this(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cost_module, "cost_of_fifo", lambda scenario, seed: OF_FIFO)
+
+
+def flagged(scenario: Scenario = GROUP, **changes: Any) -> str | None:
+    return storm(scenario, 7, replace(CALM, **changes))
+
+
+def test_every_ordering_has_its_limits() -> None:
+    assert LIMITS.keys() == ORDERINGS.keys()
+
+
+def test_a_calm_run_is_no_storm() -> None:
+    assert flagged() is None
+
+
+def test_copies_may_be_as_many_as_the_bound_and_no_more() -> None:
+    bound = buffer_bound(GROUP)
+    assert flagged(held=bound) is None
+    assert flagged(held=bound + 1) == f"storm: a member keeps {bound + 1} messages, and its bound is {bound}"
+
+
+def test_a_dozen_repairs_for_what_did_not_come_and_eight_for_each_pair() -> None:
+    assert flagged(lost=5, repairs=12 * 5 + 8 * PAIRS) is None
+    assert flagged(lost=5, repairs=12 * 5 + 8 * PAIRS + 1) == "storm: 189 repairs for 5 datagrams that did not come"
+
+
+@pytest.mark.parametrize("network", [NetworkOptions(latency="uniform 1ms 2ms"), replace(STEADY, reorder=0.1)])
+def test_where_datagrams_overtake_each_other_a_third_of_them_may_be_asked_for(network: NetworkOptions) -> None:
+    overtaking = replace(GROUP, network=network)
+    assert flagged(overtaking, repairs=300 + 8 * PAIRS) is None
+    assert flagged(overtaking, repairs=300 + 8 * PAIRS + 1) is not None
+
+
+def test_twelve_times_the_bytes_of_fifo_and_two_thousand_for_each_pair() -> None:
+    limit = 12 * OF_FIFO.bytes + 2_000 * PAIRS
+    assert flagged(bytes=limit) is None
+    assert flagged(bytes=limit + 1) == "storm: 632,001 bytes where fifo sends 50,000"
+
+
+def test_eight_times_the_time_of_fifo_and_three_seconds() -> None:
+    assert flagged(took_ns=7 * SECOND) is None
+    assert flagged(took_ns=7 * SECOND + 1) == "storm: 7.0 s where fifo takes 0.5 s"
+    assert flagged(replace(GROUP, ordering="fifo"), took_ns=60 * SECOND) is None, "fifo takes the time that fifo takes"
+
+
+def test_what_is_small_and_short_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    little = {"bytes": 2_000 * PAIRS, "took_ns": 3 * SECOND}
+    monkeypatch.setattr(cost_module, "cost_of_fifo", lambda scenario, seed: pytest.fail("compared"))
+    assert flagged(**little) is None
+    for one in ({**little, "bytes": 2_000 * PAIRS + 1}, {**little, "took_ns": 3 * SECOND + 1}):
+        with pytest.raises(pytest.fail.Exception, match="compared"):
+            flagged(**one)
+
+
+def test_each_loss_on_the_unluckiest_link_may_have_cost_a_pause_and_its_jitter() -> None:
+    luck_ns = 4 * longest_pause_ns(GROUP) * 3 // 2
+    assert luck_ns
+    slow = 7 * SECOND + luck_ns
+    assert flagged(lost_on_one_link=4, took_ns=slow) is None
+    assert flagged(lost_on_one_link=4, took_ns=slow + 1) is not None
+    assert flagged(lost_on_one_link=3, took_ns=slow) is not None
+    most = 12 * OF_FIFO.bytes + 2_000 * PAIRS * (1 + luck_ns / SECOND)
+    assert flagged(lost_on_one_link=4, bytes=int(most)) is None
+    assert flagged(lost_on_one_link=4, bytes=int(most) + 1) is not None
+
+
+def test_a_run_may_last_until_the_last_cut_heals() -> None:
+    cuts = [Fault(kind="cut", at="0s", until=until, source=[0], target=[1]) for until in ("9s", "2s")]
+    cut = replace(GROUP, faults=[*cuts, Fault(kind="crash", at="20s", member=3)])
+    assert flagged(cut, took_ns=16 * SECOND) is None
+    assert flagged(cut, took_ns=16 * SECOND + 1) is not None
+
+
+def test_what_other_pauses_cost_is_up_to_whoever_chose_them() -> None:
+    hasty = replace(GROUP, ordering_options={"ask_ns": 1})
+    assert flagged(hasty, repairs=10**9, bytes=10**12, took_ns=10**15) is None
+    assert "keeps" in str(flagged(hasty, held=10**6)), "buffers are bounded all the same"
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_retuned"),
+    [
+        ({}, False),
+        ({"ordering_options": {"ask_ns_max": 10**9}}, True),
+        ({"stability_options": {"interval_ns": 10**6}}, True),
+        ({"stability_options": {"delta": True}}, False),
+        ({"recovery": RecoveryOptions(nack_delay_ns=1)}, True),
+        ({"recovery": Scenario.of("paper").recovery}, False),
+        ({"recovery": Scenario.of("wan").recovery}, False),
+    ],
+)
+def test_what_counts_as_retuned(changes: dict[str, Any], is_retuned: bool) -> None:
+    assert retuned(replace(GROUP, **changes)) is is_retuned
+
+
+def test_the_longest_pause_is_that_of_any_part_which_the_ordering_has() -> None:
+    slow = RecoveryOptions(nack_retry_ns_max=77 * SECOND)
+    assert longest_pause_ns(replace(GROUP, recovery=slow)) == 77 * SECOND
+    assert longest_pause_ns(replace(GROUP, stability_options={"interval_ns_max": 88 * SECOND})) == 88 * SECOND
+    assert longest_pause_ns(replace(GROUP, ordering_options={"ask_ns_max": 99 * SECOND})) == 99 * SECOND
+    by_itself = replace(GROUP, ordering="co", recovery=slow)
+    assert longest_pause_ns(by_itself) < 77 * SECOND, "CO repairs by itself"
+    assert longest_pause_ns(replace(by_itself, ordering_options={"ret_retry_ns_max": 99 * SECOND})) == 99 * SECOND
+
+
+def test_how_many_copies_a_member_may_have_to_keep() -> None:
+    fifo = replace(GROUP, ordering="fifo", window=10)
+    assert buffer_bound(replace(fifo, buffer=100)) == 100 + 10 * MEMBERS
+    assert buffer_bound(replace(fifo, buffer=10_000)) == 4 * 10 * MEMBERS
+    assert buffer_bound(replace(fifo, ordering="abcast", buffer=100)) == 4 * 10 * MEMBERS, "decisions are kept as well"
+    co = replace(GROUP, ordering="co")
+    assert buffer_bound(co) == co.ordering_settings().places(MEMBERS)
+    blocks = replace(GROUP, ordering="causal-blocks", ordering_options={"window": 6, "lag": 5})
+    assert buffer_bound(blocks) == 11 * MEMBERS
+
+
+# What is measured
+
+
+def test_a_run_is_charged_with_what_it_sent_lost_repaired_and_kept() -> None:
+    one = Scenario(members=3, messages=4, ordering="fifo", network=STEADY, workload=Workload(interval="fixed 2ms"))
+    run, calm = measured(one, 1)
+    assert run.finished
+    assert (calm.lost, calm.repairs, calm.lost_on_one_link) == (0, 0, 0)
+    network = run.stats["network"]
+    assert (calm.datagrams, calm.bytes, calm.took_ns) == (network["datagrams"], network["bytes"], run.ended_ns)
+    assert 1 <= calm.held <= buffer_bound(one)
+    _, lossy = measured(replace(one, network=replace(STEADY, loss=0.3)), 1)
+    assert 0 < lossy.lost_on_one_link < lossy.lost
+    assert lossy.repairs > 0
+    assert measured(one, 1, events_max=5)[1].datagrams < calm.datagrams
+    cut = Fault(kind="cut", at="0ms", until="3ms", source=[0], target=[1])
+    assert measured(replace(one, faults=[cut]), 1)[1].lost > 0
+    overrun = measured(replace(one, members=8, network=replace(STEADY, receive_buffer=1, service="1ms")), 1)[1]
+    assert overrun.lost > 0
+
+
+@pytest.mark.parametrize(
+    ("detail", "receivers"), [("repair to all", 4), ("repair to 3", 1), ("repair to 1,3", 2), ("null", 0)]
+)
+def test_a_repair_counts_once_for_each_receiver(detail: str, receivers: int) -> None:
+    assert repair_receivers(detail, 5) == receivers
+
+
+@pytest.mark.parametrize("ordering", ["fifo", "abcast", "co", "causal-blocks"])
+def test_fifo_is_measured_on_the_same_schedule(ordering: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[Scenario] = []
+
+    def watched(scenario: Scenario, seed: int) -> tuple[None, RunCost]:
+        assert seed == 7
+        ran.append(scenario)
+        return None, OF_FIFO
+
+    monkeypatch.setattr(cost_module, "measured", watched)
+    own = {"abcast": {"ask_ns": 5 * MILLISECOND}, "co": {"window": 3}, "causal-blocks": {"window": 5}}.get(ordering, {})
+    scenario = replace(
+        GROUP,
+        ordering=ordering,
+        ordering_options=own,
+        stability="timestamp-ack" if ordering != "abcast" else "vector-ack",
+        stability_options={} if ordering != "abcast" else {"delta": True},
+        safe=ordering == "abcast",
+        window=9,
+        buffer=500,
+    )
+    assert cost_of_fifo(scenario, 7) == OF_FIFO
+    (usual,) = ran
+    usual.check()
+    assert (usual.ordering, usual.ordering_options, usual.safe) == ("fifo", {}, False)
+    assert (usual.network, usual.workload, usual.members) == (GROUP.network, GROUP.workload, MEMBERS)
+    assert usual.window == {"fifo": 9, "abcast": 9, "co": 3, "causal-blocks": 5}[ordering]
+    if ordering == "abcast":
+        assert (usual.stability, usual.stability_options, usual.buffer) == ("vector-ack", {"delta": True}, 500)
+    else:
+        assert (usual.stability, usual.stability_options, usual.buffer) == (Scenario().stability, {}, 0)
