@@ -11,11 +11,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from antiphon.protocol.ordering import ORDERINGS
 from antiphon.protocol.stability import STABILITIES
-from antiphon.sim.scenario import Fault, Scenario, from_table, load, to_toml
+from antiphon.sim.scenario import Fault, from_table, load, to_toml
 from antiphon.sim.schedules import small, wide
 from antiphon.sim.torture import flaw
 
