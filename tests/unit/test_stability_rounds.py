@@ -517,6 +517,27 @@ def test_pauses_that_do_not_grow_are_allowed() -> None:
     Coordinator.Options(timeout_ns=10, timeout_ns_max=10).check(3)
 
 
+@pytest.mark.parametrize("part", [Coordinator, FullDistribution])
+def test_the_frontier_is_asked_for_after_twice_the_timeout_and_never_more_often_than_it_allows(part: Any) -> None:
+    one = made(part, 1, 3, timeout_ns=10, timeout_ns_max=10)
+    hold(one, 1, 0, 0)
+    assert one.deadline == 20
+    pauses, now = [], 0
+    for _ in range(20):
+        pauses.append(one.deadline - now)
+        now = one.deadline
+        one.wake(now)
+    assert min(pauses) >= 20
+    assert max(pauses) <= 30, "the timeout at its longest, and its jitter"
+
+
+def test_who_knows_the_newest_frontier_already_is_not_told_it_again() -> None:
+    root = made(Coordinator, 0, 2)
+    assert root.receive(1, CoordinatorAsk(0), 0) == Step()
+    with pytest.raises(Malformed, match="impossible-round"):
+        root.receive(1, CoordinatorAsk(1), 0)
+
+
 def test_what_goes_to_one_member_rides_with_what_goes_to_all_only_if_it_is_short() -> None:
     """What goes to all may ride however long it is: its bytes would be sent anyway."""
     long = RIDER_BYTES_MAX + 1
@@ -535,7 +556,7 @@ def test_what_waits_for_a_ride_in_vain_goes_alone(to: int | None) -> None:
     one.ride(0)
     one.say(CoordinatorAsk(1), to, 1)
     at = one.deadline
-    assert at is not None
+    assert at == 1 + one.ride_wait_ns(1)
     assert one.wake(at - 1).down == []
     assert one.wake(at).down == [Out(CoordinatorAsk(1), None if to is None else (to,))]
     assert one.ride(at) == []

@@ -148,6 +148,16 @@ def test_one_that_lacks_nothing_is_silent_and_answers_who_asks() -> None:
     assert one.deadline is None
 
 
+def test_each_of_several_who_ask_is_answered_at_its_own_moment() -> None:
+    one = part(rank=0, size=3)
+    for source in (1, 2):
+        one.receive(source, Ack(0, asked=1), 5 * MS)
+    answered = []
+    while one.deadline is not None:
+        answered.append({item.to for item in one.wake(one.deadline).down if isinstance(item, Out)})
+    assert sorted(answered, key=str) == [{(1,)}, {(2,)}]
+
+
 def test_what_is_only_said_again_is_said_less_and_less_often() -> None:
     one = part(rank=0, size=2, pause_ns_max=200 * MS)
     send(one, 0, 1, 10 * MS)

@@ -38,6 +38,12 @@ def test_the_sustainable_optimum_fills_the_buffer_and_no_more(alpha: Fraction) -
     assert counted_peak(Fraction(81), Fraction(20), alpha) == 101 == load.peak(81)
 
 
+@pytest.mark.parametrize(("buffer", "survives"), [(1.5, True), (1.4, False)])
+def test_beside_what_is_sent_during_a_round_there_is_room_for_one_message(buffer: float, survives: bool) -> None:
+    load = Load(buffer, rate_per_s=0.5, round_s=1.0)
+    assert (load.refusal() is None) == survives
+
+
 def test_two_rounds_do_not_foretell_the_third() -> None:
     load, threshold, rf, alpha = Load(100, 1000, 0.04, 0.5), 40, 40, 0.5
     assert threshold + rf <= 100  # constraint (iii)

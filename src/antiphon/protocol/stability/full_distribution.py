@@ -163,9 +163,7 @@ class FullDistribution(VectorPart):
     def own_row(self) -> Row:
         """Make the row of a round; with `delta`, of what is not known to be stable."""
         if self._options.delta:
-            part = pack_some(self.held, self.held > self.frontier)
-            if len(part) < 4 * self.width:
-                return Row(self.round, True, part)
+            return Row(self.round, True, pack_some(self.held, self.held > self.frontier))
         return Row(self.round, False, self.pack_whole(self.held))
 
     @rule("Section 3.2, FullDist: ACK")

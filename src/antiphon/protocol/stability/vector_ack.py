@@ -187,9 +187,7 @@ class VectorAck(VectorPart):
         self._number += 1
         said, self._reported = self._reported, self.held.copy()
         if self._options.delta:
-            part = pack_some(self.held, self.held > said)
-            if len(part) < 4 * self.width:
-                return Report(self._number, True, part, False)
+            return Report(self._number, True, pack_some(self.held, self.held > said), False)
         return Report(self._number, False, self.pack_whole(self.held), False)
 
     def _settle(self) -> None:

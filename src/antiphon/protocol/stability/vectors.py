@@ -51,7 +51,10 @@ def unpack_change(packed: bytes, count: int) -> Numbers:
 
 
 def pack_some(numbers: Numbers, which: npt.NDArray[np.bool_]) -> bytes:
-    """Put some entries on the wire by their last byte alone, for one who knows a not much smaller number for each."""
+    """Put some entries on the wire by their last byte alone, for one who knows a not much smaller number for each.
+
+    That is always shorter than the whole vector: an entry takes three bytes at most, with the run that it stands in.
+    """
     return _pack_runs(numbers & _BYTE_MAX, np.flatnonzero(which))
 
 
