@@ -74,6 +74,7 @@ class Judge:
     ) -> Iterator[Verdict]:
         """Try changes, several at a time, until all are tried or the time is over."""
         waiting = list(reversed(changes))
+        gc.freeze()  # what exists is shared with every fork, and no collection there makes copies of its pages
         running: dict[int, tuple[Change, list[int], int, float]] = {}
         while waiting or running:
             while waiting and len(running) < workers and time.monotonic() < until:

@@ -7,8 +7,6 @@ import random
 import pytest
 
 from antiphon.protocol.machine import MILLISECOND, SECOND
-from antiphon.protocol.ordering.two_phase.messages import Proposal, TwoPhaseOptions
-from antiphon.protocol.ordering.two_phase.polls import Poll, Polls
 from antiphon.protocol.pace import Pace
 from antiphon.protocol.parts import Out, PartContext
 from antiphon.protocol.recovery import Nack, Recovery, RecoveryOptions
@@ -136,29 +134,3 @@ def test_reports_are_asked_for_three_intervals_and_three_times_the_pace_after_wh
         if any(out.to for out in part.wake(now).down):
             asked_at = now
     assert asked_at == 3 * options.interval_ns + 3 * pace_ns
-
-
-def exact(pause_ns: int) -> int:
-    return pause_ns
-
-
-def test_proposals_are_asked_for_later_by_three_times_the_pace() -> None:
-    options, pace = TwoPhaseOptions(), Pace(PACKETS + 1)
-    polls = Polls(options, exact, pace)
-    assert polls.asking.at is None
-    polls.begin(1, Poll(3, 0), 0)
-    assert polls.asking.at == options.ask_ns
-    pace.ns = 7 * MILLISECOND
-    assert polls.wake(options.ask_ns) == [], "by now the poll is too young"
-    assert polls.asks(options.ask_ns + 21 * MILLISECOND - 1) == {}
-    assert polls.asks(options.ask_ns + 21 * MILLISECOND) == {0: [1], 1: [1], 2: [1]}
-
-
-def test_a_poll_begun_while_words_gather_gives_answers_that_much_time() -> None:
-    options = TwoPhaseOptions()
-    polls = Polls(options, exact, paced(7 * MILLISECOND))
-    polls.begin(1, Poll(2, 50), 50)
-    assert polls.asking.at == 50 + options.ask_ns + 21 * MILLISECOND
-    for host in (0, 1):
-        polls.take(host, Proposal(seq=1, time=1), 60)
-    assert polls.asking.at is None

@@ -381,9 +381,9 @@ def test_who_was_heard_is_told_once_with_the_time() -> None:
     one.handle(Receive(datagram), 44)
     assert one.heard() == [(32, 44)]
     assert one.heard() == []
-    one.recognize(datagram, 55)
+    assert one.recognize(datagram, 55)
     assert one.heard() == [(32, 55)]
-    one.recognize(b"garbage", 66)
+    assert not one.recognize(b"garbage", 66)
     assert one.heard() == []
 
 
