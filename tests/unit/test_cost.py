@@ -149,6 +149,21 @@ def test_how_many_copies_a_member_may_have_to_keep() -> None:
     assert buffer_bound(co) == co.ordering_settings().places(MEMBERS)
     blocks = replace(GROUP, ordering="causal-blocks", ordering_options={"window": 6, "lag": 5})
     assert buffer_bound(blocks) == 11 * MEMBERS
+    assert buffer_bound(replace(blocks, ordering_options={"window": 6})) == 6 * MEMBERS
+
+
+def test_a_tight_buffer_bounds_what_co_may_have_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    windows = []
+
+    def watched(scenario: Scenario, seed: int) -> tuple[None, RunCost]:
+        windows.append(scenario.window)
+        return None, OF_FIFO
+
+    monkeypatch.setattr(cost_module, "measured", watched)
+    for buffer in (2 * MEMBERS, 4 * MEMBERS, 1_000 * MEMBERS):
+        options = {"window": 3, "headroom": 2, "buffer": buffer}
+        cost_of_fifo(replace(GROUP, ordering="co", ordering_options=options), 7)
+    assert windows == [1, 2, 3]
 
 
 # What is measured
@@ -195,7 +210,7 @@ def test_fifo_is_measured_on_the_same_schedule(ordering: str, monkeypatch: pytes
         ordering=ordering,
         ordering_options=own,
         stability="timestamp-ack" if ordering != "abcast" else "vector-ack",
-        stability_options={} if ordering != "abcast" else {"delta": True},
+        stability_options={} if ordering != "abcast" else {"delta": True, "positions": False},
         safe=ordering == "abcast",
         window=9,
         buffer=500,

@@ -76,6 +76,8 @@ class TestVerdicts:
     def test_unknown_name_is_refused(self) -> None:
         with pytest.raises(UsageError, match="'ordered'"):
             check([], guarantees=["ordered"])
+        with pytest.raises(UsageError, match="no guarantee is called 'alike'"):
+            check([], guarantees=["ordered", "alike", "fifo", "quick"])
 
     def test_order_of_rows_in_the_trace_does_not_matter(self) -> None:
         events = trace({1: "s1.1 d1.1 s1.2 d1.2", 2: "d1.2 d1.1"})
@@ -233,6 +235,11 @@ class TestAgreement:
     def test_delivery_in_a_later_view_is_not_missing(self) -> None:
         logs = {1: "v1(1,2) s1.1 d1.1 v2(1,2)", 2: "v1(1,2) v2(1,2) d1.1"}
         assert one("agreement", logs).verdict == "holds"
+
+    def test_who_goes_on_in_another_view_leaves_nothing_undecided(self) -> None:
+        """Both logs are whole: that 2 counts 1 in its next view does not matter, for 1 went on without 2."""
+        logs = {1: "v1(1,2,3) s1.1 d1.1 v2(1,3) end", 2: "v1(1,2,3) v2(1,2) end", 3: "v1(1,2,3) d1.1 v2(1,3) end"}
+        assert result(one("agreement", logs)) == ("holds", 2, 0)
 
     def test_a_view_is_its_number_and_its_members(self) -> None:
         logs = {1: "v1(1,2) v2(1) s1.1 d1.1", 2: "v1(1,2) v2(2) s2.1 d2.1"}  # a partition: both sides say 2
@@ -433,6 +440,10 @@ class TestTotal:
     def test_one_common_message_is_nothing_to_examine(self) -> None:
         assert result(one("total", {1: "d1.1 d2.1", 2: "d2.1"})) == ("unknown", 0, 0)
 
+    def test_pairs_with_nothing_in_common_do_not_end_the_search(self) -> None:
+        logs = {1: "d1.1 d2.1", 2: "d1.1", 3: "d2.1 d1.1", 4: "d4.1"}
+        assert result(one("total", logs)) == ("violated", 1, 1)
+
     def test_a_distant_inversion_is_found(self) -> None:
         verdict = one("total", {1: "d1.1 d1.2 d1.3 d2.1", 2: "d2.1 d1.1 d1.2 d1.3"})
         assert shown(verdict) == ["d1.3", "d2.1", "d2.1 at 2", "d1.3 at 2"]
@@ -559,6 +570,12 @@ class TestViewSynchrony:
         assert one("view-synchrony", logs).verdict == "unknown"
         logs = {1: "v1(1,2) d1.1 v2(1,2)", 2: "v1(1,2) crash v2(1,2)"}
         assert one("view-synchrony", logs).verdict == "unknown"
+
+    def test_views_that_are_not_examined_do_not_end_the_search(self) -> None:
+        apart = {1: "v1(1) v2(1,2) d1.1 v3(1,2)", 2: "v2(1,2) v3(1,2)"}
+        assert result(one("view-synchrony", apart)) == ("violated", 1, 1)
+        quiet = {1: "v1(1,2) v2(1,2) d1.1 v3(1,2)", 2: "v1(1,2) v2(1,2) v3(1,2)"}
+        assert result(one("view-synchrony", quiet)) == ("violated", 1, 1)
 
     def test_the_last_view_is_not_followed(self) -> None:
         assert one("view-synchrony", {1: "v1(1,2) d1.1", 2: "v1(1,2)"}).verdict == "unknown"
