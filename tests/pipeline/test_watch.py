@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -34,86 +34,16 @@ from antiphon.pipeline.watch import DirectoryWatch, directory_watch, read_log, s
 from antiphon.pipeline.watch.state import GUARANTEES, load
 from antiphon.sim.cluster import simulate
 from antiphon.sim.scenario import from_table
-from antiphon.trace import naive
 from antiphon.trace.event import Event
 from antiphon.trace.rolling import RollingWriter
-from pipeline.traces import chaos, in_run, write
-from support.planting import PLANTS, Shape, sample
-
-
-def pieces(events: list[Event], rng: random.Random, batches: int) -> Iterator[list[Event]]:
-    """Cut every member's log at random places: each batch has a stretch of each."""
-    logs: dict[int, list[Event]] = defaultdict(list)
-    for event in sorted(events, key=lambda event: (event.member, event.step)):
-        logs[event.member].append(event)
-    cuts = {
-        member: [0, *sorted(rng.randint(0, len(log)) for _ in range(batches - 1)), len(log)]
-        for member, log in logs.items()
-    }
-    for batch in range(batches):
-        yield [event for member, log in logs.items() for event in log[cuts[member][batch] : cuts[member][batch + 1]]]
+from pipeline.traces import in_run, write
+from pipeline.watching import compare, pieces
+from support.planting import Shape, sample
 
 
 def watcher(folder: Path, **options: Any) -> DirectoryWatch:
     (folder / "live").mkdir(parents=True, exist_ok=True)
     return DirectoryWatch(Inline(2), str(folder / "live"), str(folder / "watch"), lambda *_: None, **options)
-
-
-def watched(folder: Path, events: list[Event], rng: random.Random, batches: int) -> tuple[WatchCommit, int]:
-    """Watch a run in pieces, with a fresh watcher for every batch, as after a restart; and the most that it kept."""
-    kept = 0
-    roster = sorted({event.member for event in events})
-    for number, part in enumerate(pieces(events, rng, batches)):
-        files = [write(part[i::2], folder / "live" / f"{number}-{i}.parquet") for i in range(2) if part[i::2]]
-        one = watcher(folder)
-        one.roster = {"r": roster}
-        one.batch([str(file) for file in files])
-        kept = max(kept, one.sum.live)
-    return watcher(folder).conclude(), kept
-
-
-def compare(found: WatchCommit, events: list[Event]) -> Counter[str]:
-    """Hold a watch against the naive checker; returns how many verdicts of each name there are."""
-    expected = naive.check(events, guarantees=GUARANTEES, witnesses=0)
-    seen: Counter[str] = Counter()
-    verdicts = found.verdicts()
-    for name, finding in found.findings.items():
-        if finding.inexact:
-            assert verdicts[name] in ("unknown", expected[name].verdict)
-            seen["inexact"] += 1
-            continue
-        assert verdicts[name] == expected[name].verdict, name
-        assert (finding.examined, finding.violations) == (expected[name].examined, expected[name].violations), name
-        seen[verdicts[name]] += 1
-    return seen
-
-
-@pytest.mark.parametrize("batches", [1, 3])
-def test_planted_violations(tmp_path: Path, batches: int) -> None:
-    rng = random.Random(batches)
-    seen: Counter[str] = Counter()
-    for seed in range(6):
-        for number, plant in enumerate([None, *PLANTS.values()]):
-            planted = sample(seed) if plant is None else plant(sample(seed), rng)
-            if planted is not None:
-                events = in_run(planted.events, "r")
-                found, _ = watched(tmp_path / f"{seed}-{number}", events, rng, batches)
-                seen += compare(found, events)
-    assert seen["holds"] > 100
-    assert seen["violated"] > 50
-    assert seen["inexact"] <= 6
-
-
-def test_chaos(tmp_path: Path) -> None:
-    rng = random.Random(4)
-    seen: Counter[str] = Counter()
-    for seed in range(60):
-        events = chaos(seed, "r")
-        if events:
-            found, _ = watched(tmp_path / str(seed), events, rng, 2)
-            seen += compare(found, events)
-    assert seen["violated"] > 100
-    assert seen["inexact"] < 60
 
 
 @pytest.mark.parametrize("system", ["nats-core", "corosync-kill", "mosquitto-qos1cut"])
@@ -182,7 +112,8 @@ def test_state_goes_although_a_member_was_killed(tmp_path: Path) -> None:
     assert max(live) < 330, live  # what was sent until the others went on without it, of more than 900 messages
     assert max(live[-6:]) < 60, live
     compare(one.conclude(), events)
-    assert one.conclude().verdicts() == dict.fromkeys(GUARANTEES, "holds")
+    expected = dict.fromkeys(GUARANTEES, "holds") | {"validity": "unknown"}  # its last messages it may have delivered
+    assert one.conclude().verdicts() == expected
 
 
 @pytest.mark.parametrize("order", ["total", "causal"])
@@ -382,7 +313,7 @@ def test_watch_equals_check_on_spark(
     for name in GUARANTEES:
         for key in ("verdict", "examined", "violations"):
             assert results[0][name][key] == results[1][name][key], (name, key)
-    assert [results[0][name]["verdict"] for name in GUARANTEES] == ["holds", "violated", "violated", "violated"]
+    assert {name for name in GUARANTEES if results[0][name]["verdict"] == "violated"} == {"fifo", "causal", "total"}
 
 
 def test_members_still_writing(spark_session: Session, tmp_path: Path) -> None:
@@ -447,7 +378,7 @@ def test_unsent_deliveries_wait_until_the_sender_has_ended(tmp_path: Path) -> No
     one.batch([str(write([Event("r", 1, 2, "send", 1, 1)], tmp_path / "live" / "b.parquet"))])
     assert (one.sum.waiting, one.sum.alarms) == (1, 0)
     one.batch([str(write([Event("r", 1, 3, "end")], tmp_path / "live" / "c.parquet"))])
-    assert (one.sum.waiting, one.sum.alarms) == (0, 1)
+    assert (one.sum.waiting, one.sum.alarms) == (0, 2)  # the other: it does not deliver what it sent
     assert one.sum.findings["integrity"].violations == 1
 
 
@@ -510,15 +441,15 @@ def test_a_run_json_that_comes_later_is_seen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "verdicts"),
+    ("settings", "violated"),
     [
-        ({}, ["holds"] * 4),
-        ({"silent": 0.5, "wrong": 0.02}, ["violated", "holds", "holds", "violated"]),
-        ({"silent": 0.5, "lose_sends": True}, ["violated", "holds", "holds", "holds"]),
-        ({"silent": 0.5, "same_id": True}, ["holds", "holds", "violated", "holds"]),
+        ({}, {"validity"}),  # who dies without a word delivers not all that it sent
+        ({"silent": 0.5, "wrong": 0.02}, {"integrity", "validity", "agreement", "total"}),
+        ({"silent": 0.5, "lose_sends": True}, {"integrity", "validity"}),
+        ({"silent": 0.5, "same_id": True}, {"agreement", "causal", "view-synchrony"}),
     ],
 )
-def test_state_is_flat_under_restarts(tmp_path: Path, settings: dict[str, Any], verdicts: list[str]) -> None:
+def test_state_is_flat_under_restarts(tmp_path: Path, settings: dict[str, Any], violated: set[str]) -> None:
     """Members die and come back for ever: what is kept does not grow, and the verdicts are those of the whole trace."""
     group = Churn(members=4, **settings)
     one = watcher(tmp_path, patience_s=1.0)
@@ -536,11 +467,11 @@ def test_state_is_flat_under_restarts(tmp_path: Path, settings: dict[str, Any], 
     assert max(sizes[15:]) < 1.5 * max(sizes[10:15])
     final = one.conclude()
     assert compare(final, events)["inexact"] == 0
-    assert list(final.verdicts().values()) == verdicts
+    assert {name for name, verdict in final.verdicts().items() if verdict == "violated"} == violated
 
 
 def test_who_comes_back_after_it_was_let_go_leaves_everything_open(tmp_path: Path) -> None:
-    group = Churn(members=3)
+    group = Churn(members=3, silent=0.0)
     one = watcher(tmp_path, patience_s=1.0)
     for number in range(20):
         part = [event for rows in group.views(10) for event in rows]
@@ -572,7 +503,7 @@ def test_numbers_with_gaps_take_no_more_room_for_ever(tmp_path: Path) -> None:
 
 def test_a_backlog_of_restarts_is_read_in_bounded_state(tmp_path: Path) -> None:
     """More files wait than a batch takes: nobody is asked for who all the members will be."""
-    group = Churn(members=3)
+    group = Churn(members=3, silent=0.0)
     for number, rows in enumerate(group.views(150)):
         file = write(rows, tmp_path / "live" / f"{number}.parquet")
         os.utime(file, (1_600_000_000 + number, 1_600_000_000 + number))

@@ -10,53 +10,29 @@ from typing import Any
 import msgspec
 import pytest
 
-from antiphon.pipeline.results import WatchCommit, read_alarms
+from antiphon.pipeline.results import read_alarms
 from antiphon.trace import naive
 from antiphon.trace.event import Event
 from antiphon.trace.schema import BROKER_GUARANTEES
 from pipeline.test_brokers import clients, write
-from pipeline.test_watch import GUARANTEES, pieces, watcher
-
-JUDGED = (*GUARANTEES, *BROKER_GUARANTEES)
-
-
-def watched(folder: Path, events: list[Event], rng: random.Random, batches: int, patience_s: float) -> WatchCommit:
-    """Watch a run in pieces, with a fresh watcher for every batch, as after a restart."""
-    for number, part in enumerate(pieces(events, rng, batches)):
-        one = watcher(folder, patience_s=patience_s)
-        one.roster = {event.run: sorted({event.member for event in events}) for event in events[:1]}
-        if part:
-            one.batch([str(write(part, folder / "live" / f"{number}.parquet"))])
-    return watcher(folder, patience_s=patience_s).conclude()
-
-
-def compare(found: WatchCommit, events: list[Event]) -> Counter[tuple[str, str]]:
-    """Hold a watch against the naive checker; returns how often it says what of which guarantee."""
-    expected = naive.check(events, guarantees=JUDGED, witnesses=0)
-    seen: Counter[tuple[str, str]] = Counter()
-    verdicts = found.verdicts()
-    for name, finding in found.findings.items():
-        if finding.inexact:
-            assert verdicts[name] in ("unknown", expected[name].verdict), name
-            seen[name, "inexact"] += 1
-            continue
-        assert verdicts[name] == expected[name].verdict, name
-        assert (finding.examined, finding.violations) == (expected[name].examined, expected[name].violations), name
-        seen[name, verdicts[name]] += 1
-    return seen
+from pipeline.test_watch import watcher
+from pipeline.watching import RunWatch, compare, pieces
 
 
 @pytest.mark.parametrize("patience_s", [30.0, 0.0])
-def test_watch_equals_check(tmp_path: Path, patience_s: float) -> None:
+def test_watch_equals_naive(tmp_path: Path, patience_s: float) -> None:
     """Whatever clients do; also where messages are settled as soon as they can be."""
     rng = random.Random(1)
-    seen: Counter[tuple[str, str]] = Counter()
+    seen: Counter[str] = Counter()
     for seed in range(60):
         events = [msgspec.structs.replace(event, time_ns=event.step) for event in clients(seed, "r")]
         if any(event.topic and event.event != "control" for event in events):
-            seen += compare(watched(tmp_path / str(seed), events, rng, 3, patience_s), events)
+            one = RunWatch(int(patience_s * 1e9), {event.member for event in events}, tmp_path)
+            for part in pieces(events, rng, 3):
+                one.batch(part)
+            seen += compare(one.conclude(), events)
     for name in BROKER_GUARANTEES:
-        assert patience_s == 0 or (seen[name, "violated"] > 5 and not seen[name, "inexact"]), seen
+        assert patience_s == 0 or (seen[f"{name} violated"] > 5 and not seen[f"{name} inexact"]), seen
 
 
 def shop(seed: int, messages: int) -> list[Event]:
@@ -105,8 +81,8 @@ def test_what_is_over_is_let_go(tmp_path: Path, seed: int) -> None:
         size.append(max((tmp_path / "watch" / "state").iterdir()).stat().st_size)
     final = one.conclude()
     seen = compare(final, events)
-    assert {(name, "violated") for name in ("at-least-once", "at-most-once", "redelivery")} <= seen.keys()
-    assert seen["partition-order", "holds"] == 1
+    assert {f"{name} violated" for name in ("at-least-once", "at-most-once", "redelivery")} <= seen.keys()
+    assert seen["partition-order holds"] == 1
     assert max(live[4:]) <= 150, live
     assert max(size[12:]) < 1.2 * max(size[4:12]), size
     why = [alarm.why for alarm in read_alarms(tmp_path / "watch") if alarm.guarantee == "at-least-once"]

@@ -166,7 +166,7 @@ class _BatchReporter:
 
 
 def _result(directory: str, checkpoint: str, final: WatchCommit) -> WatchResult:
-    from antiphon.pipeline.results import WatchGuarantee, WatchResult
+    from antiphon.pipeline.results import NOT_WATCHED, WatchGuarantee, WatchResult
 
     verdicts, promises = final.verdicts(), final.promises or ()
     return WatchResult(
@@ -193,6 +193,7 @@ def _result(directory: str, checkpoint: str, final: WatchCommit) -> WatchResult:
             )
             for name, found in final.findings.items()
         },
+        not_judged=NOT_WATCHED,
     )
 
 
@@ -217,6 +218,8 @@ def _show(result: WatchResult) -> None:
         ],
         numbers=(3, 4),
     )
+    for name, why in result.not_judged.items():
+        print(f"{name} is not judged: {why.replace('DIR', result.directory)}")
     show_reading(result.names)
     show_reasons(result.quarantine_reasons, {})
     for path, why in result.missing.items():

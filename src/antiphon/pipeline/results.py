@@ -415,7 +415,14 @@ def _cell(row: dict[str, Any]) -> SweepCell:
 # --- watch ------------------------------------------------------------------------------------------------------------
 
 
-WATCHED_GUARANTEES: Final = ("integrity", "fifo", "causal", "total")  # those that can be judged as a trace grows
+# those that can be judged as a trace grows
+WATCHED_GUARANTEES: Final = ("integrity", "validity", "agreement", "fifo", "causal", "total", "view-synchrony")
+
+
+NOT_WATCHED: Final = {
+    "stability": "a mark can be called wrong only when the logs of all in its view have ended; "
+    "antiphon check DIR --guarantee stability judges what is there"
+}
 
 
 class WatchFinding(msgspec.Struct):
@@ -551,6 +558,7 @@ class WatchResult(msgspec.Struct, kw_only=True):
     names: dict[int, str]  # of members and senders whose name is no number
     events_per_s: int
     guarantees: dict[str, WatchGuarantee]
+    not_judged: dict[str, str]  # guarantee -> why, and what to do instead
 
 
 def last_commit(checkpoint: Location) -> WatchCommit | None:

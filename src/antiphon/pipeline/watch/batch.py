@@ -41,6 +41,7 @@ from antiphon.pipeline.store.location import (
     replacement,
 )
 from antiphon.pipeline.watch.consumers import BrokerRows, BrokerWords
+from antiphon.pipeline.watch.dues import conclude
 from antiphon.pipeline.watch.forget import forget
 from antiphon.pipeline.watch.intake import LISTS, NO_ONE, NewRows, take_in
 from antiphon.pipeline.watch.judge import advance
@@ -299,9 +300,9 @@ def judge_runs(job: BatchJob, shares: list[list[str]], roster: dict[str, list[in
         before = report(run, job.patience_ns) if states else None
         run.sends_recorded = job.form.sends == "recorded"
         quarantined.update(EVENTS[code] for code in _take_in(run, job, set(roster.get(name, ()))))
-        alarms += _advance(run, job)
+        alarms += advance_run(run, job.patience_ns, job.batch)
         alarms += run.brokers.settle(int(run.counts[NEWEST_NS]), job.patience_ns, name, job.batch)
-        forget(run, job.patience_ns)
+        alarms += forget(run, job.patience_ns, job.batch)
         save(run, job.state(name, job.batch))
         part.reports.append((before, report(run, job.patience_ns)))
         for _, old in states[:-1]:
@@ -321,7 +322,8 @@ def conclude_runs(job: BatchJob, shares: list[list[str]], task: int) -> bytes:
             continue
         run = load(states[-1][1])
         before = report(run, job.patience_ns)
-        alarms += _advance(run, job, to_the_end=True)
+        alarms += advance_run(run, job.patience_ns, job.batch, to_the_end=True)
+        alarms += conclude(run, job.batch)
         alarms += run.brokers.lacking(run.name, job.batch)
         part.reports.append((before, report(run, job.patience_ns, final=True)))
     _write_alarms(job.kept("conclusion", f"{task:06}.parquet"), alarms)
@@ -343,14 +345,14 @@ def _take_in(run: WatchedRun, job: BatchJob, roster: set[int]) -> list[int]:
     return left_out
 
 
-def _advance(run: WatchedRun, job: BatchJob, *, to_the_end: bool = False) -> list[WatchAlarm]:
+def advance_run(run: WatchedRun, patience_ns: int, batch: int, *, to_the_end: bool = False) -> list[WatchAlarm]:
     """Judge all rows of a run that can be, in order of their causes; then who takes what from brokers."""
-    found = advance(run, job.patience_ns, to_the_end=to_the_end)
-    alarms = words(run, found, job.batch)
+    found = advance(run, patience_ns, to_the_end=to_the_end)
+    alarms = words(run, found, batch)
     if run.words or run.brokers.are_there:
         judged, ids = found.judged, np.array([*run.ids, NO_ONE], np.int64)
         rows = BrokerRows(ids[judged.actor], judged.code, ids[judged.sender], judged.seq, judged.step, judged.words)
-        alarms += run.brokers.take(rows, run.words, run.name, job.batch, int(run.counts[NEWEST_NS]))
+        alarms += run.brokers.take(rows, run.words, run.name, batch, int(run.counts[NEWEST_NS]))
     return alarms
 
 

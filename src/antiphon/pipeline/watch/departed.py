@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from antiphon.pipeline.columns import DELIVER, DISCARD, NULL_TIME, SEND, VIEW, Array
-from antiphon.pipeline.watch.state import NEWEST_NS, WatchedRun
+from antiphon.pipeline.watch.state import GONE, NEWEST_NS, NOTHING, WatchedRun
 
 KEPT: Final = 64  # members that have departed and are kept all the same: who comes back under its number goes on
 
@@ -27,8 +27,8 @@ def is_silent(run: WatchedRun, patience_ns: int) -> Array:
 def left_behind(run: WatchedRun, patience_ns: int) -> Array:
     """Which actors the others have gone on without, and that have been silent since; a killed process logs no crash.
 
-    Others have gone on without one if from every view that names it (of one with a log: from the view that it is in)
-    somebody installed a view that does not.
+    Others have gone on without one if from every view that names it somebody installed a view that does not; of one
+    with a log, from the last that it might be in: the view that it installed last, or a later one that names it.
     """
     actors, seats, newest = run.actors, run.seats, int(run.counts[NEWEST_NS])
     if newest == NULL_TIME or len(run.views) < 2:
@@ -37,7 +37,12 @@ def left_behind(run: WatchedRun, patience_ns: int) -> Array:
     installed[0] = False
     naming = (seats["belongs"] > 0) & installed[:, None]
     without = seats["without"] > 0
-    excluded = without[actors["current"], np.arange(len(actors))]
+    number = run.lines["number"]
+    ahead = naming & (number[:, None] > actors["highest_view"][None, :])
+    last = np.where(ahead, number[:, None], -1).max(axis=0)
+    excluded = np.where(
+        last < 0, without[actors["current"], np.arange(len(actors))], (without | (number[:, None] != last)).all(axis=0)
+    )
     nameless = actors["has_log"] == 0
     excluded[nameless] = (naming.any(axis=0) & (without | ~naming).all(axis=0))[nameless]
     result: Array = excluded & is_silent(run, patience_ns)
@@ -66,6 +71,8 @@ def who_can_go(run: WatchedRun, departed: Array, over: Array, patience_ns: int) 
     waits = np.isin(numbers, queue.actor) | np.isin(numbers, queue.sender[about])
     sends = np.isin(numbers, run.messages["sender"][run.messages["sent"] > 0])
     delivered = (seats["come"] > 0) | (seats["row"] >= 0)
+    used = (run.lines["length"] > 0) | (run.lines["left"] > 0)
+    delivered |= (seats["follows"] >= NOTHING) & (seats["follows"] != GONE) & used[:, None]  # it may owe something
     undecided = np.logical_or.reduce(delivered & ~over[:, None], axis=0)
     unsent = run.messages[(run.messages["sent"] == 0) & (run.messages["seen_in"] >= 0)]
     undecided[unsent["sender"][~over[unsent["seen_in"]]]] = True

@@ -7,7 +7,10 @@ from typing import Final
 import numpy as np
 
 from antiphon.pipeline.columns import Array
+from antiphon.pipeline.results import WatchAlarm
 from antiphon.pipeline.watch.departed import left_behind, views_over, who_can_go
+from antiphon.pipeline.watch.dues import let_go
+from antiphon.pipeline.watch.handling import renumber_views, views_handled_in
 from antiphon.pipeline.watch.orders import count_pairs, met_in
 from antiphon.pipeline.watch.retire import keep_lists, retire
 from antiphon.pipeline.watch.spans import joined, shortened, span_of, with_numbers
@@ -27,6 +30,7 @@ from antiphon.pipeline.watch.state import (
     WatchedRun,
     WatchedView,
 )
+from antiphon.pipeline.watch.together import renumber_splits, settle_seats
 from antiphon.protocol.membership.views import NAMES_MAX
 
 SPANS_MAX: Final = 64  # of the numbers of one sender; where there are more, the gaps between the oldest are closed
@@ -44,19 +48,22 @@ def was_let_go(run: WatchedRun, ids: Array) -> Array:
     return span_of(run.let_go, *name_and_incarnation(ids)) >= 0
 
 
-def forget(run: WatchedRun, patience_ns: int) -> None:
-    """Let go of all that nothing new can be said about."""
+def forget(run: WatchedRun, patience_ns: int, batch: int) -> list[WatchAlarm]:
+    """Let go of all that nothing new can be said about; returns what is wrong with it."""
     departed = (run.actors["gone"] > 0) | left_behind(run, patience_ns)
     over = views_over(run, departed)
     leaving = who_can_go(run, departed, over, patience_ns)
     _settle(run, leaving)
-    retire(run, departed, leaving)
+    alarms = retire(run, departed, leaving, over, batch)
     _forget_words(run)
     run.retired = shortened(run.retired, SPANS_MAX, PERHAPS)
     _end_stretches(run)
     closing = over & _can_close(run, leaving)
     if leaving.any() or closing.any():
+        let_go(run, leaving)
+        settle_seats(run, leaving, closing)
         _leave_out(run, leaving, closing)
+    return alarms
 
 
 def _forget_words(run: WatchedRun) -> None:
@@ -106,6 +113,7 @@ def _can_close(run: WatchedRun, leaving: Array) -> Array:
         run.actors["current"][~leaving],
         run.messages["send_view"],
         run.messages["seen_in"][run.messages["seen_in"] >= 0],
+        views_handled_in(run),
         *(records[field] for records in stretches for field in ("stretch_line", "stretch_view")),
     ):
         can[used] = False
@@ -123,6 +131,8 @@ def _leave_out(run: WatchedRun, leaving: Array, closing: Array) -> None:
     actor = np.append(np.where(stay, np.cumsum(stay) - 1, -1), -1)  # the last for those that are nobody
 
     view = _renumber_views(run, ids, stay, closing)
+    renumber_views(run, view)
+    renumber_splits(run, actor, view)
     run.ids = ids
     run.actors = run.actors[stay]
     run.heard = run.heard[stay][:, stay]

@@ -10,7 +10,16 @@ from antiphon.errors import UsageError
 from antiphon.pipeline.columns import RECEIVE, STABLE, Array
 from antiphon.pipeline.watch.consumers import BrokerWords
 from antiphon.pipeline.watch.forget import was_let_go
-from antiphon.pipeline.watch.state import Queue, WatchedRun, WatchedView, make_room
+from antiphon.pipeline.watch.state import (
+    AGREEMENT,
+    CAUSAL,
+    TOTAL,
+    VIEW_SYNCHRONY,
+    Queue,
+    WatchedRun,
+    WatchedView,
+    make_room,
+)
 from antiphon.trace.schema import EVENTS
 
 ACTORS_MAX: Final = 2048
@@ -62,6 +71,7 @@ def take_in(run: WatchedRun, rows: NewRows, roster: set[int]) -> list[int]:
     view_of = {view: number for number, view in enumerate(run.views)}
     for view in rows.views:
         if view not in view_of:
+            _note_same(run, view)
             view_of[view] = len(run.views)
             run.views.append(view)
     make_room(run, logs | fresh_logs)
@@ -89,6 +99,15 @@ def take_in(run: WatchedRun, rows: NewRows, roster: set[int]) -> list[int]:
     left_out = np.ones(len(order), bool)
     left_out[fresh] = False
     return [int(code) for code in rows.code[left_out]]
+
+
+def _note_same(run: WatchedRun, view: WatchedView) -> None:
+    """Note if a view may be the same as another: one that names nobody has the members that have logs in the end."""
+    for other in run.views:
+        if other.number == view.number and (other.members is None) != (view.members is None):
+            affected = (AGREEMENT, VIEW_SYNCHRONY) if view.number == 0 else (AGREEMENT, VIEW_SYNCHRONY, CAUSAL, TOTAL)
+            for guarantee in affected:
+                run.inexact[guarantee] = 1
 
 
 def _known_words(run: WatchedRun, rows: NewRows) -> Array:

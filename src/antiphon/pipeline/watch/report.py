@@ -8,7 +8,8 @@ import numpy as np
 from antiphon.pipeline import words as sentence
 from antiphon.pipeline.columns import DELIVER, DISCARD, NULL_TIME
 from antiphon.pipeline.results import QuietMember, StabilityLag, WatchAlarm, WatchFinding
-from antiphon.pipeline.watch import judge as a
+from antiphon.pipeline.watch import dues
+from antiphon.pipeline.watch import known as a
 from antiphon.pipeline.watch.departed import is_silent, left_behind
 from antiphon.pipeline.watch.orders import count_pairs
 from antiphon.pipeline.watch.state import (
@@ -19,7 +20,6 @@ from antiphon.pipeline.watch.state import (
     FIFO,
     GUARANTEES,
     HANDLED_BY_SILENT,
-    HAS_ENDS,
     HAS_MARKS,
     INTEGRITY,
     LATE,
@@ -53,11 +53,8 @@ class RunReport(msgspec.Struct):
 def report(run: WatchedRun, patience_ns: int, *, final: bool = False) -> RunReport:
     """Judge a run by what has been read of it; `final`: and nothing more will come."""
     actors, messages, counts = run.actors, run.messages, run.counts
-    known = (actors["has_log"] > 0) | (run.seats["belongs"][1:] > 0).any(axis=0)
-    cut = (
-        known & (actors["ended"] == 0) & (actors["has_left"] == 0) if counts[HAS_ENDS] else np.zeros(len(run.ids), bool)
-    )
-    silent_is_cut = bool(counts[HAS_ENDS]) or not final  # of those that were let go and did not say farewell
+    cut = run.cut_short()
+    silent_is_cut = run.has_ends or not final  # of those that were let go and did not say farewell
     unsent = (messages["sent"] == 0) & (messages["retired"] == 0)
     hidden = (
         cut if final else (actors["ended"] == 0) & (actors["gone"] == 0)
@@ -88,7 +85,9 @@ def report(run: WatchedRun, patience_ns: int, *, final: bool = False) -> RunRepo
         "total": WatchFinding(
             examined + int(counts[PAIRS]), violations + int(counts[PAIRS_DIFFERING]), 0, int(run.inexact[TOTAL])
         ),
+        **dues.findings(run, patience_ns, left_behind(run, patience_ns), final=final),
     }
+    findings = {name: findings[name] for name in GUARANTEES}
     if run.brokers.are_there:
         ids = np.array(run.ids, np.int64)
         farewell = (actors["ended"] > 0) | (actors["gone"] > 0)

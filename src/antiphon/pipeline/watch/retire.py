@@ -6,15 +6,25 @@ import numpy as np
 
 from antiphon.pipeline.columns import Array
 from antiphon.pipeline.kernels import compiled
-from antiphon.pipeline.watch.judge import pointers, position_of, renumber
+from antiphon.pipeline.results import WatchAlarm
+from antiphon.pipeline.watch.dues import settle
+from antiphon.pipeline.watch.handling import position_of
+from antiphon.pipeline.watch.judge import pointers, renumber
+from antiphon.pipeline.watch.obligations import strike_unsettled
 from antiphon.pipeline.watch.spans import with_numbers
 from antiphon.pipeline.watch.state import HAS_MARKS, NEW_NODE, NODES, NOTHING, NOWHERE, WatchedRun
 
 
-def retire(run: WatchedRun, departed: Array, leaving: Array) -> None:
-    """Forget all of these messages but their numbers; and those that who is `leaving` never sent."""
+def retire(run: WatchedRun, departed: Array, leaving: Array, views_over: Array, batch: int) -> list[WatchAlarm]:
+    """Forget all messages that are over but their numbers; and those that who is `leaving` never sent.
+
+    Returns what is wrong: of these, and of all that were delivered in views that are over, it is settled who owes them.
+    """
     messages = run.messages
-    over = _is_over(run, departed) | ((messages["sent"] == 0) & leaving[messages["sender"]])
+    over, odd = _is_over(run, departed, views_over)
+    unsent = (messages["sent"] == 0) & leaving[messages["sender"]]
+    alarms = settle(run, odd | (unsent & (messages["seen_in"] >= 0)), views_over, departed, batch)
+    over |= unsent
     blank = (messages["sent"] == 0) & (messages["handled"] == 0)  # only waiting rows name it
     over |= (messages["retired"] > 0) | blank
     going = messages[over & ~blank & (messages["retired"] == 0)]
@@ -33,6 +43,7 @@ def retire(run: WatchedRun, departed: Array, leaving: Array) -> None:
         cells[actor] = run.cells[actor, ~over]
     run.cells = cells
     renumber(run, np.cumsum(~over) - 1)
+    return alarms
 
 
 def _with_topics(run: WatchedRun, over: Array) -> Array:
@@ -44,8 +55,8 @@ def _with_topics(run: WatchedRun, over: Array) -> Array:
     return result
 
 
-def _is_over(run: WatchedRun, departed: Array) -> Array:
-    """Which messages everyone who must has handled and, where there are marks at all, has marked stable.
+def _is_over(run: WatchedRun, departed: Array, views_over: Array) -> tuple[Array, Array]:
+    """Which messages everyone who must has handled and, where there are marks at all, has marked stable; which are odd.
 
     Who must is decided by the view in which a message was sent. A mark is asked of those who are still in that view:
     whoever went on to the next has, with all who went on with it, what was delivered there.
@@ -62,22 +73,13 @@ def _is_over(run: WatchedRun, departed: Array) -> Array:
             if still_there.any():
                 stable = run.heard["marked"][still_there].min(axis=0)
                 over &= (messages["send_view"] != view) | (messages["seq"] <= stable[messages["sender"]])
-    keep_unhandled(over, expected, run.cells, messages, run.seats)
+    odd = np.zeros(len(messages), bool)
+    strike_unsettled(over, expected, views_over, run.cells, messages, run.seats, odd)
     if run.brokers.are_there:
         over, expected = _with_topics(run, over), np.zeros_like(expected)
+        odd |= over
     note_overlooked(over, expected, run.cells, messages, run.seats)
-    return over
-
-
-@compiled
-def keep_unhandled(over: Array, expected: Array, cells: Array, messages: Array, seats: Array) -> None:
-    """Strike out the messages that somebody has yet to handle."""
-    for m in range(over.size):
-        for q in range(expected.shape[1]):
-            if not over[m]:
-                break
-            if expected[messages[m].send_view, q] and position_of(q, m, cells, messages, seats) < 0:
-                over[m] = False
+    return over, odd
 
 
 @compiled

@@ -45,8 +45,13 @@ CLOSED_NUMBER: Final = 12  # the highest number of a view that was closed
 PAIRS, PAIRS_DIFFERING = 13, 14  # of members of which one was let go: with two common messages; in different orders
 UNSENT, UNSENT_BY_SILENT = 15, 16  # deliveries of what somebody let go never sent; of one whose log just stopped
 HANDLED_BY_SILENT: Final = 17  # deliveries and discards of the latter
-COUNTS: Final = 18
-INTEGRITY, FIFO, CAUSAL, TOTAL = range(4)
+# of members that were let go, and of views that were closed: what validity, agreement and view-synchrony have examined
+OWN_SENT, OBLIGING, VIEW_PAIRS, VIEW_PAIRS_DIFFERING = range(18, 22)
+OWN_MISSING, MISSING = 22, 23  # what is missing at members that were let go
+# the same, of those whose logs just stopped; and how many of these owe more if their logs were cut short
+OWN_MISSING_AT_SILENT, MISSING_AT_SILENT, MAY_OWE_AT_SILENT = range(24, 27)
+COUNTS: Final = 27
+INTEGRITY, VALIDITY, AGREEMENT, FIFO, CAUSAL, TOTAL, VIEW_SYNCHRONY = range(7)
 GUARANTEES: Final = WATCHED_GUARANTEES
 
 
@@ -76,6 +81,11 @@ NEW_ACTOR: Final = _record(  # a member, or a sender that no log is known of
     stretch_view=0,
     off_line=0,  # whether some of its deliveries are in `WatchedRun.cells`
     last_ns=NULL_TIME,  # the newest time in the run when a row of it was judged last: its own clock may be wrong
+    own_sent=0,  # how many messages it has sent, those with topics aside
+    own_handled=0,  # how many of these it has delivered or discarded
+    own_told=0,  # of how many an alarm said that they are missing at its end
+    may_owe=0,  # something is missing that it owes if its log was cut short
+    missing=0,  # how many messages are that it owes, of those that are no longer listed
 )
 NEW_VIEW: Final = _record(
     length=0,  # of its line
@@ -93,6 +103,12 @@ NEW_SEAT: Final = _record(  # view by actor
     come=0,  # how far along the line it has come
     come_from=0,  # its own position of the first message of the line
     row=-1,  # its row of `WatchedRun.pairs` if it has left the line
+    installed=0,  # not only begun in
+    next_number=0,  # of the view that follows this one at the actor
+    delivered=0,  # how many messages it first delivered here
+    obliging=0,  # how many of these had no topic
+    accompanied=0,  # somebody who went on together with it has been let go
+    unsure=0,  # a message delivered here was let go, and what follows here at the actor decides who owes it
 )
 NEW_HEARD: Final = _record(  # actor by sender
     highest=0,  # number delivered
@@ -118,6 +134,9 @@ NEW_MESSAGE: Final = _record(  # that is not retired
     before=-1,  # the message before it on the line that is kept
     delivered=0,  # by how many members
     handled=0,  # by how many members
+    mixed=0,  # some member did not just deliver it in the view of its first delivery
+    own=0,  # validity asks whether its sender handles it
+    obliges=0,  # 1: it was delivered without a topic, 2: with one, 3: both
 )
 NEW_PAIR: Final = _record(  # one who left the line, by actor; the cell of a pair is that of the first who left
     here=0,  # the furthest position at the first, plus 1, of what both delivered
@@ -194,14 +213,14 @@ class WatchedRun(msgspec.Struct):
     messages: Array
     nodes: Array
     pairs: Array
-    cells: (
-        Array  # actor by message, of those off the line: own position plus 1, times 8, plus what it did; 0 if nothing
-    )
+    cells: Array  # actor by message, of those off the line: what it did, where and when (see `handling`); 0 if nothing
     queue: Queue
     retired: Array  # spans of numbers, as rows (actor, low, high, view of sending), in order
     met: Array  # actor by actor, in closed views: how many messages both delivered (2 stands for more), 4 more if in
     # different orders
     let_go: Array  # spans of incarnations, as rows (name, low, high): the members that were let go
+    missing: Array  # rows (member, sender, number), ids as in the trace: what is owed for a view that is over
+    splits: Array  # rows (view, actor, actor, deliverer, sender's id, number, told): who differ in what they delivered
     retired_initially: bool = False  # something sent before any view was recorded
     words: list[BrokerWords] = []  # what rows that wait say of brokers
     brokers: Consumers = msgspec.field(default_factory=Consumers)
@@ -212,6 +231,17 @@ class WatchedRun(msgspec.Struct):
         """Note that something came too late: nothing can be said to hold any more."""
         self.inexact[:] = 1
         self.brokers.leave_open()
+
+    @property
+    def has_ends(self) -> bool:
+        """Whether some log has its end: those that do not say farewell were cut short then."""
+        return bool(self.counts[HAS_ENDS])
+
+    def cut_short(self) -> Array:
+        """Whose log lacks its tail, if nothing more comes."""
+        known = (self.actors["has_log"] > 0) | (self.seats["belongs"][1:] > 0).any(axis=0)
+        result: Array = known & (self.actors["ended"] == 0) & (self.actors["has_left"] == 0) & self.has_ends
+        return result
 
     def renumber_waiting(self, found: dict[Message, Message]) -> None:
         """Give rows that wait the numbers of their messages, which are known now."""
@@ -248,6 +278,8 @@ def new_run(name: str) -> WatchedRun:
         retired=np.zeros((0, 4), np.int64),
         met=np.zeros((0, 0), np.int8),
         let_go=np.zeros((0, 3), np.int64),
+        missing=np.zeros((0, 3), np.int64),
+        splits=np.zeros((0, 7), np.int64),
     )
 
 
@@ -297,6 +329,8 @@ _ARRAYS: Final = (
     "retired",
     "met",
     "let_go",
+    "missing",
+    "splits",
 )
 
 
