@@ -11,6 +11,7 @@ import numpy as np
 
 from antiphon.pipeline.columns import CODES, NULL_TIME
 from antiphon.pipeline.results import WatchAlarm, WatchCommit
+from antiphon.pipeline.watch import owed
 from antiphon.pipeline.watch.batch import advance_run
 from antiphon.pipeline.watch.consumers import BrokerWords
 from antiphon.pipeline.watch.directory_watch import take
@@ -83,8 +84,8 @@ class RunWatch:
         """Read some rows."""
         take_in(self.run, rows_of(events), self.roster)
         self.alarms += advance_run(self.run, self.patience_ns, self.batches)
-        self.alarms += self.run.brokers.settle(
-            int(self.run.counts[NEWEST_NS]), self.patience_ns, self.run.name, self.batches
+        self.alarms += owed.settle(
+            self.run.brokers, int(self.run.counts[NEWEST_NS]), self.patience_ns, self.run.name, self.batches
         )
         self.alarms += forget(self.run, self.patience_ns, self.batches)
         self.batches += 1
@@ -102,7 +103,7 @@ class RunWatch:
         """Nothing more comes."""
         self.alarms += advance_run(self.run, self.patience_ns, self.batches, to_the_end=True)
         self.alarms += conclude(self.run, self.batches)
-        self.alarms += self.run.brokers.lacking(self.run.name, self.batches)
+        self.alarms += owed.lacking(self.run.brokers, self.run.name, self.batches)
         return self.found(final=True)
 
 

@@ -40,6 +40,7 @@ from antiphon.pipeline.store.location import (
     remove_file,
     replacement,
 )
+from antiphon.pipeline.watch import owed
 from antiphon.pipeline.watch.consumers import BrokerRows, BrokerWords
 from antiphon.pipeline.watch.dues import conclude
 from antiphon.pipeline.watch.forget import forget
@@ -49,6 +50,7 @@ from antiphon.pipeline.watch.read_log import FileReader
 from antiphon.pipeline.watch.report import RunReport, report, words
 from antiphon.pipeline.watch.seen_files import FileVersion, LogPosition, version_of
 from antiphon.pipeline.watch.state import NEWEST_NS, WatchedRun, WatchedView, load, new_run, save
+from antiphon.pipeline.watch.taking import take
 from antiphon.pipeline.watch.translate import translate
 from antiphon.trace.run_file import RunFiles
 from antiphon.trace.schema import BROKER_KINDS, EVENTS
@@ -301,7 +303,7 @@ def judge_runs(job: BatchJob, shares: list[list[str]], roster: dict[str, list[in
         run.sends_recorded = job.form.sends == "recorded"
         quarantined.update(EVENTS[code] for code in _take_in(run, job, set(roster.get(name, ()))))
         alarms += advance_run(run, job.patience_ns, job.batch)
-        alarms += run.brokers.settle(int(run.counts[NEWEST_NS]), job.patience_ns, name, job.batch)
+        alarms += owed.settle(run.brokers, int(run.counts[NEWEST_NS]), job.patience_ns, name, job.batch)
         alarms += forget(run, job.patience_ns, job.batch)
         save(run, job.state(name, job.batch))
         part.reports.append((before, report(run, job.patience_ns)))
@@ -324,7 +326,7 @@ def conclude_runs(job: BatchJob, shares: list[list[str]], task: int) -> bytes:
         before = report(run, job.patience_ns)
         alarms += advance_run(run, job.patience_ns, job.batch, to_the_end=True)
         alarms += conclude(run, job.batch)
-        alarms += run.brokers.lacking(run.name, job.batch)
+        alarms += owed.lacking(run.brokers, run.name, job.batch)
         part.reports.append((before, report(run, job.patience_ns, final=True)))
     _write_alarms(job.kept("conclusion", f"{task:06}.parquet"), alarms)
     part.alarms, part.shown = len(alarms), alarms[:SHOWN]
@@ -352,7 +354,7 @@ def advance_run(run: WatchedRun, patience_ns: int, batch: int, *, to_the_end: bo
     if run.words or run.brokers.are_there:
         judged, ids = found.judged, np.array([*run.ids, NO_ONE], np.int64)
         rows = BrokerRows(ids[judged.actor], judged.code, ids[judged.sender], judged.seq, judged.step, judged.words)
-        alarms += run.brokers.take(rows, run.words, run.name, batch, int(run.counts[NEWEST_NS]))
+        alarms += take(run.brokers, rows, run.words, run.name, batch, int(run.counts[NEWEST_NS]))
     return alarms
 
 

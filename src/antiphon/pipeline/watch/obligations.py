@@ -7,7 +7,7 @@ here may still change.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -146,8 +146,8 @@ def names(serial: int, q: int, v: int, seats: Array, lines: Array) -> bool:
 
 
 @compiled
-def go_on_alike(one: Array, other: Array, over: bool) -> bool:
-    """Whether the same view follows at both or, where the view is not over, may yet."""
+def go_on_alike(one: Any, other: Any, over: bool) -> bool:
+    """Whether the same view follows at both seats or, where the view is not over, may yet."""
     if over:
         return bool(one.installed and other.installed and one.follows == other.follows >= 0)
     if one.follows == GONE or other.follows == GONE:

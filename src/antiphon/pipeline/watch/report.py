@@ -8,7 +8,7 @@ import numpy as np
 from antiphon.pipeline import words as sentence
 from antiphon.pipeline.columns import DELIVER, DISCARD, NULL_TIME
 from antiphon.pipeline.results import QuietMember, StabilityLag, WatchAlarm, WatchFinding
-from antiphon.pipeline.watch import dues
+from antiphon.pipeline.watch import dues, owed
 from antiphon.pipeline.watch import known as a
 from antiphon.pipeline.watch.departed import is_silent, left_behind
 from antiphon.pipeline.watch.orders import count_pairs
@@ -91,7 +91,7 @@ def report(run: WatchedRun, patience_ns: int, *, final: bool = False) -> RunRepo
     if run.brokers.are_there:
         ids = np.array(run.ids, np.int64)
         farewell = (actors["ended"] > 0) | (actors["gone"] > 0)
-        findings |= run.brokers.findings(set(ids[cut].tolist()), set(ids[farewell].tolist()), final=final)
+        findings |= owed.findings(run.brokers, set(ids[cut].tolist()), set(ids[farewell].tolist()), final=final)
     return RunReport(
         findings,
         rows=int(counts[ROWS]),
