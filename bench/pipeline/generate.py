@@ -88,7 +88,14 @@ COMPACT = {
 
 
 def generate(
-    out: Path, events: int, members: int, order: str, interleave: bool, seed: int = 1, compact: bool = False
+    out: Path,
+    events: int,
+    members: int,
+    order: str,
+    interleave: bool,
+    seed: int = 1,
+    compact: bool = False,
+    cut_short: bool = False,
 ) -> int:
     """Write a trace of about so many events; return how many."""
     out.mkdir(parents=True, exist_ok=True)
@@ -110,6 +117,8 @@ def generate(
             own = common if order == "total" else rng.permuted(common, axis=1)
             columns = member_rows(member, members, rounds, own)
         rows = table(columns, member, members)
+        if cut_short and member == members - 1:
+            rows = rows.slice(0, rows.num_rows * 3 // 4)
         written += rows.num_rows
         if interleave:
             pieces.append(rows)
@@ -134,8 +143,11 @@ def main() -> None:
     parser.add_argument("--order", choices=("total", "causal"), default="total")
     parser.add_argument("--interleave", action="store_true")
     parser.add_argument("--compact", action="store_true", help="numbers as differences: the largest fit on a disk")
+    parser.add_argument("--cut-short", action="store_true", help="of the last member's log a quarter is missing")
     args = parser.parse_args()
-    written = generate(args.out, args.events, args.members, args.order, args.interleave, compact=args.compact)
+    written = generate(
+        args.out, args.events, args.members, args.order, args.interleave, compact=args.compact, cut_short=args.cut_short
+    )
     print(written, "events")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 TIME_UNITS: Final = (("s", 1_000_000_000), ("ms", 1_000_000), ("µs", 1_000), ("ns", 1))
+ROUNDED_UP: Final = 1 + 1 / 2_000  # what is told as 1,000 of a unit is 1 of the next
 LONG_NS: Final = 600_000_000_000  # durations from here on are told in hours and minutes
 SIZE_UNITS: Final = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 
@@ -21,7 +22,7 @@ def duration(ns: float, *, decimals: int | None = None) -> str:
     if decimals is None and abs(ns) >= LONG_NS:
         hours, minutes = divmod(round(ns / 60e9), 60)
         return " ".join([*([f"{hours:,} h"] if hours else []), *([f"{minutes} min"] if minutes else [])])
-    name, size = time_unit(ns or TIME_UNITS[0][1])
+    name, size = time_unit(ns * ROUNDED_UP if decimals is None and ns else ns or TIME_UNITS[0][1])
     value = ns / size
     if decimals is None:
         decimals = max(0, 2 - int(math.log10(abs(value)))) if value else 0

@@ -180,6 +180,12 @@ def test_a_log_without_times_is_shown_by_position(tmp_path: Path) -> None:
     assert window.words.startswith("Rows 3 to 6 of each log: 12 events")
 
 
+def test_instants_are_as_exact_as_the_window_is_narrow(tmp_path: Path) -> None:
+    run = explored(tmp_path, with_views(tmp_path / "trace"))
+    assert run.window(0, 10**12, None, None).words.startswith("From 12 ms to 840 ms (")
+    assert run.window(100_000_000, 100_000_500, None, None).words.startswith("From 100 ms to 100.0005 ms (500 ns)")
+
+
 def test_clocks_that_are_far_off_do_not_tear_the_picture_apart(tmp_path: Path) -> None:
     """One member's clock is an hour ahead; its events lie where the others' do."""
     hour = 3_600 * 10**9

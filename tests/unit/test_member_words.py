@@ -11,8 +11,13 @@ pytest.importorskip("pyarrow")
 from antiphon.commands.member_words import MemberWords
 from antiphon.pipeline.ingesting.keep import lay_out_trace
 from antiphon.pipeline.inline import Inline
+from antiphon.pipeline.results import ProcessRow, ViewRow
 from antiphon.pipeline.store.layout import TraceLayout
+from antiphon.report.facts import Facts
+from antiphon.report.member_names import group_size, members_named
+from antiphon.report.run_settings import RunSettings
 from antiphon.trace.event import Event
+from antiphon.wording import duration
 from pipeline.traces import write
 
 
@@ -44,10 +49,37 @@ def test_names_and_lives_in_what_checkers_say(tmp_path: Path) -> None:
 def test_lives_of_members_without_names(tmp_path: Path) -> None:
     said = words(tmp_path, '{"run": "r", "views": true}')
     assert said.sentence("r", "member 10050001 delivers message 5 of 0 again") == (
-        "member 1, 2nd life, delivers message 5 of 0 again"
+        "member 1, 2nd life, delivers message 5 of member 0 again"
     )
 
 
 def test_numbers_of_another_system_are_left_alone(tmp_path: Path) -> None:
     said = words(tmp_path, "{}", {0: "billing"})
     assert [said.called("r", member) for member in (0, 10_050_001)] == ["billing", "member 10050001"]
+
+
+def test_neighbours_are_told_from_one_to_another() -> None:
+    facts = Facts(trace="", runs=1, members=20, events=1, quarantined=0)
+    assert members_named(facts, range(14)) == "members 0 to 13"
+    assert members_named(facts, [*range(14, 20), 25]) == "members 14 to 19 and 25"
+    assert members_named(facts, range(5)) == "members 0, 1, 2, 3 and 4"
+    assert members_named(facts, range(0, 40, 2)) == "20 members"
+
+
+def test_the_size_of_a_group_with_more_lives_than_the_table_of_processes_has() -> None:
+    views = [ViewRow("r", 1, [0, 1, 2], 3, 0, 0), ViewRow("r", 2, [0, 1, 10_002], 3, 5, 5)]
+    kept = [ProcessRow("r", member, 0, 9, "end") for member in (0, 1)]
+    settings = RunSettings(views=True)
+    facts = Facts(trace="", runs=1, members=4, events=9, quarantined=0, settings=settings, views=views, processes=kept)
+    assert group_size(facts) == "3 members, 4 lives"
+
+
+@pytest.mark.parametrize(
+    ("ns", "said"),
+    [
+        (999_999_999, "1 s"), (999_400_000, "999 ms"), (999_700, "1 ms"), (59_000_000_000, "59 s"), (0, "0 s"),
+        (600_000_000_000, "10 min"), (3_600_000_000_000, "1 h"), (10_320_000_000_000, "2 h 52 min"),
+    ],
+)  # fmt: skip
+def test_times_are_told_in_the_unit_that_suits_them(ns: int, said: str) -> None:
+    assert duration(ns) == said

@@ -29,7 +29,7 @@ class MemberWords:
         """Return a sentence of a checker with names in the places of numbers."""
         from antiphon.report.member_names import put_names
 
-        return put_names(text, lambda member: self.called(run, member), named=bool(self._known(run)[0].names))
+        return put_names(text, lambda member: self.called(run, member))
 
     def _known(self, run: str) -> tuple[RunSettings, dict[int, int]]:
         from antiphon.report.run_settings import count_lives, run_settings

@@ -9,6 +9,7 @@ from typing import Final
 from antiphon.diagram.links import Message
 from antiphon.diagram.marks import CHARACTER, LEFT, SMALL, Label, LabelBox, Mark, tell_members, tell_payload
 
+VIEW_NAMED_MAX: Final = 8  # members of a view that its label names; more are counted
 _LABEL_ORDER: Final = ("focus", "view", "crash", "leave", "discard", "send", "repair", "deliver", "control", "stable")
 
 
@@ -76,7 +77,7 @@ def _text(mark: Mark, spacing: float) -> str:
         case "send" | "repair" | "deliver" | "discard":
             return "" if mark.joined and mark.event.member == event.sender else f"{event.sender}:{event.seq}"
         case "view":
-            return f"view {event.view}" + (f": {tell_members(event.members)}" if event.members else "")
+            return f"view {event.view}" + (f": {_view_members(event.members)}" if event.members else "")
         case "crash" | "leave":
             return mark.kind
         case "control":
@@ -88,11 +89,17 @@ def _text(mark: Mark, spacing: float) -> str:
     return ""
 
 
+def _view_members(members: Sequence[int]) -> str:
+    return tell_members(members) if len(members) <= VIEW_NAMED_MAX else f"{len(members):,} members"
+
+
 def _positions(mark: Mark, text: str, spacing: float) -> list[tuple[float, float]]:
     """Places for a label, the best first."""
     half = len(text) * CHARACTER / 2
     if mark.kind in SMALL:
         rows = [mark.y + 15.0, mark.y + 26.0] if spacing > 60 else [mark.y + 14.0]
         return [(mark.x + shift, y) for y in rows for shift in (0.0, half - 4, 4 - half)]
+    if mark.kind == "view":  # beside its line, which would go through it
+        return [(mark.x + shift, mark.y - 9.0) for shift in (half + 5, -half - 5)]
     above = [mark.y - 9.0, mark.y - 20.0] if spacing > 50 else [mark.y - 9.0]
     return [(mark.x + shift, y) for y in above for shift in (0.0, half - 4, 4 - half)]

@@ -6,12 +6,15 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from antiphon.report.figures import COLOURS, SERIES, drawing, inline_svg, log_time_axis, look
+from antiphon.report.figures import COLOURS, drawing, inline_svg, log_time_axis, look
 from antiphon.wording import duration, time_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+# how a text is set off from lines that go through it
+OVER_LINES: Final = {"facecolor": COLOURS["paper"], "edgecolor": "none", "alpha": 0.85, "pad": 1.5}
 
 
 class Durations(NamedTuple):
@@ -174,11 +177,14 @@ def occupancy(
             else:
                 axes.annotate(
                     f"↑ the bound, {bound:,}, lies far above", (1, 1), (-4, -4), xycoords="axes fraction",
-                    textcoords="offset points", ha="right", va="top",
+                    textcoords="offset points", ha="right", va="top", bbox=OVER_LINES,
                 )  # fmt: skip
         axes.set_ylabel("messages held")
         axes.set_xlabel(f"time since the start, {name}")
-        axes.legend(loc="upper left", frameon=False, labelcolor=COLOURS["ink"], ncols=2)
+        axes.legend(
+            loc="upper left", facecolor=COLOURS["paper"], edgecolor="none", framealpha=0.85, labelcolor=COLOURS["ink"],
+            ncols=2,
+        )  # fmt: skip
         return inline_svg(figure, label)
 
 
@@ -214,10 +220,9 @@ def timeline(
             start, stop = shade.start_ns / size, min(shade.end_ns, end_ns) / size
             axes.broken_barh([(start, stop - start)], (shade.lane - 0.46, 0.92), facecolor=COLOURS["line"], linewidth=0)
         for life in lives:
-            colour = COLOURS[SERIES[life.lane % len(SERIES)]]
             start, stop = life.start_ns / size, life.end_ns / size
             axes.broken_barh(
-                [(start, stop - start)], (life.lane - 0.22, 0.44), facecolor=colour, alpha=0.6, linewidth=0
+                [(start, stop - start)], (life.lane - 0.22, 0.44), facecolor=COLOURS["series-1"], alpha=0.6, linewidth=0
             )
             marker = {"crash": "X", "stopped": "X", "leave": "o", "excluded": "o"}.get(life.ending)
             if marker:

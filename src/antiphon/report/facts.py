@@ -69,6 +69,7 @@ class Facts(msgspec.Struct, kw_only=True):
     run: RunRow | None = None  # the run that is drawn
     settings: RunSettings = RunSettings()  # of that run
     lives: dict[int, int] | None = None  # which of its name's lives each process is, once that was counted
+    in_views: set[int] | None = None  # who is in any of its views, once that was asked for
     views: list[ViewRow] = []
     processes: list[ProcessRow] = []
     histogram: list[HistogramRow] = []

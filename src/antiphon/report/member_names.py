@@ -12,6 +12,7 @@ from antiphon.report.run_settings import count_lives
 from antiphon.wording import count, listed
 
 LISTED_MAX: Final = 6  # members that a sentence names; more are counted
+NEIGHBOURS_MIN: Final = 6  # members whose numbers follow each other that are told as from one to another
 
 
 def member_name(facts: Facts, member: int) -> str:
@@ -35,9 +36,11 @@ def lane_of(facts: Facts, member: int) -> int:
 
 def group_size(facts: Facts) -> str:
     """Say how many members there are: names, and how many lives they had where that is more."""
-    names = {name_of(row.member) for row in facts.processes} if facts.settings.views else set()
-    if facts.runs > 1 or not names or len(facts.processes) < facts.members:
+    known = {row.member for row in facts.processes} | {member for view in facts.views for member in view.members}
+    if facts.runs > 1 or not facts.settings.views or len(known) < facts.members:
         return count(facts.members, "member")
+    names = {name_of(row.member) for row in facts.processes}  # but for those of whom only a view tells
+    names |= {name_of(member) for member in known} if len(facts.processes) < facts.members else set()
     size = count(len(names), "member")
     lives = len(_lives(facts))  # a start that never got into a view is none
     return size if lives <= len(names) else f"{size}, {count(lives, 'life', 'lives')}"
@@ -45,28 +48,41 @@ def group_size(facts: Facts) -> str:
 
 def members_named(facts: Facts, members: Sequence[int]) -> str:
     """Name some members in a sentence; many are counted."""
-    if len(members) > LISTED_MAX:
-        return count(len(members), "member")
     named = [member_name(facts, member) for member in members]
     if len(named) > 1 and all(name.startswith("member ") and name[7:].isdecimal() for name in named):
-        return f"members {listed([name[7:] for name in named])}"
+        stretches = _neighbours([int(name[7:]) for name in named])
+        if len(stretches) <= LISTED_MAX:
+            return f"members {listed(stretches)}"
+    if len(members) > LISTED_MAX:
+        return count(len(members), "member")
     return listed(named) if named else "nobody"
+
+
+def _neighbours(numbers: Sequence[int]) -> list[str]:
+    """Return numbers as texts, many that follow each other as one: 0 to 13."""
+    stretches: list[list[int]] = []
+    for one in numbers:
+        if stretches and one == stretches[-1][-1] + 1:
+            stretches[-1].append(one)
+        else:
+            stretches.append([one])
+    long = [len(stretch) >= NEIGHBOURS_MIN for stretch in stretches]
+    return [
+        text
+        for stretch, is_long in zip(stretches, long, strict=True)
+        for text in ([f"{stretch[0]} to {stretch[-1]}"] if is_long else map(str, stretch))
+    ]
 
 
 def with_names(facts: Facts, text: str) -> str:
     """Return a sentence of a checker, which speaks of members by number, with their names."""
-    return put_names(text, lambda member: member_name(facts, member), named=bool(facts.settings.names))
+    return put_names(text, lambda member: member_name(facts, member))
 
 
-def put_names(text: str, called: Callable[[int], str], *, named: bool) -> str:
-    """Return a sentence of a checker with what members are called; `named`: somebody gave them names."""
+def put_names(text: str, called: Callable[[int], str]) -> str:
+    """Return a sentence of a checker with what members are called, those too whose messages it speaks of."""
     said = re.sub(r"\bmember (-?\d+)\b", lambda found: called(int(found[1])), text)
-    if named:
-        said = re.sub(
-            r"\b(message \d+ of) (-?\d+)\b",
-            lambda found: f"{found[1]} {called(int(found[2])).removeprefix('member ')}",
-            said,
-        )
+    said = re.sub(r"\b(message \d+ of) (-?\d+)\b", lambda found: f"{found[1]} {called(int(found[2]))}", said)
     return after_lives(said)
 
 

@@ -51,11 +51,25 @@ class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
 def timeline(facts: Facts) -> list[Occurrence]:
     """Return what happened, in order of time; nothing of a run that only worked."""
     done = _both_ways(facts, _at_once(facts, _injected(facts)))
-    found = [*done, *_views(facts), *_endings(facts), *_absent(facts), *_standing_out(facts)]
+    found = [*done, *_views(facts), *_endings(facts), *_absent(facts)]
+    found += [one for one in _standing_out(facts) if not _is_explained(facts, one, done)]
     if len(facts.views) == 1 and all(one.kind == "view" for one in found):
         return []  # a group that was formed and stayed
     found = [msgspec.structs.replace(one, text=after_lives(one.text)) for one in found]
     return sorted(found, key=lambda one: (one.at_ns is None, one.at_ns or 0))
+
+
+def _is_explained(facts: Facts, one: Occurrence, done: Sequence[Occurrence]) -> bool:
+    """Say whether a member was silent while a test had cut it off or stopped it: that is no news."""
+    if one.kind != "silence" or one.at_ns is None:
+        return False
+    name = lane_of(facts, one.members[0])
+    return any(
+        name in other.members
+        and (other.at_ns or 0) <= one.at_ns <= (one.at_ns if other.until_ns is None else other.until_ns)
+        for other in done
+        if other.kind in ("partition", "cut", "pause")
+    )
 
 
 def start_ns(facts: Facts) -> int:
@@ -338,9 +352,15 @@ def _absent(facts: Facts) -> Iterator[Occurrence]:
             yield Occurrence(kind="absent", text=text, members=(number,), basis="inferred")
 
 
+def _in_views(facts: Facts) -> set[int]:
+    if facts.in_views is None:
+        facts.in_views = {member for view in facts.views for member in view.members}
+    return facts.in_views
+
+
 def is_outside(facts: Facts, row: ProcessRow) -> bool:
     """Say whether a log is of a process that no view lists, in a run that records views."""
-    return bool(facts.views) and not any(row.member in view.members for view in facts.views)
+    return bool(facts.views) and row.member not in _in_views(facts)
 
 
 def _has_later_life(facts: Facts, row: ProcessRow) -> bool:

@@ -161,7 +161,7 @@ def _tiles(facts: Facts) -> Markup | None:
         return None
     size, _, lives = group_size(facts).partition(", ")
     shown: list[tuple[str, object]] = [("members", size.split()[0])]
-    shown += [("lives of theirs", lives.split()[0])] if lives else []
+    shown += [("lives", lives.split()[0])] if lives else []
     shown.append(("events", f"{facts.events:,}"))
     for name, key in (("median delivery", "delivery"), ("median until stable", "stable")):
         found = measured.latency.get(key)

@@ -13,7 +13,7 @@ from antiphon.pipeline.store.layout import TraceLayout
 from antiphon.trace.schema import KEYS_CHANGED
 
 ENDINGS: Final = (None, "end", "leave", "excluded", "crash")  # None: its log was cut short
-PROCESSES_MAX: Final = 1_000  # of a run; those that did not simply end come first
+PROCESSES_MAX: Final = 5_000  # of a run; those that did not simply end come first
 VIEWS_MAX: Final = 1_000
 KEYS_MAX: Final = 100  # changes of keys of a process
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Literal
@@ -26,7 +27,7 @@ from antiphon.report.headline import headline
 from antiphon.report.member_names import group_size, lane_of, member_name, with_names
 from antiphon.report.run_settings import RunSettings
 from antiphon.report.timeline import BASIS_WORDS, Occurrence, start_ns, timeline
-from antiphon.wording import count, duration
+from antiphon.wording import count, duration, time_unit
 
 STRIP_BUCKETS: Final = 640
 LANE_BUCKETS: Final = 160
@@ -194,7 +195,7 @@ class ExploredRun:
         sent, last = self.windows.message(message, chosen)
         margin = max((last - sent) // 8, 1)
         low, high = sent - margin, last + margin
-        while high - sent > 2 and (self.windows.events(chosen, low, high)) is None:
+        while high - sent > 2 and self.windows.places(chosen, low, high) is None:
             high = sent + (high - sent) // 2
             low = sent - max(1, (high - sent) // 8)
         return low - self.zero, high - self.zero
@@ -279,7 +280,8 @@ class ExploredRun:
         if not survey.timed:
             said = f"Rows {low:,} to {high:,} of each log"
         else:
-            said = f"From {_instant(low - self.zero)} to {_instant(high - self.zero)} ({duration(high - low)})"
+            start, end = (_instant(at - self.zero, high - low) for at in (low, high))
+            said = f"From {start} to {end} ({duration(high - low)})"
         about = "" if drawn is not None and lanes == facts.members else "about "
         said += f": {about}{count(drawn if drawn is not None and not about else events, 'event')}"
         said += self._views_in(low, high)
@@ -299,8 +301,10 @@ class ExploredRun:
         return f", from view {here[0].view} to view {here[-1].view}" if here else ""
 
 
-def _instant(at_ns: int) -> str:
-    return duration(at_ns, decimals=6) if at_ns else "0"
+def _instant(at_ns: int, width_ns: int) -> str:
+    """Say an instant as exactly as the edge of a window of this width needs it: to a hundredth of that."""
+    _, unit = time_unit(at_ns)
+    return duration(at_ns, decimals=min(9, max(0, math.ceil(math.log10(100 * unit / width_ns))))) if at_ns else "0"
 
 
 def _kind(one: Occurrence) -> Kind:

@@ -62,16 +62,23 @@ class Windows:
 
     def events(self, units: Sequence[Unit], start: int, end: int) -> list[Event] | None:
         """Return all events of some members in a window; None if there are too many to draw."""
+        places = self.places(units, start, end)
+        return (
+            None
+            if places is None
+            else [
+                Event(**{name: value for name, value in row.items() if value is not None})
+                for segment, rows in places
+                for row in self._read(segment, rows)
+            ]
+        )
+
+    def places(self, units: Sequence[Unit], start: int, end: int) -> list[tuple[Segment, Array]] | None:
+        """Return where the events of some members in a window lie; None if there are too many to draw."""
         if self.estimate(units, start, end) > EXACT_MAX:
             return None
-        places = [place for unit in units for place, _ in self.rows(unit, start, end)]
-        if sum(len(rows) for _, rows in places) > DRAWN_MAX:
-            return None
-        return [
-            Event(**{name: value for name, value in row.items() if value is not None})
-            for segment, rows in places
-            for row in self._read(segment, rows)
-        ]
+        found = [place for unit in units for place, _ in self.rows(unit, start, end)]
+        return found if sum(len(rows) for _, rows in found) <= DRAWN_MAX else None
 
     def context(self) -> list[Event]:
         """Return what shapes the run: its views, leavings, crashes and ends."""

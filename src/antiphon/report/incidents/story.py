@@ -45,6 +45,7 @@ class RunStory:
         self.facts = facts
         self.occurred = timeline(facts)
         self.views = sorted(facts.views, key=lambda one: (one.first_ns or 0, one.view))
+        self._gone = gone(facts)
         self.told: set[int] = set()  # places in `occurred`
 
     def untold(self, *kinds: str) -> list[int]:
@@ -62,7 +63,7 @@ class RunStory:
         facts = self.facts
         if not one.members:
             return None
-        ends = [row for row in gone(facts) if lane_of(facts, row.member) == lane_of(facts, one.members[0])]
+        ends = [row for row in self._gone if lane_of(facts, row.member) == lane_of(facts, one.members[0])]
         if one.basis != "injected":
             return next((row for row in ends if row.member == one.members[0]), None)
         near = [
