@@ -427,6 +427,8 @@ def test_a_payload_over_the_limit_is_refused_and_nothing_is_sent(tmp_path: Path)
         async with members(2, tmp_path, views=False, message_bytes_max=1_000) as groups:
             with pytest.raises(UsageError, match="payload: 1001 bytes are over the limit of 1000"):
                 await groups[0].send(bytes(1_001))
+            with pytest.raises(UsageError, match="payload: 1001 bytes are over the limit of 1000"):
+                await groups[0].send_many([b"all or none", bytes(1_001)])
             await groups[0].send(bytes(1_000))
             assert [len(message.payload) for message in await collect(groups[1], 1)] == [1_000]
 

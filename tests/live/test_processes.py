@@ -8,7 +8,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import socket
+import subprocess
+import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -211,3 +216,40 @@ def test_no_receipt_says_stable_of_what_nobody_delivered(tmp_path: Path) -> None
             if outcome == "stable":
                 others[0].wait_for(lambda text=text: text in others[0].state(), f"{text} is delivered")  # type: ignore[misc]
         works(members, "in the end")
+
+
+_FORKS = """
+import asyncio, multiprocessing, os, signal, sys, time
+import antiphon
+
+def live(parent) -> None:
+    parent.send("it runs")
+    time.sleep(60)
+
+async def main(own: str, state: str) -> None:
+    async with antiphon.join("forks", bind=own, state=state) as group:
+        ours, theirs = multiprocessing.Pipe()
+        child = multiprocessing.get_context("fork").Process(target=live, args=(theirs,))
+        child.start()
+        await (await group.send(b"the parent goes on")).stable()
+        print(child.pid, flush=True)
+        ours.recv()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def test_a_forked_child_does_not_keep_the_address_of_its_parent(tmp_path: Path) -> None:
+    """A pool of processes that outlived a killed member once kept it from coming back: its address was in use."""
+    (own,) = free_addresses(1)
+    host, port = own.rsplit(":", 1)
+    with subprocess.Popen([sys.executable, "-c", _FORKS, own, tmp_path], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        parent.wait()
+    try:
+        with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as another:
+            another.bind((host, int(port)))
+    finally:
+        os.kill(child, signal.SIGKILL)

@@ -108,6 +108,108 @@ def test_async_iterators_come_as_async_iterators(size: int) -> None:
     assert got == state
 
 
+class Joiner:
+    """A member that joins two others in a simulated world, and reads its stream as a test does."""
+
+    def __init__(self, restore: Callable[[Any], Any]) -> None:
+        self._restore = restore
+        self.group: antiphon.Group
+
+    async def read(self, world: testing.World, read: Callable[[antiphon.Group], Any]) -> None:
+        addresses = world.addresses(3)
+        settings = {"ordering": "total", "snapshot": lambda: b"the state"}
+
+        async def elder(own: str) -> None:
+            peers = [peer for peer in addresses if peer != own]
+            async with antiphon.join("g", bind=own, peers=peers, restore=print, **settings) as group:  # type: ignore[arg-type]
+                async for _ in group:
+                    pass
+
+        for own in addresses[1:]:
+            world.spawn(own, elder, own)
+        await asyncio.sleep(1)
+        own, *peers = addresses
+        async with antiphon.join("g", bind=own, peers=peers, restore=self._restore, **settings) as group:  # type: ignore[arg-type]
+            await (await group.send(b"first")).delivered()
+            await read(group)
+
+
+def test_a_state_is_taken_in_though_its_reader_gives_up() -> None:
+    """Whoever reads with a timeout that is shorter than its `restore` once went on without the state."""
+    seen: list[object] = []
+
+    async def restore(state: bytes) -> None:
+        await asyncio.sleep(1)
+        seen.append(state)
+
+    async def read(group: antiphon.Group) -> None:
+        while len(seen) < 3:
+            try:
+                event = await asyncio.wait_for(anext(aiter(group)), 0.3)
+            except TimeoutError:
+                continue
+            seen.append(event.payload if isinstance(event, antiphon.Message) else type(event))
+
+    testing.run(lambda world: Joiner(restore).read(world, read), seed=1)
+    assert seen == [b"the state", antiphon.ViewChange, b"first"]
+
+
+def test_a_state_that_could_not_be_taken_in_is_given_again() -> None:
+    """A `restore` that raised was once passed over: the next who read saw what comes behind a state it had not."""
+    seen: list[object] = []
+
+    def restore(state: bytes) -> None:
+        seen.append(state)
+        if len(seen) < 3:
+            raise ValueError("not now")
+
+    async def read(group: antiphon.Group) -> None:
+        for _ in range(2):
+            with pytest.raises(ValueError, match="not now"):
+                await anext(group.batches())
+        seen.append(type(await anext(aiter(group))))
+
+    testing.run(lambda world: Joiner(restore).read(world, read), seed=1)
+    assert seen == [b"the state", b"the state", b"the state", antiphon.ViewChange]
+
+
+def test_a_stream_that_is_read_after_the_group_was_left_ends_before_a_state() -> None:
+    """What was not given its state sees nothing behind it; that once ended in a KeyError."""
+    seen: list[object] = []
+    left: list[antiphon.Group] = []
+
+    async def main(world: testing.World) -> None:
+        async def read(group: antiphon.Group) -> None:
+            left.append(group)
+
+        await Joiner(seen.append).read(world, read)
+        seen.extend([event async for event in left[0]])
+
+    testing.run(main, seed=1)
+    assert seen == []
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_file_can_be_given_again(size: int) -> None:
+    """Each time it is a file of its own, at its beginning, whatever was done to the one before."""
+    state, got = os.urandom(size), list[bytes]()
+
+    def restore(file: io.BufferedIOBase) -> None:
+        got.append(file.read())
+        file.close()
+        if len(got) < 2:
+            raise ValueError("not now")
+
+    async def test() -> None:
+        pair = Pair(lambda: io.BytesIO(state), restore)
+        with pytest.raises(ValueError, match="not now"):
+            await pair.carry()
+        await pair.joiner.restore(7)
+
+    run(test())
+    assert got == [state, state]
+
+
 def test_a_snapshot_of_no_kind_is_said() -> None:
     for wrong in ("text", 7, None, forever()):
         with pytest.raises(antiphon.UsageTypeError, match=r"^snapshot: must give bytes, a path"):

@@ -385,6 +385,10 @@ def test_a_round_trip_is_what_an_echo_took_without_the_time_it_was_held() -> Non
     times.meet(1)
     times.says(1, 0, Alive(VIEW.id, "member", echoes=(Echo(0, 150 * MS, 50 * MS),)), 200 * MS)
     assert times.by_name[1].answers.mean_ns == 0, "at once"
+    times = Times(MembershipOptions(), lambda pause: pause, 60_000 * MS)
+    times.meet(1)
+    times.says(1, 0, Alive(VIEW.id, "member", echoes=(Echo(0, 150 * MS, 20 * MS),)), 60_010 * MS)
+    assert times.by_name[1].answers.mean_ns is None, "of an earlier start, when the clock was another"
 
 
 # How long is waited for what

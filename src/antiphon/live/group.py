@@ -71,7 +71,8 @@ class Group:
         if isinstance(payloads, str | bytes | bytearray | memoryview) or not isinstance(payloads, Iterable):
             raise UsageTypeError(f"payloads: must be several payloads, not {type(payloads).__name__}")
         if isinstance(payloads, Collection):
-            payloads = [as_payload(payload, "payloads") for payload in payloads]  # all of them, or none is sent
+            payloads = [as_payload(payload, "payloads") for payload in payloads]
+            self._entered.sender.check_sizes(payloads)  # all of them, or none is sent
         receipt: Receipt | None = None
         for payload in payloads:
             receipt = await self.send(as_payload(payload, "payloads"))

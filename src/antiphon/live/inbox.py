@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from itertools import repeat
+from itertools import repeat, takewhile
 from typing import TypeAlias
 
 from antiphon.live.events import Batch, Event, Message, Notice, ViewChange
@@ -29,6 +29,7 @@ class Inbox:
         self._items: deque[tuple[Item, int]] = deque()  # each with its bytes
         self._waiting: list[asyncio.Future[None]] = []  # iterators that have taken everything
         self._current: Iterator[Message] = iter(())  # what is left of the batch being handed out
+        self._restoring: asyncio.Future[None] | None = None  # done when the application has its new state
         self._closed = False
         self._failure: Callable[[], BaseException] | None = None
         self.bytes = 0
@@ -84,8 +85,16 @@ class Inbox:
             self.emptied()
 
     def close(self, failure: Callable[[], BaseException] | None = None) -> None:
-        """End the stream after what is in it, with an exception if the group failed."""
+        """End the stream after what is in it, with an exception if the group failed.
+
+        What is behind a state that the application has not been given ends with it.
+        """
         self._closed = True
+        seen = takewhile(lambda item: not isinstance(item[0], Restore), self._items)
+        self._items = deque(item for item in seen if not isinstance(item[0], Capture))
+        if self._restoring is not None:
+            self._restoring.cancel()
+            self._restoring = None
         self._failure = self._failure or failure
         self._wake()
 
@@ -104,6 +113,9 @@ class Inbox:
                 if self._closed and self._ended():
                     return
                 await self._news()
+            if isinstance(self._items[0][0], Restore):
+                await self._restore()
+                continue
             item = self._take()
             if isinstance(item, Batch):
                 self._current = map(Message, repeat(item.sender), item.payloads, repeat(item.view))
@@ -122,11 +134,30 @@ class Inbox:
                 if self._closed and self._ended():
                     return
                 await self._news()
+            if isinstance(self._items[0][0], Restore):
+                await self._restore()
+                continue
             item = self._take()
             if isinstance(item, Capture | Restore):
                 await self._at_state(item)
             else:
                 yield item
+
+    async def _restore(self) -> None:
+        """Wait until the application has the state that comes next; nothing behind it is seen before.
+
+        Whoever gives up waiting does not stop it. Where it fails, it is done again by the next one who reads.
+        """
+        if self._restoring is None:
+            item = self._items[0][0]
+            assert isinstance(item, Restore)
+            self._restoring = asyncio.ensure_future(self._at_state(item))
+        restoring = self._restoring
+        await asyncio.wait([restoring])
+        if self._restoring is restoring:  # else another has heard of it, or the stream has ended
+            self._restoring = None
+            restoring.result()
+            self._items.popleft()
 
     def _ended(self) -> bool:
         """End the stream: with its failure, if it has one."""

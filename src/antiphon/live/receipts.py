@@ -27,10 +27,11 @@ class Receipt:
     holds it), "unknown" (nobody can tell any more) or "lost" (it was never sent); `reason` says why, for the last two.
     """
 
-    __slots__ = ("_ended", "_futures", "is_delivered", "is_stable", "size")
+    __slots__ = ("_ended", "_futures", "is_delivered", "is_stable", "size", "submitted_at")
 
     def __init__(self) -> None:
         self.size = 0  # bytes of its burst
+        self.submitted_at = 0.0  # by the loop's clock, where that matters
         self.is_delivered = self.is_stable = False
         self._ended: Unknown | None = None
         self._futures: list[tuple[Literal["delivered", "stable"], asyncio.Future[None]]] = []
@@ -130,11 +131,13 @@ class Receipts:
     delivery: a receipt never tells of another burst than its own.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, lifetime_s: float | None = None) -> None:
+        """`lifetime_s`: how long slow members are waited for with a message; None: until they have it."""
+        self._lifetime_s = lifetime_s
         self._open: dict[int, tuple[Receipt, bytes]] = {}  # with the burst, until it is delivered
         self._last = 0  # the number of the burst that was submitted last
         self._stable = 0  # up to here all is stable
-        self.bytes = 0  # of the bursts whose receipts are open
+        self.bytes = 0  # of the bursts whose receipts are open, and which members are waited for with
         self.incarnations = 0  # how many have ended
 
     def add(self, receipt: Receipt, burst: bytes) -> None:
@@ -142,7 +145,21 @@ class Receipts:
         self._last += 1
         self._open[self._last] = receipt, burst
         receipt.size = len(burst)
+        if self._lifetime_s is not None:
+            receipt.submitted_at = asyncio.get_running_loop().time()
         self.bytes += receipt.size
+
+    def lapse(self) -> None:
+        """Count no bytes any more of what was delivered here and has outlived its lifetime, if messages have one."""
+        if self._lifetime_s is None:
+            return
+        before = asyncio.get_running_loop().time() - self._lifetime_s
+        for receipt, _ in self._open.values():
+            if receipt.submitted_at >= before:
+                break
+            if receipt.is_delivered:
+                self.bytes -= receipt.size
+                receipt.size = 0
 
     def delivered(self, seq: int, burst: bytes) -> None:
         """Mark a burst that was delivered here."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import TypeAlias
 
 from antiphon.errors import UsageError
@@ -47,8 +48,7 @@ class Sender:
     async def begin(self, payload: bytes, kind: Kind) -> Receipt:
         """Send a message that does not simply go into the burst that is pending."""
         size, limit = len(payload), self._settings.message_bytes_max
-        if size > limit:
-            raise UsageError(f"payload: {size} bytes are over the limit of {limit} (message_bytes_max)")
+        self.check_sizes([payload])
         while self._pending and (self.pending_bytes + size > self._sizes.bytes or kind != self._kind):
             await self._wait_for_room()
         if size > self._sizes.bytes or self._large.locked():
@@ -60,6 +60,13 @@ class Sender:
         self._open_bytes = min(self._sizes.bytes, limit) if kind == PLAIN else 0
         self._schedule_flush()
         return self._receipt
+
+    def check_sizes(self, payloads: Iterable[bytes]) -> None:
+        """Raise a `UsageError` if a message is too large to be sent."""
+        limit = self._settings.message_bytes_max
+        size = max(map(len, payloads), default=0)
+        if size > limit:
+            raise UsageError(f"payload: {size} bytes are over the limit of {limit} (message_bytes_max)")
 
     async def _send_large(self, payload: bytes, kind: Kind) -> Receipt:
         """Send a message in parts, or one that has to wait for another's parts."""
@@ -121,6 +128,7 @@ class Sender:
         if self._driver.inbox.is_full and self._gone is None:
             self._driver.inbox.emptied = self._room_again  # own messages come back: they need room there too
             return False
+        self._receipts.lapse()
         return self._receipts.bytes < self._settings.window_bytes and self._driver.machine.room > 0
 
     def _room_again(self) -> None:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import errno
+import os
 import socket
 import struct
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, TypeAlias
+from weakref import WeakSet
 
 from antiphon.errors import UsageError
 from antiphon.live.addresses import Address, show
@@ -42,9 +44,27 @@ MakeSocket: TypeAlias = Callable[[int], socket.socket]  # of a family; a simulat
 Arrived: TypeAlias = Callable[[list[bytes], list[Address] | None], bool]
 
 
+_open: WeakSet[socket.socket] = WeakSet()
+
+
 def udp_socket(family: int) -> socket.socket:
     """Ask the kernel for a UDP socket."""
-    return socket.socket(family, socket.SOCK_DGRAM)
+    one = socket.socket(family, socket.SOCK_DGRAM)
+    _open.add(one)
+    return one
+
+
+def _let_go_in_a_child() -> None:
+    """Close a forked child's copies: it is no member, and would keep the address when its parent has died.
+
+    Neither may it send in its parent's session, where a counter would then be the nonce of two packets.
+    """
+    for one in list(_open):
+        one.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go_in_a_child)
 
 
 class Port:

@@ -46,6 +46,7 @@ class Spool:
     def __init__(self) -> None:
         self._file = cast(BinaryIO, tempfile.SpooledTemporaryFile(MEMORY_BYTES_MAX))  # noqa: SIM115  # kept open
         self._digest = blake2b(digest_size=16)
+        self._is_on_disk = False
         self.size = 0
 
     def append(self, data: bytes) -> None:
@@ -54,17 +55,24 @@ class Spool:
         self._file.write(data)
         self._digest.update(data)
         self.size += len(data)
+        self._is_on_disk = self.size > MEMORY_BYTES_MAX
 
     def read(self, offset: int, length: int = -1) -> bytes:
         """Return bytes from somewhere."""
         self._file.seek(offset)
         return self._file.read(length)
 
-    def file(self, size: int) -> BinaryIO:
-        """Return the first bytes as a file, at its beginning; what is behind them goes."""
+    def truncate(self, size: int) -> None:
+        """Let all but the first bytes go."""
         self._file.truncate(size)
+        self.size = size
+
+    def file(self) -> BinaryIO:
+        """Return the bytes as a file of its own, at its beginning."""
         self._file.seek(0)
-        return self._file
+        if self._is_on_disk:
+            return os.fdopen(os.dup(self._file.fileno()), "rb")
+        return io.BytesIO(self._file.read())
 
     @property
     def digest(self) -> bytes:
@@ -127,6 +135,7 @@ class StateKeeper:
         self._begun: dict[int, Begun] = {}  # by view, until the application's state is taken
         self._captured: dict[int, Spool] = {}  # by view
         self._received: dict[int, ArrivingState] = {}  # by view
+        self._whole: dict[int, tuple[Literal["bytes", "file", "iterator"], Spool]] = {}  # by view, what has all come
         self._copying: set[asyncio.Task[None]] = set()
 
     # As one who was there before
@@ -199,19 +208,21 @@ class StateKeeper:
 
     def received(self, view: int) -> Begun:
         """Return what had begun when the view began, now that all of the state has come."""
-        spool = self._received[view].whole()
-        _, length = _FOOTER.unpack(spool.read(spool.size - _FOOTER.size))
-        return _decode_begun(spool.read(spool.size - _FOOTER.size - length, length))
-
-    async def restore(self, view: int) -> None:
-        """Give the application the state that has come."""
-        assert self._restore is not None
         spool = self._received.pop(view).whole()
         kind, length = _FOOTER.unpack(spool.read(spool.size - _FOOTER.size))
-        file = spool.file(spool.size - _FOOTER.size - length)
+        size = spool.size - _FOOTER.size - length
+        begun = _decode_begun(spool.read(size, length))
+        spool.truncate(size)
+        self._whole[view] = _KINDS[kind], spool
+        return begun
+
+    async def restore(self, view: int) -> None:
+        """Give the application the state that has come; it can be given again, until the application has taken it."""
+        assert self._restore is not None
+        kind, spool = self._whole[view]
         given: bytes | BinaryIO | AsyncIterator[bytes]
-        try:
-            match _KINDS[kind]:
+        with spool.file() as file:
+            match kind:
                 case "bytes":
                     given = file.read()
                 case "file":
@@ -221,8 +232,8 @@ class StateKeeper:
             done = self._restore(given)
             if isinstance(done, Awaitable):
                 await done
-        finally:
-            self._worker.submit(spool.close)
+        del self._whole[view]
+        self._worker.submit(spool.close)
 
     def close(self) -> None:
         """Let everything go."""
@@ -232,7 +243,9 @@ class StateKeeper:
             self._worker.submit(captured.close)
         for arriving in self._received.values():
             arriving.close()
-        self._captured, self._received = {}, {}
+        for _, whole in self._whole.values():
+            self._worker.submit(whole.close)
+        self._captured, self._received, self._whole = {}, {}, {}
         self._worker.shutdown(wait=False)
 
 

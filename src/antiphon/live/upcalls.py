@@ -77,7 +77,8 @@ class Upcalls:
             RestoreChunk: self.states.receive,
         }
         self._behind_state = BehindState(in_stream, self.handlers, self.inbox, settings.inbox_bytes_max, anomalies)
-        self.receipts = Receipts()
+        lifetime_s = settings.membership.lifetime_ns / protocol.SECOND if settings.slow == "lag" else None
+        self.receipts = Receipts(lifetime_s)
         self.members: tuple[int, ...] = ()  # processes
         self.view = 0
         self.messages = 0  # delivered in all

@@ -55,7 +55,7 @@ class LinkFault:
     def heal(self) -> None:
         """Mend the links, unless another fault concerns them too."""
         if self in self._network.faults:
-            self._network.faults.remove(self)
+            self._network.remove(self)
             self.healed()
 
 
@@ -76,6 +76,7 @@ class SimulatedNetwork:
         self.closed: Callable[[SimulatedSocket], None] = lambda one: None  # is told of sockets that are closed
         self.owners: dict[str, str] = {}  # by address, the name of whoever took it last
         self.faults: list[LinkFault] = []
+        self._rules_of: dict[tuple[Address, Address], Sequence[LinkFault]] = {}  # as long as nothing changes
         self.offload = False  # whether hosts cut and gather packets
         self.fragments = True  # whether a packet that is too large for its link is fragmented, or vanishes
         self.interface_mtu = MTU  # the largest packet, headers included, that leaves a machine
@@ -127,6 +128,7 @@ class SimulatedNetwork:
         self._hold(one, one.address)
 
     def _hold(self, one: SimulatedSocket, address: Address) -> None:
+        self._rules_of.clear()
         self._bound[address] = one
         self.owners[show(address)] = address[0] if one.incarnation is None else one.incarnation.name
         self._place(address)
@@ -230,8 +232,11 @@ class SimulatedNetwork:
     def _rules(self, source: Address, target: Address) -> Sequence[LinkFault]:
         if not self.faults:
             return ()
-        one, other = self._names_of(source), self._names_of(target)
-        return [fault for fault in self.faults if fault.concerns(one, other)]
+        rules = self._rules_of.get((source, target))
+        if rules is None:
+            one, other = self._names_of(source), self._names_of(target)
+            rules = self._rules_of[source, target] = [fault for fault in self.faults if fault.concerns(one, other)]
+        return rules
 
     def _arrive(self, arrival: tuple[int, bytes]) -> None:
         packet = arrival[1]
@@ -282,8 +287,14 @@ class SimulatedNetwork:
         )
 
     def _add(self, fault: LinkFault) -> LinkFault:
+        self._rules_of.clear()
         self.faults.append(fault)
         return fault
+
+    def remove(self, fault: LinkFault) -> None:
+        """Let a fault concern nothing any more."""
+        self._rules_of.clear()
+        self.faults.remove(fault)
 
 
 def _bytes_on_the_way(packet: Packet) -> int:

@@ -40,7 +40,7 @@ class Times:
     """How long one process waits for what; a time that was given stands as it is."""
 
     def __init__(self, options: MembershipOptions, jitter: Jitter, now: Instant) -> None:
-        self._options, self.jitter = options, jitter
+        self._options, self.jitter, self._started_at = options, jitter, now
         self._pauses = LongestPause(self.away_ns)
         self._echoes: dict[int, tuple[Instant, Instant]] = {}  # by name: what its last sign of life said, when it came
         self.by_name: dict[int, PeerTimes] = {}
@@ -100,7 +100,8 @@ class Times:
         if late_ns <= self.margin_ns(name, now):  # else it was suspected: who is cut off teaches nothing
             peer.lateness.measured(late_ns)
         for echo in alive.echoes:
-            if echo.name == own and echo.at + echo.held_ns <= now:
+            # what an earlier start said was said by another clock, which may have been days off
+            if echo.name == own and self._started_at <= echo.at <= now - echo.held_ns:
                 peer.answers.measured(now - echo.at - echo.held_ns)
         peer.period_ns = min(alive.period_ns or self._options.heartbeat_ns, _PERIOD_NS_MAX)
         peer.pause_ns = min(alive.pause_ns, self.away_ns)

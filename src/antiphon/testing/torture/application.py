@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -22,11 +22,13 @@ from antiphon.testing.torture.log import (
     Sample,
     SeenMessage,
     SentMessage,
+    Told,
     Viewed,
 )
 from antiphon.testing.torture.schedule import Setup, Work
 
 _SAMPLE_S = 0.25
+_WOKEN_S = 0.01  # by then whoever waited has gone on
 _RECENT = 100  # messages, of which the last ones that everyone sends are some
 
 
@@ -88,6 +90,8 @@ class Application:
         self._leave = asyncio.Event()
         self._tasks: list[asyncio.Task[Any]] = []
         self._receipts: set[asyncio.Task[Any]] = set()
+        self._given: list[tuple[antiphon.Receipt, SentMessage]] = []  # each with the message that it is given for
+        self._sending: set[MessageName] = set()  # for which `send` has not returned
 
     async def run(self, settings: dict[str, Any]) -> None:
         """Join, take part until told to leave, leave."""
@@ -104,6 +108,7 @@ class Application:
                 start.leaving_at = self._now()
                 sampler.cancel()
             start.left_at = self._now()
+            await self._see_what_hangs()
         except Exception as error:
             if not self.over:
                 start.ended_by = type(error).__name__, str(error)
@@ -112,7 +117,7 @@ class Application:
                 task.cancel()
 
     def begin_tasks(self) -> None:
-        """ApplicationStart reading and sending."""
+        """Begin to read and to send, anew if it had begun."""
         for task in self._tasks:
             task.cancel()
         self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._send_all())]
@@ -136,13 +141,28 @@ class Application:
         if self.group is not None and not self.start.ended:
             self.group.set_keys(keys[0], *keys[1:])
 
+    async def _see_what_hangs(self) -> None:
+        """Log what still waits though the group was left, and how all receipts ended."""
+        await asyncio.sleep(_WOKEN_S)
+        if self.over:
+            return
+        self.start.hanging = [f"send of {identity}" for identity in sorted(self._sending)]
+        self.start.hanging += [] if self._tasks[0].done() else ["the stream"]
+        self.note_outcomes()
+
+    def note_outcomes(self) -> None:
+        """Log what each receipt says of itself now."""
+        for receipt, note in self._given:
+            note.ended_as = receipt.outcome
+
     # State
 
     def _snapshot(self) -> bytes:
         self.start.snapshots.append((self._now(), len(self.history)))
         return msgspec.msgpack.encode((self.history, bytes(self._setup.snapshot_bytes or 0)))
 
-    def _restore(self, state: bytes) -> None:
+    async def _restore(self, state: bytes) -> None:
+        await asyncio.sleep(self._work.restore_ms / 1000)
         history, weight = _decode_state(state)
         if len(weight) != (self._setup.snapshot_bytes or 0):
             raise AssertionError("a restored state is not one that was captured")
@@ -217,12 +237,16 @@ class Application:
             self.start.sent[note.identity] = note
             payloads.append(_encode(payload))
             notes.append(note)
+        self._sending |= {note.identity for note in notes}
         try:
             receipt = await (self.group.send_many(payloads) if count > 1 else self.group.send(payloads[0]))
         except antiphon.GroupClosed as closed:
             for note in notes:
                 note.refused = f"{type(closed).__name__}: {closed}"
             return
+        finally:
+            self._sending -= {note.identity for note in notes}
+        self._given.append((receipt, notes[-1]))
         for note in self._told_of(notes, exclusions):
             note.accepted = True
         task = asyncio.create_task(self._follow(receipt, notes, exclusions))
@@ -248,19 +272,34 @@ class Application:
         return notes
 
     async def _follow(self, receipt: antiphon.Receipt, notes: Sequence[SentMessage], exclusions: int) -> None:
-        """Log what a receipt says, of the last message and so of all that were sent with it in one incarnation."""
-        for what in ("delivered", "stable"):
-            try:
-                await (receipt.delivered() if what == "delivered" else receipt.stable())
-            except antiphon.errors.AntiphonError as error:
-                for note in self._told_of(notes, exclusions):
-                    note.lost = note.lost or (type(error).__name__, str(error))
-            else:
-                for note in self._told_of(notes, exclusions):
-                    if what == "delivered":
-                        note.delivered_at = self._now()
-                    else:
-                        note.stable_at = self._now()
+        """Log what a receipt says, of the last message and so of all that were sent with it in one incarnation.
+
+        Both stages are waited for at once, so that it is seen which comes first.
+        """
+        await asyncio.gather(
+            self._await("delivered", receipt, notes, exclusions), self._await("stable", receipt, notes, exclusions)
+        )
+
+    async def _await(
+        self,
+        stage: Literal["delivered", "stable"],
+        receipt: antiphon.Receipt,
+        notes: Sequence[SentMessage],
+        exclusions: int,
+    ) -> None:
+        try:
+            await (receipt.delivered() if stage == "delivered" else receipt.stable())
+        except antiphon.errors.AntiphonError as error:
+            for note in self._told_of(notes, exclusions):
+                note.told.append(Told(stage, came=False, outcome=receipt.outcome))
+                note.lost = note.lost or (type(error).__name__, str(error))
+        else:
+            for note in self._told_of(notes, exclusions):
+                note.told.append(Told(stage, came=True, outcome=receipt.outcome))
+                if stage == "delivered":
+                    note.delivered_at = self._now()
+                else:
+                    note.stable_at = self._now()
 
     # Status
 

@@ -83,3 +83,18 @@ def by_view(segments: Sequence[Segment]) -> dict[ViewKey, list[Segment]]:
     for segment in segments:
         found.setdefault(segment.key, []).append(segment)
     return found
+
+
+def standing(segments: Sequence[Segment]) -> list[list[Segment]]:
+    """Give those who go on from a view together; where nobody has, those who are still in it."""
+    going: dict[ViewKey, list[Segment]] = {}
+    for segment in segments:
+        if segment.next is not None:
+            going.setdefault(segment.next.key, []).append(segment)
+    staying = [segment for segment in segments if stays(segment)]
+    return list(going.values()) or ([staying] if staying else [])
+
+
+def stays(segment: Segment) -> bool:
+    """Whether a view is an application's last, and it is still there."""
+    return segment.end == "open" and not segment.start.ended

@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Set
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import TypeAlias
 
 import msgspec
 
-from antiphon.testing.torture import liveness
-from antiphon.testing.torture.history import Segment, ViewKey, by_view, segments_of
+from antiphon.testing.torture import liveness, receipts
+from antiphon.testing.torture.history import Segment, ViewKey, by_view, segments_of, standing, stays
 from antiphon.testing.torture.log import ApplicationStart, MessageName, Noticed, Restored, SeenMessage, Viewed
 from antiphon.testing.torture.run import Outcome
 from antiphon.testing.torture.schedule import BURST_BYTES, CAUSAL, TOTAL, Schedule
@@ -114,7 +114,7 @@ class Case:
     def prompt(self, start: ApplicationStart) -> bool:
         """Say whether an application takes its events as soon as they are there."""
         work = self.schedule.work[start.member]
-        return not work.read_pause_ms and work.deaf_ms[0] == work.deaf_ms[1]
+        return not work.read_pause_ms and not work.restore_ms and work.deaf_ms[0] == work.deaf_ms[1]
 
 
 Rule: TypeAlias = Callable[[Case], Iterator[str]]
@@ -220,7 +220,7 @@ def total(case: Case) -> Iterator[str]:
         return
     safe = case.schedule.setup.safe and case.one_side
     for key, segments in case.views.items():
-        for together in _standing(segments):
+        for together in standing(segments):
             longest = max(together, key=lambda segment: len(segment.messages))
             for segment in segments if safe else together:
                 case.counts["orders"] += segment is not longest
@@ -239,29 +239,14 @@ def total(case: Case) -> Iterator[str]:
             )
 
 
-def _standing(segments: Sequence[Segment]) -> list[list[Segment]]:
-    """Give those who go on from a view together; where nobody has, those who are still in it."""
-    going: dict[ViewKey, list[Segment]] = {}
-    for segment in segments:
-        if segment.next is not None:
-            going.setdefault(segment.next.key, []).append(segment)
-    staying = [segment for segment in segments if _stays(segment)]
-    return list(going.values()) or ([staying] if staying else [])
-
-
-def _stays(segment: Segment) -> bool:
-    """Whether a view is an application's last, and it is still there."""
-    return segment.end == "open" and not segment.start.ended
-
-
 def _without(segment: Segment, excused: Set[MessageName]) -> list[MessageName]:
     """Give what was delivered, in order, but for what may be missing."""
     return [identity for identity in segment.identities if identity not in excused]
 
 
-def _differs(segment: Segment, standing: Segment) -> bool:
+def _differs(segment: Segment, other: Segment) -> bool:
     """Whether one has seen another order of a view than another one, as far as both have seen it."""
-    return any(one != other for one, other in zip(segment.identities, standing.identities, strict=False))
+    return any(one != other for one, other in zip(segment.identities, other.identities, strict=False))
 
 
 def view_synchrony(case: Case) -> Iterator[str]:
@@ -284,6 +269,21 @@ def view_synchrony(case: Case) -> Iterator[str]:
                         f"{one.who} and {other.who} go from view {key[0]} to view {following[0]}, "
                         f"but only {has.who} delivered {min(missing)}"
                     )
+
+
+def the_larger_side_stands(case: Case) -> Iterator[str]:
+    """When two sides meet, the smaller one yields; judged where they were parted, and nothing else befell them."""
+    if case.one_side or [fault.kind for fault in case.schedule.faults] != ["partition"]:
+        return
+    for segment, following in pairwise(case.segments):
+        if segment.start is not following.start or segment.end != "excluded":
+            continue
+        for other in case.segments:
+            if other.next is not None and other.next.key == following.key:
+                mine, theirs = set(segment.view.members), set(other.view.members)
+                case.counts["sides met"] += 1
+                if not mine & theirs and len(mine) > len(theirs):
+                    yield f"{segment.who} yields with {sorted(mine)} to {sorted(theirs)}, who are fewer"
 
 
 def state_transfer(case: Case) -> Iterator[str]:
@@ -310,7 +310,7 @@ def state_transfer(case: Case) -> Iterator[str]:
                     differing = set(segment.base) ^ set(elders[0].base)
                     what = f"{min(differing)} is in only one of them" if differing else "their orders differ"
                     yield f"{segment.who} joins view {key[0]} with a state unlike that of {elders[0].who}: {what}"
-            if not segment.restored and segment.messages and any(map(_stays, elders)):
+            if not segment.restored and segment.messages and any(map(stays, elders)):
                 yield f"{segment.who} delivers in view {key[0]} without having been given the elders' state"
         for one, other in pairwise(elders):
             if shape(one.base) != shape(other.base) and not case.lags and _same_past(one, other):
@@ -320,83 +320,6 @@ def state_transfer(case: Case) -> Iterator[str]:
 def _same_past(one: Segment, other: Segment) -> bool:
     """Whether both have had a state given to them, or both none, so that their states can be compared."""
     return all(any(isinstance(entry, Restored) for entry in segment.start.stream) for segment in (one, other))
-
-
-def receipts_end(case: Case) -> Iterator[str]:
-    """Every receipt ends, where the member goes on: with delivered and stable, or with a reason."""
-    for start in case.starts:
-        if start.ended or not case.goes_on(start):
-            continue
-        for sent in start.sent.values():
-            if sent.accepted and not sent.probe and sent.lost is None:
-                case.counts["receipts"] += 1
-                lacks = [
-                    what for what, at in (("delivered", sent.delivered_at), ("stable", sent.stable_at)) if at is None
-                ]
-                if lacks and not (case.lags and lacks == ["stable"]):
-                    yield f"the receipt of {sent.identity} at {start.address} never says {' and '.join(lacks)}"
-
-
-def delivered_is_delivered(case: Case) -> Iterator[str]:
-    """A receipt that says delivered: the message is in its sender's own stream."""
-    for start in case.starts:
-        if start.ended or not case.goes_on(start):
-            continue  # what it had not taken from its inbox yet cannot be seen
-        seen = {entry.identity for entry in start.stream if isinstance(entry, SeenMessage)}
-        for sent in start.sent.values():
-            if sent.delivered_at is not None and sent.identity not in seen:
-                yield f"{start.address} was told that {sent.identity} is delivered, and never delivers it"
-
-
-def stable_is_kept(case: Case) -> Iterator[str]:
-    """A receipt that says stable: everyone who goes on, or comes after, has the message or the state it led to."""
-    if case.lags or not case.one_side:
-        return
-    where = {seen.identity: segment.key for segment in case.segments for seen in segment.messages}
-    stable = {sent.identity for start in case.starts for sent in start.sent.values() if sent.stable_at is not None}
-    case.counts["stable"] += len(stable)
-    for start in case.starts:
-        views = {segment.key for segment in case.segments if segment.start is start}
-        survives = any(_survives(case, segment) for segment in case.segments if segment.key in views)
-        for sent in start.sent.values() if survives else ():
-            if sent.stable_at is not None and sent.identity not in where:
-                yield f"{start.address} was told that {sent.identity} is stable, and nobody delivered it"
-    for key, segments in case.views.items():
-        of_view = {identity for identity in stable if where.get(identity) == key}
-        for segment in segments:
-            if segment.next is None:
-                continue
-            for identity in sorted(of_view - set(segment.identities) - case.may_have_missed(segment)):
-                yield f"{segment.who} goes on from view {key[0]} without {identity}, which was said to be stable"
-
-
-def stable_without_views(case: Case) -> Iterator[str]:
-    """Without views a receipt that says stable: every member has the message, and whoever is there delivers it.
-
-    Orders that wait for everyone may wait for one who is gone; and nothing of one who was started again is stable.
-    """
-    if case.has_views:
-        return
-    stable = [sent for start in case.starts for sent in start.sent.values() if sent.stable_at is not None]
-    case.counts["stable"] += len(stable)
-    yield from (
-        f"{sent.identity} is said to be stable, though its sender was started again"
-        for sent in stable
-        if sent.identity.start > 1
-    )
-    whole = liveness.is_whole(case.outcome)
-    for start in liveness.running(case.outcome).values():
-        if not whole and (case.schedule.setup.ordering != "fifo" or case.schedule.setup.safe or not case.prompt(start)):
-            continue
-        seen = {entry.identity for entry in start.stream if isinstance(entry, SeenMessage)}
-        for sent in stable:
-            if sent.identity not in seen and start.number == 1:
-                yield f"{start.address} does not deliver {sent.identity}, which was said to be stable"
-
-
-def _survives(case: Case, segment: Segment) -> bool:
-    """Whether an application goes on from a view to the end, so that all that it delivered there can be seen."""
-    return not segment.start.ended and segment.next is not None and case.goes_on(segment.start)
 
 
 def final_states(case: Case) -> Iterator[str]:
@@ -454,40 +377,6 @@ def _one_beginning(case: Case) -> bool:
 def _everyone_was_gone(case: Case) -> bool:
     """Whether a view began without elders after the first one: the group's state was lost with all its members."""
     return len({segment.key for segment in case.segments if not segment.view.elders}) > 1
-
-
-def unknown_has_a_reason(case: Case) -> Iterator[str]:
-    """A receipt says that nothing can be known only where the member was left out, left, or failed; and says why."""
-    for start in case.starts:
-        outs = [
-            entry.at for entry in start.stream if isinstance(entry, Noticed) and entry.what in ("excluded", "yielded")
-        ]
-        crashed_before_it_read = start.crashed_at is not None and not case.prompt(start)
-        for sent in start.sent.values():
-            if sent.lost is None:
-                continue
-            kind, words = sent.lost
-            case.counts["unknown"] += 1
-            if kind not in ("Unknown", "Lost"):
-                yield f"the receipt of {sent.identity} raises {kind}: {words}"
-            elif not words:
-                yield f"the receipt of {sent.identity} gives no reason"
-            elif not (outs or crashed_before_it_read or start.leaving_at or start.ended_by or case.lags):
-                yield f"{start.address} was never left out and has not left, but {sent.identity} is unknown: {words}"
-
-
-def lost_is_lost(case: Case) -> Iterator[str]:
-    """A receipt that says lost: nobody who goes on has delivered the message."""
-    lost = {
-        sent.identity
-        for start in case.starts
-        for sent in start.sent.values()
-        if sent.lost is not None and sent.lost[0] == "Lost"
-    }
-    for segments in case.views.values():
-        for segment in chain.from_iterable(_standing(segments)):
-            for identity in lost & set(segment.identities):
-                yield f"{segment.who} delivers {identity} and goes on, though its sender was told that it is lost"
 
 
 def left_behind(case: Case) -> Iterator[str]:
@@ -589,6 +478,10 @@ def anomalies_are_counted(case: Case) -> Iterator[str]:
             )
             if told > last.counts.get("exclusions", 0):
                 yield f"{start.address} was left out {told} times and counts {last.counts.get('exclusions', 0)}"
+    there, stale = liveness.running(case.outcome), liveness.stale(case.schedule)
+    for member, start in there.items() if stale & there.keys() and not case.schedule.setup.discover else ():
+        if member not in stale and start.samples and not start.samples[-1].counts.get("refused-unknown-key"):
+            yield f"{start.address} does not count the packets of {min(stale)}, which has an old key"
 
 
 def never_broken(case: Case) -> Iterator[str]:
@@ -622,17 +515,23 @@ RULES: dict[str, Rule] = {
     "causal": causal,
     "total": total,
     "view-synchrony": view_synchrony,
+    "sides": the_larger_side_stands,
     "state-transfer": state_transfer,
-    "stable": stable_is_kept,
-    "stable-without-views": stable_without_views,
+    "stable": receipts.stable_is_kept,
+    "stable-without-views": receipts.stable_without_views,
     "final-states": final_states,
-    "delivered": delivered_is_delivered,
-    "unknown": unknown_has_a_reason,
-    "lost": lost_is_lost,
+    "delivered": receipts.delivered_is_delivered,
+    "stages": receipts.stages_come_in_order,
+    "unknown": receipts.unknown_has_a_reason,
+    "lost": receipts.lost_is_lost,
+    "left": receipts.all_ends_with_the_group,
     "left-behind": left_behind,
     "alive": liveness.everyone_who_can_goes_on,
     "culprit": liveness.culprits_are_named,
-    "receipts-end": receipts_end,
+    "notices": liveness.waiting_is_noticed,
+    "without-reason": liveness.nobody_is_left_out_without_a_reason,
+    "slow-readers": liveness.slow_readers_are_dealt_with,
+    "receipts-end": receipts.every_receipt_ends,
     "bounds": bounds,
     "anomalies": anomalies_are_counted,
 }

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from antiphon.testing.torture.log import ApplicationStart, MessageName, SeenMessage, Viewed
+from antiphon.testing.torture.log import ApplicationStart, MessageName, Noticed, SeenMessage, Viewed
 from antiphon.testing.torture.run import Outcome
-from antiphon.testing.torture.schedule import PlannedFault
+from antiphon.testing.torture.schedule import PlannedFault, Schedule
 
 if TYPE_CHECKING:
     from antiphon.testing.torture.judge import Case
@@ -32,16 +33,23 @@ def _is_cut(fault: PlannedFault, source: int, target: int) -> bool:
     return fault.kind == "partition" and (source in fault.members) != (target in fault.members)
 
 
+def stale(schedule: Schedule) -> set[int]:
+    """Give who keeps the old key when the others replace it."""
+    return {member for fault in schedule.faults if fault.stale for member in fault.members}
+
+
 def reach(outcome: Outcome) -> dict[int, set[int]]:
     """Give whom each running member hears and is heard by at the end, itself included."""
     there = running(outcome)
     faults = outcome.schedule.faults
     odd = outcome.schedule.members - 1 if outcome.schedule.odd is not None else None
+    old = stale(outcome.schedule)
     return {
         one: {
             other
             for other in there
             if (one == odd) == (other == odd)
+            and (one == other or not old & {one, other})
             and not any(_is_cut(fault, one, other) or _is_cut(fault, other, one) for fault in faults)
         }
         for one in there
@@ -89,10 +97,35 @@ def everyone_who_can_goes_on(case: Case) -> Iterator[str]:
             yield f"{start.address} does not deliver a new message by the end; it says {standing}"
         elif not delivers and standing not in _SAYS_SO and not is_odd(outcome, member):
             yield f"{start.address} delivers nothing and says {standing}"
+        elif delivers and (far := _together_out_of_reach(start, there, near[member])):
+            yield f"{start.address} goes on in one view with {far}, which is out of its reach"
     if whole:
         yield from _one_view(case, whole)
+    elif not case.one_side:
+        yield from _each_side_goes_on(case, near)
     if not whole and not any(map(case.goes_on, there.values())) and _has_quorum(case, near):
         yield f"{_has_quorum(case, near)} have a majority of the last view within reach, and nobody goes on"
+
+
+def _together_out_of_reach(start: ApplicationStart, there: dict[int, ApplicationStart], near: set[int]) -> str:
+    """Name one that is in the last view of a start though the two cannot hear each other, if there is one."""
+    members = next(entry.members for entry in reversed(start.stream) if isinstance(entry, Viewed))
+    return next((far.address for other, far in there.items() if other not in near and far.address in members), "")
+
+
+def _each_side_goes_on(case: Case, near: dict[int, set[int]]) -> Iterator[str]:
+    """Where each side goes on, those who hear one another, and nobody else, are in one view of their own."""
+    there = running(case.outcome)
+    for side in {frozenset(others) for others in near.values()}:
+        is_apart = all(near[member] == side for member in side)
+        if is_apart and all(there[member].joined_at is not None for member in side):
+            case.counts["sides"] += 1
+            yield from (
+                f"{there[member].address} is on a side of its own, and does not deliver a new message by the end"
+                for member in sorted(side)
+                if not case.goes_on(there[member])
+            )
+            yield from _one_view(case, set(side))
 
 
 def _all_go_on_if_all_are_there(case: Case) -> Iterator[str]:
@@ -129,6 +162,105 @@ def culprits_are_named(case: Case) -> Iterator[str]:
                 yield f"{start.address} says {last.standing}, and names {last.links}: none of these links is broken"
             elif wrong := set(last.links) & whole:
                 yield f"{start.address} says {last.standing}, and blames {min(wrong)}: that link is whole"
+
+
+_NOTICED_S = 1.0  # a standing that lasts so long was told of
+
+
+def waiting_is_noticed(case: Case) -> Iterator[str]:
+    """Who stalls is told so by a notice, and who goes on again is told that, or gets a view.
+
+    "The minority stops delivering, says so (`Notice("stalled")`)."
+    """
+    if case.outcome.error is not None:
+        return
+    for start in running(case.outcome).values():
+        recent = {sample.standing for sample in start.samples if sample.at >= start.samples[-1].at - _NOTICED_S}
+        told = [
+            entry.what if isinstance(entry, Noticed) else "view"
+            for entry in start.stream
+            if isinstance(entry, Noticed | Viewed)
+        ]
+        if not told or not case.prompt(start) or len(recent) > 1:
+            continue
+        case.counts["notices"] += 1
+        stalls, says_so = recent == {"stalled"}, told[-1] == "stalled"
+        if stalls != says_so and (stalls or recent == {"active"}):
+            yield f"{start.address} is {min(recent)}, and was last told {told[-1]}"
+    for segment, following in pairwise(case.segments):
+        if segment.start is following.start and segment.end == "view" and not following.continues:
+            views = f"view {segment.view.view} to view {following.view.view}"
+            yield f"{segment.who} goes from {views} as a newcomer, and was not told that it was left out"
+
+
+_HARMLESS = ("leave", "cancel", "clock", "keys", "replay", "forge")  # faults that part nobody from the others
+_QUICK_MS = 20  # a latency at which nothing that is on its way takes long
+
+
+def is_undisturbed(case: Case) -> bool:
+    """Say whether nothing befell anyone that could keep it from being heard, or from delivering at once."""
+    schedule = case.schedule
+    return (
+        all(fault.kind in _HARMLESS and not fault.stale for fault in schedule.faults)
+        and not schedule.net.loss
+        and schedule.latency_ms <= _QUICK_MS
+        and schedule.odd is None
+        and all(map(case.prompt, case.starts))
+    )
+
+
+def nobody_is_left_out_without_a_reason(case: Case) -> Iterator[str]:
+    """Where nothing befell anyone, the group never goes on without a member, and nobody stalls."""
+    if not is_undisturbed(case) or not case.one_side:
+        return
+    for start in case.starts:
+        case.counts["undisturbed"] += 1
+        for entry in start.stream:
+            if isinstance(entry, Noticed) and start.leaving_at is None:
+                yield f"{start.address} is told {entry.what} at {entry.at:.3f} s, and nothing befell anyone"
+
+
+_SLOW_S = 1.0  # how long a group waits for one that does not take its events
+
+
+def slow_readers_are_dealt_with(case: Case) -> Iterator[str]:
+    """Where slow readers are dropped, or may lag, they keep nobody else waiting for long; who keeps up loses nothing.
+
+    Judged where nothing else happens that could make anyone wait.
+    """
+    schedule = case.schedule
+    quiet = not schedule.faults and not schedule.net.loss and schedule.odd is None and case.has_views
+    if schedule.setup.slow == "block" or not quiet or not case.one_side:
+        return
+    wait_s = _SLOW_S + (3 * schedule.setup.suspect_ms + 40 * schedule.latency_ms) / 1000
+    prompt = [start for start in case.starts if case.prompt(start)]
+    for start in prompt:
+        for sent in start.sent.values():
+            if sent.accepted and sent.delivered_at is not None:
+                case.counts["not held up"] += 1
+                if sent.delivered_at - sent.at > wait_s:
+                    yield (
+                        f"{sent.identity} of {start.address} takes {sent.delivered_at - sent.at:.3f} s, "
+                        f"though slow readers are not to keep others waiting"
+                    )
+    for start in case.starts:
+        work, told = schedule.work[start.member], [entry for entry in start.stream if isinstance(entry, Noticed)]
+        left_out = sum(notice.what == "excluded" for notice in told)
+        if left_out > 1 and not work.read_pause_ms:
+            yield f"{start.address} did not read for a while, and was left out {left_out} times"
+    if len(prompt) > 1 and case.lags:
+        yield from _who_keeps_up_loses_nothing(case, prompt)
+
+
+def _who_keeps_up_loses_nothing(case: Case, prompt: list[ApplicationStart]) -> Iterator[str]:
+    """Those who take their events at once have the same, of all that was sent since they were together."""
+    seen = {start.key: {entry.identity for entry in start.stream if isinstance(entry, SeenMessage)} for start in prompt}
+    for one in prompt:
+        for other in prompt:
+            came = max(start.joined_at or 0.0 for start in (one, other))
+            for identity in sorted(seen[one.key] - seen[other.key]):
+                if one.left_at is None and other.left_at is None and case.sent[identity].at > came:
+                    yield f"{other.address} keeps up, and lacks {identity}, which {one.address} has"
 
 
 def _known_to(outcome: Outcome, start: ApplicationStart) -> set[int]:

@@ -5,7 +5,7 @@ The judge reads nothing else. Times are the world's, in seconds; they serve for 
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -65,6 +65,14 @@ class Restored(msgspec.Struct, frozen=True):
 LogEntry: TypeAlias = SeenMessage | Viewed | Noticed | Restored
 
 
+class Told(msgspec.Struct, frozen=True):
+    """One stage of a receipt that came, or that will not come, and the receipt's `outcome` at that moment."""
+
+    stage: Literal["delivered", "stable"]
+    came: bool
+    outcome: str
+
+
 class SentMessage(msgspec.Struct):
     """What became of a message that was sent, as its sender was told."""
 
@@ -76,6 +84,8 @@ class SentMessage(msgspec.Struct):
     delivered_at: float | None = None
     stable_at: float | None = None
     lost: tuple[str, str] | None = None  # the exception of the receipt, and its words
+    told: list[Told] = []  # in the order in which its sender was told
+    ended_as: str | None = None  # the `outcome` of its receipt when the group had been left, or the run ended
     probe: bool = False
 
 
@@ -111,6 +121,7 @@ class ApplicationStart(msgspec.Struct):
     crashed_at: float | None = None
     ended_by: tuple[str, str] | None = None  # an exception, and its words
     disk_failed: bool = False
+    hanging: list[str] = []  # what still waited when the group had been left
 
     @property
     def ended(self) -> bool:

@@ -36,7 +36,8 @@ class Outcome(msgspec.Struct):
 class Tortured:
     """A schedule that runs."""
 
-    def __init__(self, schedule: Schedule) -> None:
+    def __init__(self, schedule: Schedule, *, traced: bool = False) -> None:
+        """`traced`: keep what the members' machines did, to be written and drawn; the judge looks at none of it."""
         self.schedule = schedule
         net = schedule.net
         self.world = World(
@@ -49,10 +50,12 @@ class Tortured:
             limit="60min",
             patience="60min",
         )
+        self.world.host.keeps_traces = traced
         self.addresses = self.world.addresses(schedule.members)
         self.starts: list[ApplicationStart] = []
         self._present: dict[int, Application] = {}
-        self._keys: Sequence[bytes] = _KEYS[:1]
+        self._keys = [_KEYS[:1] for _ in self.addresses]  # by member
+        self._stale: set[int] = set()  # who keep their keys for good
         self._keys_used = 1
         self._broken_disks: set[int] = set()
         self._torn: dict[int, PlannedFault] = {}  # who stops dead at its next write
@@ -95,6 +98,8 @@ class Tortured:
             await self._let_what_is_under_way_arrive()
         for application in self._present.values():
             application.sample()
+            if self._takes_part(application):
+                application.note_outcomes()
 
     async def _let_what_is_under_way_arrive(self) -> None:
         """Let nobody send any more: what one has and another has not at the end says nothing in the midst of it."""
@@ -149,7 +154,7 @@ class Tortured:
             setup = schedule.odd
         application = Application(start, schedule.work[member], setup, lambda: world.now, schedule.calm_ms / 1000)
         self._present[member] = application
-        settings = keywords(setup, start.address, self.addresses, self._keys, Path(f"/{member}"))
+        settings = keywords(setup, start.address, self.addresses, self._keys[member], Path(f"/{member}"))
         await application.run(settings)
 
     def _probe(self) -> None:
@@ -268,13 +273,19 @@ class Tortured:
     def _rotate(self, fault: PlannedFault) -> None:
         old, new = _KEYS[self._keys_used - 1], _KEYS[self._keys_used]
         self._keys_used += 1
-        until = fault.until or fault.at
-        for step, keys in enumerate(((old, new), (new, old), (new,))):
-            self.world.at((fault.at + step * (until - fault.at) / 2) / 1000, self._set_keys, keys)
+        each = ((fault.until or fault.at) - fault.at) / (3 * self.schedule.members)  # milliseconds
+        if fault.stale:
+            self._stale.update(fault.members)
+        turns = [(keys, member) for keys in ([old, new], [new, old], [new]) for member in range(self.schedule.members)]
+        for turn, (keys, member) in enumerate(turns):
+            self.world.at((fault.at + turn * each) / 1000, self._set_keys, member, keys)
 
-    def _set_keys(self, keys: Sequence[bytes]) -> None:
-        self._keys = keys
-        for application in self._present.values():
+    def _set_keys(self, member: int, keys: list[bytes]) -> None:
+        if member in self._stale:
+            return
+        self._keys[member] = keys
+        if member in self._present:
+            application = self._present[member]
             application.set_keys(keys)
             self.happened |= {"keys changed"} if application.start.stream else set()
 

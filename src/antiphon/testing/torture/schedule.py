@@ -74,6 +74,7 @@ class Work(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     batches: bool = False
     read_pause_ms: int = 0  # after each event, until the calm
     deaf_ms: tuple[int, int] = (0, 0)  # from when until when it reads nothing
+    restore_ms: int = 0  # how long it takes in a state
 
 
 Kind: TypeAlias = Literal[
@@ -88,7 +89,7 @@ Kind: TypeAlias = Literal[
     "torn",  # members stop dead at the `place` in a write that follows `at`; start at `until`
     "leave",  # in good order; start again at `until`, if given
     "cancel",  # the tasks that send and read are cancelled, and begun again
-    "keys",  # the group's key is replaced, step by step from `at` to `until`
+    "keys",  # the group's key is replaced, step by step from `at` to `until`, by one member after the other
     "replay",  # whatever was sent until `at` is sent again by a stranger until `until`
     "forge",  # garbage, and packets with one bit changed
 ]
@@ -109,6 +110,7 @@ class PlannedFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     delay_ms: int = 0
     size: int = 0
     silent: bool = False  # narrow: larger packets vanish, rather than be refused
+    stale: bool = False  # keys: `members` keep the old key for good, and have no part in the group any more
 
 
 class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
@@ -191,6 +193,7 @@ def features(schedule: Schedule) -> Iterator[str]:
         "duplicates": net.duplicate > 0,
         "reordering": net.reorder > 0,
         "skewed clocks": net.skew != "0",
+        "one keeps the old key": any(fault.stale for fault in schedule.faults),
         "one member set up differently": schedule.odd is not None,
         "late seed": setup.discover == "peers" and seeds_start > min(work.start_ms for work in schedule.work),
         "cut both ways": any((others, members) in one_way for members, others in one_way),
@@ -258,6 +261,9 @@ def draw(seed: int, members_max: int = 7) -> Schedule:
         for fault in faults
     )
     faults = tuple(_on_disk(random.Random(f"{seed}/disk"), faults))
+    faults = tuple(_with_a_stale_key(random.Random(f"{seed}/stale"), members, faults))
+    restores = random.Random(f"{seed}/restore")
+    work = tuple(msgspec.structs.replace(one, restore_ms=restores.choice((0, 0, 0, 0, 20, 300))) for one in work)
     lingers = random.Random(f"{seed}/end").random() < 0.125
     schedule = Schedule(seed=seed, setup=setup, net=net, work=work, faults=faults, odd=odd, lingers=lingers)
     return _without_views(schedule) if random.Random(f"{seed}/views").random() < 0.08 else schedule
@@ -273,6 +279,15 @@ def _on_disk(rng: random.Random, faults: Sequence[PlannedFault]) -> Iterator[Pla
             yield msgspec.structs.replace(fault, power=rng.random() < 0.6, place=rng.choice(places))
         else:
             yield fault
+
+
+def _with_a_stale_key(rng: random.Random, members: int, faults: Sequence[PlannedFault]) -> Iterator[PlannedFault]:
+    """Let one who is to replace its key not do so, where the others are a majority without it, whatever happens."""
+    can_miss_one = members > 2 and not any(fault.until is None or fault.forgets for fault in faults)
+    for fault in faults:
+        stale = fault.kind == "keys" and can_miss_one and rng.random() < 0.5
+        can_miss_one = can_miss_one and not stale
+        yield msgspec.structs.replace(fault, stale=True) if stale else fault
 
 
 def _without_views(schedule: Schedule) -> Schedule:
