@@ -223,7 +223,7 @@ def test_nothing_is_wrong_with_random_schedules_of_mixed_releases(part: int, mon
     """Crashes, cuts, pauses and restarts, and whoever starts is of one release or of the other."""
     done, seed, written = 0, 2_000_000 + part * 1_000, ThirdCodec.written
     while done < 10:
-        schedule = draw(seed, members_max=4)
+        schedule = draw(seed, small=True)
         if is_drawn(schedule):
             monkeypatch.setattr(live_member, "VERSIONS", DrawnReleases(seed, OLD, NEW))
             flaws, _ = judge(torture(schedule))

@@ -228,10 +228,10 @@ def _milliseconds(word: str) -> float:
     return 0.0
 
 
-def draw(seed: int, members_max: int = 7) -> Schedule:
-    """Draw the schedule of a seed."""
+def draw(seed: int, *, small: bool = False) -> Schedule:
+    """Draw the schedule of a seed; `small`: of at most four members, and without the few things that take longest."""
     rng = random.Random(f"{seed}/stack")
-    members = rng.choice([size for size in (2, 3, 3, 3, 3, 4, 4, 5, 5, 6, 7) if size <= members_max])
+    members = rng.choice([size for size in (2, 3, 3, 3, 3, 4, 4, 5, 5, 6, 7) if size <= (4 if small else 7)])
     setup = _setup(rng, members)
     latency = _latency(rng)
     net = Net(
@@ -266,7 +266,25 @@ def draw(seed: int, members_max: int = 7) -> Schedule:
     work = tuple(msgspec.structs.replace(one, restore_ms=restores.choice((0, 0, 0, 0, 20, 300))) for one in work)
     lingers = random.Random(f"{seed}/end").random() < 0.125
     schedule = Schedule(seed=seed, setup=setup, net=net, work=work, faults=faults, odd=odd, lingers=lingers)
+    schedule = _quicker(schedule) if small else schedule
     return _without_views(schedule) if random.Random(f"{seed}/views").random() < 0.08 else schedule
+
+
+_LARGE_STATE_BYTES: Final = 32 << 20
+_LONGEST_MS: Final = 300  # of all latencies
+
+
+def _quicker(schedule: Schedule) -> Schedule:
+    """Let a large state be an eighth as large, and nobody send through a small window over the longest way."""
+    replace = msgspec.structs.replace
+    changes: dict[str, int] = {}
+    if schedule.setup.snapshot_bytes == _LARGE_STATE_BYTES:
+        changes["snapshot_bytes"] = _LARGE_STATE_BYTES // 8
+    if schedule.latency_ms >= _LONGEST_MS:
+        changes |= {"window": 64, "window_bytes": 512 << 10}
+        schedule = replace(schedule, work=tuple(replace(one, large=0) for one in schedule.work))
+    odd = None if schedule.odd is None else replace(schedule.odd, **changes)
+    return replace(schedule, setup=replace(schedule.setup, **changes), odd=odd)
 
 
 def _on_disk(rng: random.Random, faults: Sequence[PlannedFault]) -> Iterator[PlannedFault]:
@@ -332,7 +350,7 @@ def _setup(rng: random.Random, members: int) -> Setup:
         window=rng.choice((2, 8, 64, 64)),
         window_bytes=rng.choice((4_000, 512 << 10, 512 << 10)),
         inbox_bytes_max=rng.choice((2_000, 20_000, 200_000, 8 << 20)),
-        snapshot_bytes=rng.choice((None, 0, 0, 0, 30_000, 300_000)) if rng.random() < 0.98 else 32 << 20,
+        snapshot_bytes=rng.choice((None, 0, 0, 0, 30_000, 300_000)) if rng.random() < 0.98 else _LARGE_STATE_BYTES,
     )
 
 
