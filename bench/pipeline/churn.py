@@ -120,3 +120,54 @@ class Churn:
             return Life(life.id + NAMES)
         life.step += 100  # what was lost had steps too
         return life
+
+
+class Clients:
+    """Clients of a broker that come and go: two publish for ever, others subscribe, take what comes, and leave.
+
+    One at a time consumes for itself and two share a queue; each stays for `stay` messages, then another takes its
+    place, with an id of its own. With `vanish`, that share of them go without a word.
+    """
+
+    def __init__(self, *, stay: int = 20, lost: float = 0.0, vanish: float = 0.0, seed: int = 1) -> None:
+        self.rng, self.stay, self.lost, self.vanish = random.Random(seed), stay, lost, vanish
+        self.now, self.gone = 0, 0
+        self.sent = {1: 0, 2: 0}
+        self.steps: dict[int, int] = {}
+        self.rows: list[Event] = []
+        self.ids = iter(range(3, 1 << 30))
+        self.here: list[tuple[int, str | None, int]] = []  # client, its group, how many messages it stays for
+
+    def _note(self, member: int, event: str, sender: int | None = None, seq: int | None = None, **more: object) -> None:
+        self.steps[member] = self.steps.get(member, 0) + 1
+        self.now += SECOND // 1000
+        self.rows.append(Event("r", member, self.steps[member], event, sender, seq, self.now, **more))  # type: ignore[arg-type]
+
+    def _come(self, group: str | None) -> tuple[int, str | None, int]:
+        client = next(self.ids)
+        self._note(client, "control", detail="subscribed-late", topic="orders", group=group)
+        return client, group, self.stay + self.rng.randint(0, self.stay)
+
+    def messages(self, count: int) -> list[Event]:
+        """Play so many messages; returns the rows."""
+        self.rows = []
+        for _ in range(count):
+            self.here = self.here or [self._come(None), self._come("q"), self._come("q")]
+            sender = self.rng.choice((1, 2))
+            self.sent[sender] += 1
+            message = sender, self.sent[sender]
+            self._note(sender, "send", *message, topic="orders")
+            self._note(sender, "control", *message, detail="acknowledged")
+            for client, group, _ in (self.here[0], self.rng.choice(self.here[1:])):
+                if self.rng.random() >= self.lost:
+                    self._note(client, "deliver", *message, topic="orders", group=group)
+            for at, (client, group, left) in enumerate(self.here):
+                self.here[at] = client, group, left - 1
+                if left <= 1:
+                    self.gone += 1
+                    if self.rng.random() >= self.vanish:
+                        self._note(client, "control", detail="unsubscribed", topic="orders", group=group)
+                        self._note(client, "leave")
+                    self.here[at] = self._come(group)
+        rows = self.rows
+        return rows

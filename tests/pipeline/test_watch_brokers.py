@@ -9,8 +9,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from bench.pipeline.churn import Clients
 
 from antiphon.pipeline.results import read_alarms
+from antiphon.pipeline.watch import departed
 from antiphon.trace import naive
 from antiphon.trace.event import Event
 from antiphon.trace.schema import BROKER_GUARANTEES
@@ -108,3 +110,43 @@ def test_what_comes_late_is_missing_no_longer(tmp_path: Path) -> None:
     expected = naive.check(events, guarantees=("at-least-once",), witnesses=0)["at-least-once"]
     found = final.findings["at-least-once"]
     assert found.inexact or (found.examined, found.violations) == (expected.examined, expected.violations)
+
+
+def test_clients_that_have_gone_are_let_go() -> None:
+    """Clients come and go for ever: what is kept does not grow, and the counts are those of the whole trace."""
+    clients = Clients(stay=5, lost=0.01)
+    one = RunWatch(patience_ns=500_000_000)
+    events: list[Event] = []
+    kept = []
+    for _ in range(20):
+        part = clients.messages(50)
+        events += part
+        one.batch(part)
+        brokers = one.run.brokers
+        kept.append((len(one.run.ids), len(brokers.said.consumers), len(brokers.said.highest), len(brokers.settled)))
+    assert clients.gone > 350
+    assert max(row[0] for row in kept) < 64 + 5 + 60
+    for column in range(4):
+        assert max(row[column] for row in kept[12:]) <= 1.3 * max(row[column] for row in kept[6:12]) + 5, kept
+    seen = compare(one.conclude(), events)
+    assert not seen["inexact"]
+    assert seen["at-least-once violated"] == 1
+
+
+def test_clients_that_vanish_without_a_word_are_let_go_where_there_are_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What they owe is no longer known, so that nothing is said of it; all else is judged as before."""
+    monkeypatch.setattr(departed, "IDLE_MAX", 100)
+    clients = Clients(stay=5, vanish=0.5)
+    one = RunWatch(patience_ns=500_000_000)
+    events: list[Event] = []
+    for _ in range(20):
+        part = clients.messages(50)
+        events += part
+        one.batch(part)
+    assert clients.gone > 300
+    assert len(one.run.ids) < 100 + 60
+    seen = compare(one.conclude(), events)
+    assert {f"{name} holds" for name in ("integrity", "fifo", "at-most-once", "redelivery")} <= seen.keys()
+    assert {f"{name} inexact" for name in ("at-least-once", "total")} <= seen.keys()

@@ -19,6 +19,7 @@ from antiphon.pipeline.watch.spans import span_of
 
 MESSAGES_MAX: Final = 1 << 18  # that are kept; of more, the oldest are settled before their time
 MISSING_MAX: Final = 1 << 18  # that are listed; more are counted
+GROUPS_MAX: Final = 10_000  # names of groups that were let go
 SPANS_MAX: Final = 64
 
 GIVEN, UNMARKED, DISCARDED = 1, 2, 4  # what a consumer's member did with a message
@@ -83,6 +84,7 @@ class ConsumerTotals(msgspec.Struct, array_like=True):
     ordered: int = 0  # rows that partition-order compares
     late: int = 0
     taken: int = 0  # settled pairs of consumer and message that at-least-once examines
+    lost: int = 0  # what is missing at consumers that were let go
     inexact: list[int] = msgspec.field(default_factory=lambda: [0, 0, 0, 0])  # by guarantee
 
 
@@ -98,6 +100,8 @@ class ConsumersSaid(msgspec.Struct, array_like=True):
     totals: ConsumerTotals = msgspec.field(default_factory=ConsumerTotals)
     topics_differ: bool = False  # some message was taken from another topic than it was sent to
     settled_to: dict[int, dict[int, int]] = {}  # topic -> sender -> the highest number that is settled
+    past_groups: list[str] = []  # groups that were let go, the last of them
+    groups_forgotten: bool = False  # there were more
 
 
 BROKER_ARRAYS: Final = ("messages", "takings", "missing", "odd", "settled")
@@ -128,6 +132,8 @@ class Consumers(msgspec.Struct):
         for number, one in enumerate(self.said.consumers):
             if (one.group, one.member if group is None else -1) == (group, alone):
                 return number
+        if group is not None and (self.said.groups_forgotten or group in self.said.past_groups):
+            self.leave_open()  # it may be one that was let go
         self.said.consumers.append(Consumer(group, member))
         return len(self.said.consumers) - 1
 

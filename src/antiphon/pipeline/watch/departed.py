@@ -9,6 +9,7 @@ import numpy as np
 from antiphon.pipeline.columns import DELIVER, DISCARD, NULL_TIME, SEND, VIEW, Array
 from antiphon.pipeline.watch.state import GONE, NEWEST_NS, NOTHING, WatchedRun
 
+IDLE_MAX: Final = 1024  # members and senders; of more, those go that nothing has come from for longest
 KEPT: Final = 64  # members that have departed and are kept all the same: who comes back under its number goes on
 
 
@@ -63,7 +64,8 @@ def views_over(run: WatchedRun, departed: Array) -> Array:
 def who_can_go(run: WatchedRun, departed: Array, over: Array, patience_ns: int) -> Array:
     """Which actors can be let go: nothing more is to be said of them, and enough have departed after them.
 
-    What they delivered they delivered in views that are over, so whom they agree with is decided.
+    What they delivered they delivered in views that are over or that they are gone from, so whom they agree with is
+    decided. Where there are too many, as clients of a broker that never say farewell, it need not be.
     """
     actors, seats, queue = run.actors, run.seats, run.queue
     numbers = np.arange(len(actors))
@@ -73,7 +75,7 @@ def who_can_go(run: WatchedRun, departed: Array, over: Array, patience_ns: int) 
     delivered = (seats["come"] > 0) | (seats["row"] >= 0)
     used = (run.lines["length"] > 0) | (run.lines["left"] > 0)
     delivered |= (seats["follows"] >= NOTHING) & (seats["follows"] != GONE) & used[:, None]  # it may owe something
-    undecided = np.logical_or.reduce(delivered & ~over[:, None], axis=0)
+    undecided = (delivered & ~over[:, None] & (seats["follows"] != GONE)).any(axis=0)
     unsent = run.messages[(run.messages["sent"] == 0) & (run.messages["seen_in"] >= 0)]
     undecided[unsent["sender"][~over[unsent["seen_in"]]]] = True
     timeless = run.counts[NEWEST_NS] == NULL_TIME
@@ -85,4 +87,7 @@ def who_can_go(run: WatchedRun, departed: Array, over: Array, patience_ns: int) 
     candidates = np.flatnonzero(departed & settled)
     oldest_first = candidates[np.argsort(actors["last_ns"][candidates], kind="stable")]
     leaving[oldest_first[: max(0, int(departed.sum()) - kept)]] = True
+    idle = np.flatnonzero(~leaving & ~waits & ~sends & ~unheard & is_silent(run, patience_ns))
+    longest_first = idle[np.argsort(actors["last_ns"][idle], kind="stable")]
+    leaving[longest_first[: max(0, len(actors) - int(leaving.sum()) - IDLE_MAX)]] = True
     return leaving

@@ -12,19 +12,23 @@ from antiphon.pipeline.watch.departed import left_behind, views_over, who_can_go
 from antiphon.pipeline.watch.dues import let_go
 from antiphon.pipeline.watch.handling import renumber_views, views_handled_in
 from antiphon.pipeline.watch.orders import count_pairs, met_in
+from antiphon.pipeline.watch.owed import forget_clients
 from antiphon.pipeline.watch.retire import keep_lists, retire
 from antiphon.pipeline.watch.spans import joined, shortened, span_of, with_numbers
 from antiphon.pipeline.watch.state import (
+    AGREEMENT,
     CLOSED_NUMBER,
     HANDLED_BY_SILENT,
     NEW_NODE,
     NEW_SEAT,
     NEW_VIEW,
     NODES,
+    NOTHING,
     NOWHERE,
     PAIRS,
     PAIRS_DIFFERING,
     PERHAPS,
+    TOTAL,
     UNSENT,
     UNSENT_BY_SILENT,
     WatchedRun,
@@ -53,7 +57,7 @@ def forget(run: WatchedRun, patience_ns: int, batch: int) -> list[WatchAlarm]:
     departed = (run.actors["gone"] > 0) | left_behind(run, patience_ns)
     over = views_over(run, departed)
     leaving = who_can_go(run, departed, over, patience_ns)
-    _settle(run, leaving)
+    _settle(run, leaving, over)
     alarms = retire(run, departed, leaving, over, batch)
     _forget_words(run)
     run.retired = shortened(run.retired, SPANS_MAX, PERHAPS)
@@ -61,6 +65,7 @@ def forget(run: WatchedRun, patience_ns: int, batch: int) -> list[WatchAlarm]:
     closing = over & _can_close(run, leaving)
     if leaving.any() or closing.any():
         let_go(run, leaving)
+        _let_go_clients(run, leaving)
         settle_seats(run, leaving, closing)
         _leave_out(run, leaving, closing)
     return alarms
@@ -74,11 +79,14 @@ def _forget_words(run: WatchedRun) -> None:
     run.queue = run.queue._replace(words=number.reshape(-1) - first)
 
 
-def _settle(run: WatchedRun, leaving: Array) -> None:
+def _settle(run: WatchedRun, leaving: Array, over: Array) -> None:
     """Count what has become final with those who leave."""
     if not leaving.any():
         return
     counts, messages, actors = run.counts, run.messages, run.actors
+    open_seats = (run.seats["follows"] == NOTHING) & ~over[:, None] & (run.seats["delivered"] > 0)
+    if open_seats[:, leaving].any():
+        run.inexact[TOTAL] = run.inexact[AGREEMENT] = 1  # whom it would have gone on with, and what it owes, is open
     examined, differing = count_pairs(run, leaving)
     counts[PAIRS] += examined
     counts[PAIRS_DIFFERING] += differing
@@ -90,6 +98,14 @@ def _settle(run: WatchedRun, leaving: Array) -> None:
     ids = np.array(run.ids, np.int64)[leaving & ((actors["has_log"] > 0) | (actors["named"] > 0))]
     ids = ids[~was_let_go(run, ids)]
     run.let_go = with_numbers(run.let_go, *name_and_incarnation(ids))
+
+
+def _let_go_clients(run: WatchedRun, leaving: Array) -> None:
+    """Forget what is kept of clients of a broker by name."""
+    going = set(np.array(run.ids, np.int64)[leaving].tolist())
+    run.translation.numbers = {one: used for one, used in run.translation.numbers.items() if one not in going}
+    if run.brokers.are_there:
+        forget_clients(run.brokers, going, set(run.ids) - going)
 
 
 def _end_stretches(run: WatchedRun) -> None:

@@ -57,7 +57,7 @@ def take_in(run: WatchedRun, rows: NewRows, roster: set[int]) -> list[int]:
     handled = about & (rows.code != RECEIVE) & (rows.code != STABLE)
     back = np.setdiff1d(np.concatenate([np.unique(rows.member), np.unique(rows.sender[handled])]), run.ids)
     if was_let_go(run, back).any():
-        run.inexact[:] = 1  # all that was known of it is forgotten
+        run.leave_open()  # all that was known of it is forgotten
     marked = np.setdiff1d(np.unique(rows.sender[about]), back)
     for one in [*sorted(fresh_logs), *back.tolist(), *_still_here(run, marked), *_still_here(run, named)]:
         if one not in known:

@@ -30,6 +30,7 @@ from antiphon.pipeline.watch.known import (
     alarm,
     known_of,
 )
+from antiphon.pipeline.watch.obligations import OPEN
 from antiphon.pipeline.watch.orders import compare_orders
 from antiphon.pipeline.watch.spans import span_of
 from antiphon.pipeline.watch.state import (
@@ -230,7 +231,7 @@ def go_on(v: int, q: int, to: int, number: int, known: Known) -> None:
     seat = known.seats[v, q]
     if seat.follows == NOTHING:
         seat.follows, seat.next_number = to, number
-        if seat.unsure:
+        if seat.unsure & OPEN:
             known.inexact[AGREEMENT] = 1  # it was thought that nothing would follow
 
 
@@ -255,7 +256,7 @@ def install(q: int, fresh: int, time: int, known: Known) -> None:
     actor.highest_view = max(actor.highest_view, line.number)
     if seats[fresh, q].come > 0:
         leave_line(q, fresh, known)  # it was there before: its positions do not go on where they were
-    if seats[fresh, q].unsure or seats[fresh, q].accompanied:
+    if seats[fresh, q].unsure & OPEN or seats[fresh, q].accompanied:
         known.inexact[AGREEMENT] = known.inexact[VIEW_SYNCHRONY] = 1  # it is back where it was thought to be gone from
     seats[fresh, q].follows = NOTHING
     seats[fresh, q].installed = 1

@@ -174,11 +174,10 @@ def note_unsure(chosen: Array, over: Array, has_log: Array, cells: Array, messag
                 if where[q] == v or (seat.follows == NOT_IN and not seat.belongs):
                     continue
                 seat.unsure |= SPLIT
-                if position_of(q, m, cells, messages, seats) < 0:
-                    lacking = True
-                    if seat.follows < 0:
-                        seat.unsure |= OPEN
-                elif seat.follows == GONE or (seat.follows == NOT_IN and over[v]):
+                owes = messages[m].obliges & PLAIN and position_of(q, m, cells, messages, seats) < 0
+                lacking = lacking or owes
+                may_return = seat.follows == GONE or (seat.follows == NOT_IN and over[v])
+                if may_return or (owes and seat.follows < 0):
                     seat.unsure |= OPEN
             for p in range(where.size):
                 if lacking and where[p] == v and seats[v, p].follows == NOTHING:

@@ -16,6 +16,7 @@ from antiphon.pipeline.watch.consumers import (
     AT_MOST_ONCE,
     EXAMINED,
     GIVEN,
+    GROUPS_MAX,
     MESSAGES_MAX,
     MISSING_MAX,
     MISSING_ONE,
@@ -156,10 +157,60 @@ def _reaches(
     return low[at], high[at]
 
 
-def findings(kept: Consumers, cut: set[int], complete: set[int], *, final: bool) -> dict[str, WatchFinding]:
-    """What is known so far; `cut`: members whose logs were cut short; `complete`: those that will log no more."""
+def forget_clients(kept: Consumers, going: set[int], here: set[int]) -> None:
+    """Forget clients that are let go: as senders, as members of consumers, and the consumers that had no others.
+
+    Of a consumer that is over it is counted what is missing. What one owes that is not over is no longer known.
+    """
+    said = kept.said
+    still = {*kept.missing["sender"].tolist(), *kept.messages["sender"].tolist()}
+    senders = going - still
+    said.highest = [(key, top) for key, top in said.highest if key[0] not in going and key[2] not in senders]
+    kept.settled = kept.settled[~np.isin(kept.settled[:, 0], list(senders))]
+    for to in said.settled_to.values():
+        for sender in senders & to.keys():
+            del to[sender]
+    for reach in (reach for one in said.consumers for reach in one.reach.values()):
+        for sender in senders & reach.keys():
+            del reach[sender]
+    busy = set(kept.takings["consumer"].tolist())
+    stays = np.ones(len(said.consumers), bool)
+    for number, one in enumerate(said.consumers):
+        for member in one.done.keys() - here if one.done.keys() & here else ():
+            if not one.done.pop(member):
+                said.totals.inexact[AT_LEAST_ONCE] = 1  # it never said that it consumes no longer
+        if one.done.keys() & here or number in busy:
+            continue
+        taken, _ = _taken_by(kept, number)
+        if one.is_over and (_owes(kept, one, taken, over=True) & ~taken).any():
+            continue
+        stays[number] = False
+        if one.is_over:
+            said.totals.lost += _still_missing(kept, number, taken)
+        else:
+            said.totals.inexact[AT_LEAST_ONCE] = 1
+        if one.group is not None:
+            said.past_groups.append(one.group)
+    said.groups_forgotten |= len(said.past_groups) > GROUPS_MAX
+    del said.past_groups[:-GROUPS_MAX]
+    said.consumers = [one for one, stay in zip(said.consumers, stays.tolist(), strict=True) if stay]
+    kept.missing = _renumbered(kept.missing, stays)
+    kept.takings = _renumbered(kept.takings, stays)
+    kept.odd = _renumbered(kept.odd, stays)
+
+
+def _renumbered(rows: Array, stays: Array) -> Array:
+    """Keep the rows of the consumers that stay, with their new numbers."""
+    rows = rows[stays[rows["consumer"]]]
+    rows["consumer"] = (np.cumsum(stays) - 1)[rows["consumer"]]
+    return rows
+
+
+def findings(kept: Consumers, cut: set[int], unfinished: set[int], *, final: bool) -> dict[str, WatchFinding]:
+    """What is known so far; `cut`: members whose logs were cut short; `unfinished`: those that may log more."""
     total = kept.said.totals
-    at_least_once = WatchFinding(total.taken, 0, 0, total.inexact[AT_LEAST_ONCE])
+    known = 0 if total.inexact[AT_LEAST_ONCE] else total.lost
+    at_least_once = WatchFinding(total.taken + total.lost, known, 0, total.inexact[AT_LEAST_ONCE])
     givers, messages = _givers(kept), kept.messages
     for number, one in enumerate(kept.said.consumers):
         taken, given = _taken_by(kept, number)
@@ -167,7 +218,7 @@ def findings(kept: Consumers, cut: set[int], complete: set[int], *, final: bool)
         examined = owes & ((messages["acknowledged"] > 0) | (givers - given > 0))
         missing = int((examined & ~taken).sum()) + _still_missing(kept, number, taken)
         at_least_once.examined += int((examined & taken).sum()) + missing
-        decided = not cut & one.done.keys() if final else one.done.keys() <= complete
+        decided = not (cut if final else unfinished) & one.done.keys()
         if decided and not total.inexact[AT_LEAST_ONCE]:  # else what is missing may not be owed
             at_least_once.violations += missing
         elif missing:

@@ -91,7 +91,7 @@ def report(run: WatchedRun, patience_ns: int, *, final: bool = False) -> RunRepo
     if run.brokers.are_there:
         ids = np.array(run.ids, np.int64)
         farewell = (actors["ended"] > 0) | (actors["gone"] > 0)
-        findings |= owed.findings(run.brokers, set(ids[cut].tolist()), set(ids[farewell].tolist()), final=final)
+        findings |= owed.findings(run.brokers, set(ids[cut].tolist()), set(ids[~farewell].tolist()), final=final)
     return RunReport(
         findings,
         rows=int(counts[ROWS]),
