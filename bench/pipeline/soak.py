@@ -4,7 +4,8 @@
     python -m bench.pipeline.soak OUT --clients --restarts 10_000
 
 Members die one after the other and come back as new incarnations; some die silently, and the last rows of their logs
-are lost. With `--clients`, clients of a broker come, take some messages and leave. The watch reads one batch after the other, in one process without Spark; then all of it is checked at once.
+are lost. With `--clients`, clients of a broker come, take some messages and leave. The watch reads one batch after the
+other, in one process without Spark; then all of it is checked at once.
 """
 
 from __future__ import annotations
@@ -76,9 +77,10 @@ def main() -> int:
         took = time.process_time() - begun
         watched += took
         if number < 3 or number % 20 == 19:
+            gone = clients.gone or group.deaths
             state = max((args.out / "watch" / "state").iterdir()).stat().st_size
             print(
-                f"{clients.gone or group.deaths:8,} {group.silent_deaths:6,} {watch.sum.events:10,} {state / 1024:7,.0f} K "
+                f"{gone:8,} {group.silent_deaths:6,} {watch.sum.events:10,} {state / 1024:7,.0f} K "
                 f"{watch.sum.live:6,} {took:14.3f}",
                 flush=True,
             )
