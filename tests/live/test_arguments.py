@@ -89,7 +89,7 @@ async def forever() -> None: ...
         ({"multicast": "nowhere"}, "multicast: 'nowhere' is no address"),
         ({"status_at": "nowhere"}, "status_at: 'nowhere' is no address"),
         ({"snapshot": bytes}, "snapshot, restore: one without the other"),
-        ({"windows": 9}, "join: Unexpected keyword argument 'windows'"),
+        ({"windows": 9}, "join: Unexpected keyword argument 'windows' .did you mean window.*; its"),
     ],
 )
 def test_join_says_what_is_wrong(settings: dict[str, Any], message: str) -> None:

@@ -196,7 +196,24 @@ def test_a_killed_member_is_named_until_the_others_have_gone_on(monkeypatch: pyt
         told.board.tick()
     shown = told.board.show().headline
     assert (shown.level, shown.text) == ("warn", f"2 members, view 2: {B} is gone, and the others went on.")
-    assert shown.remedy.startswith("Start it again")
+    assert shown.remedy == f"Start {B} again; it comes back then."
+
+
+def test_one_that_stands_still_is_not_called_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """B is killed, C stopped; A goes on alone."""
+    told = Told(monkeypatch, 3)
+    for number in range(3):
+        told.hear(number)
+    told.lose(1)
+    for _ in range(4):
+        told.now += 1
+        told.hear(0, view=3, members=(A,))
+        told.board.tick()
+    shown = told.board.show().headline
+    assert (
+        f"{B} is gone, and {A} went on alone; {C} is silent (stopped, or out of this page's reach), and" in shown.text
+    )
+    assert shown.remedy == f"Start {B} again; it comes back then. Let {C} run on; it comes back by itself."
 
 
 def test_whoever_left_the_view_is_blamed_for_nothing_any_more(monkeypatch: pytest.MonkeyPatch) -> None:

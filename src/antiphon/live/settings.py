@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, ParamSpec, TypeVar, get_type_hints
 
 import msgspec
 
-from antiphon.errors import UsageError, UsageTypeError
+from antiphon.errors import UsageError, UsageTypeError, did_you_mean
 from antiphon.live.addresses import NAME_LENGTH_MAX, parse
 from antiphon.live.arguments import check_path, check_range, check_takes, check_text, check_type
 from antiphon.live.burst import MESSAGE_BYTES_MAX
@@ -256,8 +256,10 @@ def settable(
             try:
                 made = settings(*args, **keywords)
             except TypeError as error:
-                known = ", ".join(inspect.signature(called).parameters)
-                raise UsageTypeError(f"{function.__name__}: {error}; its keywords are {known}") from None
+                known = inspect.signature(called).parameters
+                near = "".join(did_you_mean(word, known) for word in keywords if word not in known)
+                told = f"{function.__name__}: {error}{near}; its keywords are {', '.join(known)}"
+                raise UsageTypeError(told) from None
             made.check()
             return function(made)
 

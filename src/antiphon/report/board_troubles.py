@@ -62,15 +62,25 @@ def _troubles(rows: Sequence[MemberRow], live: Sequence[Status], violations: int
         yield Trouble(
             "warn", f"{listed(slow)} {verb} stability back, so that {whose} copies stay in all buffers", remedy
         )
-    excluded = [row.member for row in rows if row.is_missing and not row.in_view]
-    if excluded:
-        alone = len(excluded) == 1
-        remedy = "Start it again; it then comes back." if alone else "Start them again; they then come back."
-        yield Trouble("warn", f"{_are(excluded)} gone, and the others went on", remedy)
+    yield from _left_out(rows)
     active = [row for row in rows if row.published is not None and row.published.standing == "active"]
     outside = [row.member for row in active if row.state == "live" and not row.in_view]
     if outside:
         yield Trouble("warn", f"{_are(outside)} not in the view")
+
+
+def _left_out(rows: Sequence[MemberRow]) -> Iterator[Trouble]:
+    """Tell who is missing and no longer in the view: dead, or standing still."""
+    there = [row.member for row in rows if row.in_view]
+    went_on = f"{there[0]} went on alone" if len(there) == 1 else "the others went on"
+    for state, ends, remedy in (
+        ("gone", "gone", "Start {} again; {} then."),
+        ("silent", "silent (stopped, or out of this page's reach)", "Let {} run on; {} by itself."),
+    ):
+        who = [row.member for row in rows if row.is_missing and not row.in_view and row.state == state]
+        if who:
+            come = "it comes back" if len(who) == 1 else "they come back"
+            yield Trouble("warn", f"{_are(who)} {ends}, and {went_on}", remedy.format(listed(who), come))
 
 
 def _stalled(live: Sequence[Status], missing: Sequence[str]) -> Iterator[Trouble]:
