@@ -17,11 +17,13 @@ import msgspec
 
 from antiphon.diagram.labels import place_labels
 from antiphon.diagram.links import Elsewhere, Message, MessageLink, find_links, repair_targets
-from antiphon.diagram.marks import ARROW_MIN, AXIS, LEFT, RIGHT, SMALL, TOP, Label, Mark, Tick
+from antiphon.diagram.marks import ARROW_MIN, AXIS, LEFT, RIGHT, SMALL, START, TOP, Label, Mark, Tick
 from antiphon.diagram.placing import Sources, place_along_the_clock, place_by_happened_before
 from antiphon.trace.event import Event
 from antiphon.trace.schema import EVENTS
 
+WIDTH_LEAST: Final = 740.0  # what is narrower is stretched
+STRETCH_MAX: Final = 2.0
 _CONTINUES: Final = {"receive": {"send"}, "deliver": {"send", "receive"}}  # may be drawn over such a mark
 
 
@@ -82,6 +84,7 @@ def lay_out(
         ticks = place_along_the_clock(marks, order, sources, focus)
     else:
         ticks = place_by_happened_before(marks, order, sources)
+    ticks = _stretched(marks, ticks)
     width = max((mark.x for mark in marks), default=LEFT) + RIGHT + ARROW_MIN
     labels = place_labels(marks, focus, spacing)
     return DiagramLayout(
@@ -105,6 +108,18 @@ def _kind(event: Event) -> str:
     if event.event not in EVENTS:
         return "control"
     return "repair" if repair_targets(event) is not None else event.event
+
+
+def _stretched(marks: Sequence[Mark], ticks: list[Tick]) -> list[Tick]:
+    """Draw what is narrow further apart, so that it fills most of a page; return the ticks that go with it."""
+    reached = max((mark.x for mark in marks), default=START)
+    room = WIDTH_LEAST - RIGHT - ARROW_MIN
+    if not START < reached < room:
+        return ticks
+    factor = min(STRETCH_MAX, (room - START) / (reached - START))
+    for mark in marks:
+        mark.x = START + factor * (mark.x - START)
+    return [Tick(START + factor * (tick.x - START), tick.text) for tick in ticks]
 
 
 def _times_agree(marks: Sequence[Mark], links: Sequence[MessageLink]) -> bool:
