@@ -116,6 +116,15 @@ def test_co_ends_where_receivers_overrun(members: int) -> None:
     assert done.stats["members"]["retransmissions"] <= 10 * done.stats["network"]["overrun"]
 
 
+def test_what_is_overtaken_is_asked_for_without_a_storm() -> None:
+    """Sixteen members whose datagrams overtake each other by up to 80 ms: false alarms, and nothing is lost."""
+    network = NetworkOptions(latency="uniform 20ms 80ms", reorder=0.2)
+    scenario = Scenario(members=16, messages=1, network=network, workload=Workload(interval="uniform 0 100ms"))
+    fifo, done = (simulate(replace(scenario, ordering=ordering), 1) for ordering in ("fifo", "co"))
+    assert done.finished
+    assert done.stats["network"]["bytes"] <= 6 * fifo.stats["network"]["bytes"]
+
+
 @pytest.mark.parametrize("loss", [0.0, 0.1, 0.3])
 @pytest.mark.parametrize(("bandwidth", "payload"), [(40_000, 1), (2_000_000, 1), (2_000_000, 60_000), (100_000_000, 1)])
 def test_a_sample_of_the_grid_of_links(bandwidth: int, payload: int, loss: float) -> None:

@@ -30,6 +30,9 @@ class RoundTrips:
         self._estimates = [RoundTripEstimate(first_ns, timeout_ns_min=first_ns) for _ in range(size)]
         self._shortest_ns: list[Duration | None] = [None] * size  # per member, the shortest that was measured
         self._recent_ns: list[deque[Duration]] = [deque(maxlen=RECENT) for _ in range(size)]
+        self._prompt_ns: list[Duration] = [0] * size  # per member, the best of those; 0: none
+        self._queued_ns: list[Duration] = [0] * size  # and how much longer that is than the shortest
+        self.shortest_ns: Duration = 0  # the shortest round trip that was measured, of all members; 0: none
         self.reached = [0] * size  # per member, the highest of one's own numbers that it is known to have
         self._numbers: list[int] = []  # those sent last, ascending
         self._sent_at: list[Instant] = []
@@ -71,8 +74,11 @@ class RoundTrips:
         """Take a round trip into account that was measured otherwise."""
         self._estimates[member].measured(sample_ns)
         shortest = self._shortest_ns[member]
-        self._shortest_ns[member] = sample_ns if shortest is None else min(shortest, sample_ns)
+        self._shortest_ns[member] = shortest = sample_ns if shortest is None else min(shortest, sample_ns)
+        self.shortest_ns = min(self.shortest_ns, sample_ns) if self._usual.mean_ns is not None else sample_ns
         self._recent_ns[member].append(sample_ns)
+        self._prompt_ns[member] = best = min(self._recent_ns[member])
+        self._queued_ns[member] = best - shortest
         self._usual.measured(sample_ns)
 
     def timeout_ns(self, member: int, now: Instant) -> Duration:
@@ -104,11 +110,6 @@ class RoundTrips:
         return self._shortest_ns[member] or 0
 
     @property
-    def shortest_ns(self) -> Duration:
-        """The shortest round trip that was measured; 0: none."""
-        return min((shortest for shortest in self._shortest_ns if shortest is not None), default=0)
-
-    @property
     def measured_ns(self) -> Duration:
         """How long answers usually take, as far as that was measured."""
         return self._usual.mean_ns or 0
@@ -120,12 +121,11 @@ class RoundTrips:
         Unlike the mean it does not grow with the pauses after which a lost answer is asked for again, so that a pause
         that follows from it does not follow from itself.
         """
-        return max((min(recent) for recent in self._recent_ns if recent), default=0)
+        return max(self._prompt_ns)
 
     def queued_ns(self) -> Duration:
         """Return how much longer than at best the best answers of late took: what waits in queues on the slowest way.
 
         Losses hold up some answers, queues all of them.
         """
-        pairs = zip(self._recent_ns, self._shortest_ns, strict=True)
-        return max((min(recent) - least for recent, least in pairs if least is not None), default=0)
+        return max(self._queued_ns)

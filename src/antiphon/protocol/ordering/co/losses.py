@@ -21,7 +21,6 @@ from antiphon.protocol.timers import GrowingPause, RoundTripEstimate
 DOUBLINGS_MIN: Final = 2
 TRIES_IN_HASTE: Final = 3
 UNANSWERED_MAX: Final = 3
-MANY: Final = 4  # one in so many members
 DOUBLINGS_MAX: Final = 16
 
 
@@ -72,13 +71,15 @@ class Losses:
         self._known[source] = max(self._known[source], end)
         if req >= self._known[source]:
             return
-        pause_ns = self.hearsay_grace_ns(source, now) if hearsay else self._options.ret_grace_ns
         request = self.requests.get(source)
+        if request is not None and (hearsay or request.tries):
+            return
+        pause_ns = self.hearsay_grace_ns(source, now) if hearsay else self._options.ret_grace_ns
         if not hearsay:
             pause_ns += pause_ns * len(self.requests) // 4  # where much is missing at once, others ask for it too
         if request is None:
             self.requests[source] = Request(now, now + self._jittered(pause_ns))
-        elif not hearsay and not request.tries:
+        else:
             request.ask_at = min(request.ask_at, now + self._jittered(pause_ns))
 
     @rule("docs/protocols/co.md, Slow links and overrun receivers")
@@ -88,7 +89,7 @@ class Losses:
         Before anything came it is given a round trip, and never more: where much is lost, what comes late is mostly
         what others have asked for.
         """
-        lateness, round_ns = self._lateness[source], self._pause_ns(source, 0, now)
+        lateness, round_ns = self._lateness[source], self.retry_ns(source, 0, now)
         if lateness.mean_ns is None:
             return round_ns
         longest_ns = max(round_ns, self._trips.timeout_ns(source, now))
@@ -119,15 +120,7 @@ class Losses:
             del self.requests[source]
         else:
             request.tries = max(0, request.tries - 1)
-            request.ask_at = min(request.ask_at, now + self._jittered(self._pause_ns(source, 0, now)))
-
-    @rule("docs/protocols/co.md, Losses")
-    def postpone(self, source: int, now: Instant) -> None:
-        """Wait before asking a source, since another member has just asked it for the same."""
-        request = self.requests.get(source)
-        if request is not None:
-            pause_ns = self._pause_ns(source, request.tries, now)
-            request.ask_at = max(request.ask_at, now + self._jittered(pause_ns))
+            request.ask_at = min(request.ask_at, now + self._jittered(self.retry_ns(source, 0, now)))
 
     def due(
         self, now: Instant, req: Sequence[int], early: Sequence[Collection[int]], reach: int
@@ -145,7 +138,7 @@ class Losses:
         for source, request in self.requests.items():
             if request.ask_at <= self._quiet_until:
                 gaps = self.gaps(source, req[source], early[source], reach)
-                request.ask_at = now + self._jittered(self._pause_ns(source, request.tries, now))
+                request.ask_at = now + self._jittered(self.retry_ns(source, request.tries, now))
                 if gaps:  # else all is here and waits for another source
                     asked.append((source, gaps))
                     request.tries += 1
@@ -154,9 +147,13 @@ class Losses:
         return asked
 
     @rule("Section 4.3, RET, mended; docs/protocols/co.md, Slow links and overrun receivers")
-    def ret_targets(self, asked: Sequence[int]) -> tuple[int, ...] | None:
-        """Say who hears RETs: all, so that others need not ask for the same; where much is lost, those asked alone."""
-        return tuple(sorted(asked)) if len(asked) * MANY > len(self._known) else None
+    def ret_targets(self, source: int) -> tuple[int, ...] | None:
+        """Say who hears a RET: the source that is asked.
+
+        The paper broadcasts it, which keeps others from asking for the same; but few others lack the same, and all of
+        them asking costs no more than telling everyone once. What they ask for meanwhile goes with one copy.
+        """
+        return (source,)
 
     @rule("docs/protocols/co.md, Slow links and overrun receivers")
     def quiet_ns(self) -> Duration:
@@ -170,7 +167,8 @@ class Losses:
             self._quiet.renew()
         return self._quiet.ns
 
-    def _pause_ns(self, source: int, tries: int, now: Instant) -> Duration:
+    @rule("docs/protocols/co.md, Slow links and overrun receivers")
+    def retry_ns(self, source: int, tries: int, now: Instant) -> Duration:
         """Give the time in which an answer should come, doubled with every vain try.
 
         The option limits this only as far as it leaves room for some doublings: without them a storm would never end.
