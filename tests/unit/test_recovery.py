@@ -45,6 +45,20 @@ def test_gaps_are_asked_for_selectively_and_filled_in_order() -> None:
     assert receiver.deadline is None
 
 
+@pytest.mark.parametrize(("size", "times"), [(3, 1), (63, 1), (128, 4)])
+def test_vain_heartbeats_become_rarer_in_large_groups(size: int, times: int) -> None:
+    sender = recovery(0, size)
+    sender.broadcast(Data(seq=1), 0)
+    spoke = []
+    for _ in range(8):
+        assert sender.deadline is not None
+        spoke.append(sender.deadline)
+        assert [out.pdu for out in sender.wake(sender.deadline).down] == [Heartbeat()]
+    pauses = [later - earlier for earlier, later in itertools.pairwise([0, *spoke])]
+    assert pauses[0] == OPTIONS.heartbeat_ns, "a lost last message is told of as soon as in a small one"
+    assert times <= pauses[-1] / OPTIONS.heartbeat_ns_max <= 1.5 * times
+
+
 def test_the_sender_repairs_exactly_what_is_asked_for_and_still_held() -> None:
     sender = recovery(0)
     for seq in range(1, 7):

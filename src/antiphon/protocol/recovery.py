@@ -22,6 +22,7 @@ from antiphon.protocol.wire import NUMBER_MAX, Data, Exhausted, Malformed, Numbe
 NACK_RANGES_MAX = 64
 _TRIES_IN_HASTE = 6  # requests in vain after which the pauses grow beyond their usual limit
 _PAUSE_NS_MAX = 2 * SECOND
+_UNCROWDED = 32  # members; in groups so many times as large vain heartbeats become so many times as rare
 
 
 class Nack(Pdu, tag=3):
@@ -128,7 +129,9 @@ class Recovery:
         self._senders: dict[int, _Sender] = {}  # those of which something was missing
         self.arrived: set[int] = set()  # gated streams of which something may have come and not been taken
         self._spoke_at: Instant = 0
-        self._silence = GrowingPause(context.jittered, options.heartbeat_ns, options.heartbeat_ns_max)
+        # the first words after a silence tell of a lost last message; what follows must not be most of what is said
+        longest_ns = options.heartbeat_ns_max * max(1, context.size // _UNCROWDED)
+        self._silence = GrowingPause(context.jittered, options.heartbeat_ns, longest_ns)
         self.held = 0
         self.overruns = 0
 
@@ -181,7 +184,7 @@ class Recovery:
                 return self.take_streamed(source, pdu, now)
             case Nack():
                 step = self.repair(source, pdu)
-                return self._once(source, step, now) if self._options.adaptive else step
+                return self.once(source, step, now) if self._options.adaptive else step
             case Heartbeat():
                 return Step([], [Out(Heartbeat(), (source,))] if pdu.asking else [])
             case _:
@@ -210,7 +213,8 @@ class Recovery:
         """Say nothing but a header: how far one's own stream goes."""
         return [Heartbeat()]
 
-    def _once(self, source: int, repairs: Step, now: Instant) -> Step:
+    @rule("docs/protocols/fifo.md, Rule")
+    def once(self, source: int, repairs: Step, now: Instant) -> Step:
         """Leave out what was just repaired for the same member: its requests were held up and came all at once."""
         down: list[Down] = []
         for out in repairs.down:
