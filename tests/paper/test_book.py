@@ -13,6 +13,7 @@ import pytest
 from antiphon.cli import main
 from antiphon.commands.reproduce import PAPERS
 from antiphon.papers.book import numbers, papers
+from support.broken_claims import ARITHMETIC, BREAKS, HIERARCHICAL
 
 ROOT = Path(__file__).parents[2]
 
@@ -92,6 +93,16 @@ def test_what_differs_is_said_first_and_every_exhibit_has_something_to_show(book
             assert {*exhibit["tables"]} <= tables
             assert {*exhibit["figures"]} <= figures
             assert exhibit["absent"] or claims or exhibit["tables"] or exhibit["figures"], exhibit["item"]
+
+
+def test_every_claim_is_one_that_a_broken_protocol_changes(book: tuple[str, dict[str, Any]]) -> None:
+    _, data = book
+    for paper in data["papers"]:
+        name = paper["paper"]
+        known = [*BREAKS.get(name, HIERARCHICAL), *ARITHMETIC.get(name, [])]
+        claims = [claim["claim"] for claim in paper["claims"]]
+        assert {words: sum(claim.startswith(words) for claim in claims) for words in known} == dict.fromkeys(known, 1)
+        assert [claim for claim in claims if not claim.startswith(tuple(known))] == []
 
 
 def test_all_and_a_paper_are_two_wishes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,21 +12,25 @@ from antiphon.papers.claims import PaperClaim, Reproduction
 from antiphon.papers.hierarchical import (
     HEIGHT,
     TABLE_3,
+    MeasuredTrees,
     acks_to_root,
     acks_to_root_as_printed,
     backlog_peak,
     best_trigger,
     circle_hops,
+    claims,
     count,
     group_train_hops,
+    measure,
     message_rounds,
     messages_processed,
-    reproduce,
+    reproduction_of,
     total_hops,
     train_to_root_hops,
 )
 from antiphon.sim.lan import ROUND_PROTOCOLS, run_round
 from antiphon.sim.trees import near_complete
+from support.broken_claims import HIERARCHICAL, the_claim
 
 OTHER = [
     (1, 1, 1),
@@ -91,19 +95,36 @@ def test_the_trigger_is_bounded_by_the_minimum() -> None:
 
 
 @pytest.fixture(scope="module")
-def quick(tmp_path_factory: pytest.TempPathFactory) -> tuple[Reproduction, Path]:
+def measured() -> MeasuredTrees:
     pytest.importorskip("numba")
-    pytest.importorskip("matplotlib")
-    out = tmp_path_factory.mktemp("hierarchical")
     steps: list[float] = []
-    reproduction = reproduce(out, quick=True, progress=lambda done, total: steps.append(done / total))
+    found = measure(quick=True, progress=lambda done, total: steps.append(done / total))
     assert steps == sorted(steps)
     assert steps[-1] == 1
-    return reproduction, out
+    return found
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory, measured: MeasuredTrees) -> tuple[Reproduction, Path]:
+    pytest.importorskip("matplotlib")
+    out = tmp_path_factory.mktemp("hierarchical")
+    return reproduction_of(measured, out), out
+
+
+@pytest.fixture(scope="module")
+def sound(measured: MeasuredTrees) -> list[PaperClaim]:
+    return claims(measured)
+
+
+@pytest.mark.parametrize("words", HIERARCHICAL)
+def test_a_claim_comes_out_otherwise_when_the_protocol_is_broken(
+    words: str, measured: MeasuredTrees, sound: list[PaperClaim]
+) -> None:
+    assert the_claim(sound, words).agrees != the_claim(HIERARCHICAL[words](measured), words).agrees
 
 
 def claim(reproduction: Reproduction, beginning: str) -> PaperClaim:
-    return next(claim for claim in reproduction.claims if claim.claim.startswith(beginning))
+    return the_claim(reproduction.claims, beginning)
 
 
 def test_every_known_disagreement_is_stated(quick: tuple[Reproduction, Path]) -> None:

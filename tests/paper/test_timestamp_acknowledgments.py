@@ -32,7 +32,7 @@ from antiphon.papers.timestamp_acknowledgments import (
 from antiphon.protocol.machine import MILLISECOND
 from antiphon.protocol.rules import replaced
 from antiphon.protocol.stability.timestamp_ack import Ack, NullMessage, TimestampAck
-from antiphon.protocol.wire import Pdu
+from support.broken_claims import counted, no_clock, nothing_taken
 
 
 def test_figure_2_vector_acknowledgments() -> None:
@@ -70,22 +70,10 @@ def test_section_5_physical_clocks_cover_five_of_six() -> None:
     assert covered_by_physical_clocks() == (50, 5)
 
 
-def no_clock(part: TimestampAck, asked: int | None) -> Ack:
-    return Ack(part.heard.least, 0, asked)
-
-
-def clock_that_counts_acknowledgments(part: TimestampAck, asked: int | None) -> Ack:
-    return Ack(part.heard.least, part.clock.tick(0), asked)
-
-
-def most_that_was_heard(part: TimestampAck, asked: int | None) -> Ack:
-    return Ack(max(part.heard[rank] for rank in range(2)), part.clock.last, asked)
-
-
 def test_figure_3_needs_a_clock_in_the_acknowledgment_and_receipts_that_do_not_count() -> None:
     assert figure_3() == (1, [5, 5], [6, 6], 1)
     assert figure_3(replaced(TimestampAck, ack_message=no_clock)) == (1, [5, 1], [6, 2], 2)
-    printed = replaced(TimestampAck, ack_message=clock_that_counts_acknowledgments)
+    printed = replaced(TimestampAck, ack_message=counted)
     assert figure_3(printed)[:3] == (1, [6, 6], [7, 7])
 
 
@@ -110,56 +98,6 @@ def test_what_is_measured_grows_with_size_and_skew() -> None:
 def claim(claims: Sequence[PaperClaim], words: str) -> PaperClaim:
     (found,) = (one for one in claims if words in one.claim)
     return found
-
-
-def costs(part: type[TimestampAck] = TimestampAck, **settings: float) -> list[PaperClaim]:
-    return cost_claims(compare([6, 40], [0], part=part, **settings))
-
-
-def one_for_each(part: TimestampAck, now: int) -> list[Pdu]:
-    return TimestampAck.say_ack(part, now) * len(part.messages.numbers)
-
-
-def nothing_taken(part: TimestampAck, source: int, ack: Ack, now: int) -> None:
-    return None
-
-
-CLOCKS = [
-    ["timestamp-ack", "physical", 0, 1.0],
-    ["timestamp-ack", "logical", 0, 2.0],
-    ["timestamp-ack", "hybrid", 0, 1],
-]
-
-
-@pytest.mark.parametrize(
-    ("words", "rule"),
-    [
-        ("first acknowledgment covers stamp 1", {"ack_message": most_that_was_heard}),
-        ("One more round", {"ack_message": no_clock}),
-    ],
-)
-def test_a_claim_on_clocks_disagrees_when_its_rule_is_broken(words: str, rule: dict[str, Any]) -> None:
-    assert claim(clock_claims(CLOCKS), words).agrees
-    assert not claim(clock_claims(CLOCKS, replaced(TimestampAck, **rule)), words).agrees
-
-
-@pytest.mark.parametrize(
-    ("words", "rule"),
-    [
-        ("all six messages", {"ack_message": most_that_was_heard}),
-        ("update their clocks to 6", {"ack_message": clock_that_counts_acknowledgments}),
-    ],
-)
-def test_a_claim_on_clocks_that_differs_would_agree_with_another_rule(words: str, rule: dict[str, Any]) -> None:
-    assert not claim(clock_claims(CLOCKS), words).agrees
-    assert claim(clock_claims(CLOCKS, replaced(TimestampAck, **rule)), words).agrees
-
-
-def test_the_claim_on_physical_clocks_follows_what_is_measured() -> None:
-    words = "Synchronized physical clocks"
-    assert claim(clock_claims(CLOCKS), words).agrees
-    slower = [["timestamp-ack", "physical", 0, 3.0], *CLOCKS[1:]]
-    assert not claim(clock_claims(slower), words).agrees
 
 
 def following_nobody() -> type[TimestampAck]:
@@ -188,18 +126,6 @@ def test_physical_clocks_are_faster_only_than_logical_ones_that_follow_nobody() 
     assert agrees(following_nobody())
 
 
-@pytest.mark.parametrize(
-    ("words", "rule"),
-    [
-        ("bandwidth independent", {"say_ack": one_for_each}),
-        ("grows linearly", {"take_ack": nothing_taken}),
-    ],
-)
-def test_a_claim_on_costs_disagrees_when_its_rule_is_broken(words: str, rule: dict[str, Any]) -> None:
-    assert claim(costs(), words).agrees
-    assert not claim(costs(replaced(TimestampAck, **rule)), words).agrees
-
-
 def deaf_after_a_while(part: TimestampAck, source: int, ack: Ack, now: int) -> None:
     if now < 460 * MILLISECOND:  # the messages whose wait is measured are stable by then
         TimestampAck.take_ack(part, source, ack, now)
@@ -215,11 +141,6 @@ def test_the_time_divided_by_the_rate_is_the_buffer_only_where_the_rate_is_one(r
     assert not claim(cost_claims(sound), words).agrees
     assert claim(cost_claims(sound, unit_ms=PERIOD_MS), words).agrees
     assert not claim(cost_claims(leaking, unit_ms=PERIOD_MS), words).agrees
-
-
-def test_latency_is_only_slightly_larger_where_everyone_stamps_often() -> None:
-    assert not claim(costs(), "only slightly larger").agrees
-    assert claim(costs(t_send_ms=2), "only slightly larger").agrees
 
 
 def test_reproduction(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -107,7 +108,7 @@ def test_decided_message_waits_needlessly_in_abcast_but_not_in_tomp() -> None:
 
 
 def test_claims_of_the_example_come_out() -> None:
-    agreed = {claim.claim.split(":")[0]: claim.agrees for claim in paper._example_claims()}
+    agreed = {claim.claim.split(":")[0]: claim.agrees for claim in paper.example_claims()}
     assert agreed == {
         "decision on m1": True,
         "decision on m2": True,
@@ -453,6 +454,19 @@ def test_reproduction_states_what_agrees_and_what_does_not(tmp_path: Path) -> No
     for loss in (0.0, 0.1):
         assert stack["abcast", loss][2] == stack["tomp", loss][2]  # t1
         assert stack["abcast", loss][3] > stack["tomp", loss][3]  # t2
+
+
+def test_the_figure_draws_the_reductions_of_its_panels(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    drawn: list[Any] = []
+    monkeypatch.setattr(paper, "save", lambda figure, path: drawn.append(figure) or [])
+    numbers = range(len(paper.COLUMNS) - 3)
+    paper._draw([[load, delay, 3, *numbers] for load in paper.LOADS for delay in paper.DELAYS], [3], Path())
+    (figure,) = drawn
+    for panel, names in zip(figure.axes[:: len(paper.LOADS)], paper.REDUCTIONS, strict=True):
+        lines = [line for line in panel.lines if len(line.get_xdata()) == 1]
+        wanted = [paper.COLUMNS.index(name) - 3 for name in names[1:]]
+        assert [list(line.get_ydata()) for line in lines] == [[number] for number in wanted] * len(paper.DELAYS)
 
 
 def test_own_messages_are_stamped_when_sent() -> None:

@@ -123,9 +123,9 @@ def example_to_the_end(kind: type[Co] = Co) -> Example:
 # Figures 2, 3 and 6: small clusters, played by hand
 
 
-def figure_2() -> str:
+def figure_2(kind: type[Co] = Co) -> str:
     """E_j sends g and p, E_h sends q after both; E_k receives g, q, p: in which order does it accept them?"""
-    cluster = Example()
+    cluster = Example(kind)
     cluster.send("g", 0)
     cluster.send("p", 0)
     cluster.give("gp", 1)
@@ -134,9 +134,9 @@ def figure_2() -> str:
     return cluster.accepted[2]
 
 
-def figure_3() -> tuple[str, str]:
+def figure_3(kind: type[Co] = Co) -> tuple[str, str]:
     """On acceptance of which PDU is a pre-acknowledged in E3, and of which acknowledged in E4?"""
-    cluster = Example(size=4)
+    cluster = Example(kind, size=4)
     cluster.send("a", 0)
     for rank in (1, 2, 3):
         cluster.give("a", rank)
@@ -159,9 +159,9 @@ def figure_3() -> tuple[str, str]:
     return pre_acknowledged, acknowledged
 
 
-def figure_6(condition: int) -> tuple[int, int]:
-    """E_i lacks g, the fourth PDU of E_j: give ACK_j and LSEQ of the RET that follows from failure condition 1 or 2."""
-    cluster = Example()
+def figure_6(condition: int, kind: type[Co] = Co) -> tuple[int, int]:
+    """E_i lacks g, the fourth PDU of E_j: give ACK_j and LSEQ of the RET that condition 1 or 2 causes; 0: none."""
+    cluster = Example(kind)
     for letter in "abcgp":
         cluster.send(letter, 0)
     cluster.give("abc", 2)
@@ -173,27 +173,27 @@ def figure_6(condition: int) -> tuple[int, int]:
         cluster.give("q", 2)
     part = cluster.parts[2]
     rets: list[CoRet] = []
-    while not rets and (deadline := part.deadline) is not None:
+    while not rets and (deadline := part.deadline) is not None and deadline < SECOND:
         rets = [out.pdu for out in part.wake(deadline).down if isinstance(out, Out) and isinstance(out.pdu, CoRet)]
-    (ret,) = rets
-    ((_, end),) = ret.gaps
-    return unpack_vector(ret.ack, 3)[0], end
+    return (unpack_vector(rets[0].ack, 3)[0], rets[0].gaps[-1][1]) if rets else (0, 0)
 
 
-def _figure_claims() -> list[PaperClaim]:
+def figure_claims(kind: type[Co] = Co) -> list[PaperClaim]:
+    """Set figures 2, 3 and 6 beside what the entities do."""
     held = "q is held until p has come"
-    rets = "; ".join(f"{ack} and {end}" for ack, end in map(figure_6, (1, 2)))
+    rets = "; ".join(f"{ack} and {end}" for ack, end in (figure_6(condition, kind) for condition in (1, 2)))
     return [
-        _same("E_k, which receives g, q, p, keeps causality", "Figure 2", "gpq", figure_2(), held),
+        _same("E_k, which receives g, q, p, keeps causality", "Figure 2", "gpq", figure_2(kind), held),
         _same("a is pre-acknowledged in E3 on acceptance of e, and acknowledged in E4 with the last g_i", "Figure 3",
-              "e and g3", " and ".join(figure_3()), "E4 has sent g4 itself, and receives g1, g2, g3 in this order"),
+              "e and g3", " and ".join(figure_3(kind)), "E4 has sent g4 itself, and receives g1, g2, g3 in this order"),
         _same("ACK_j and LSEQ of the RET, failure conditions (1) and (2)", "Figure 6", "4 and 5; 4 and 5", rets,
               "after a grace, and 5 itself is not sent again"),
     ]  # fmt: skip
 
 
-def _example_claims() -> tuple[list[PaperClaim], Table]:
-    after_d, after_h, end = example_until("d"), example_until("h"), example_to_the_end()
+def example_claims(kind: type[Co] = Co) -> tuple[list[PaperClaim], Table]:
+    """Set the example of Figure 7 and Table 1 beside ours."""
+    after_d, after_h, end = example_until("d", kind), example_until("h", kind), example_to_the_end(kind)
     rows = [
         (letter, seq, _vector(ack), end.pdus[letter][1].number, _vector(end.ack(letter)))
         for letter, (seq, ack) in TABLE_1.items()
@@ -381,7 +381,7 @@ def include_the_end(self: SendingLog, ret: CoRet) -> Iterable[int]:
 PrintedRetransmission = replaced(
     Co,
     notice=ask_at_once,
-    postpone=lambda self, source, now: None,
+    ret_targets=lambda self, source: None,
     retransmission_range=include_the_end,
     just_resent=lambda self, sent, asker, now: False,
     quiet_ns=lambda self: 0,
@@ -428,16 +428,16 @@ def reproduce(out: Path | None, *, quick: bool, progress: Progress) -> Reproduct
     """Play the examples and measure; draw the figures if there is a folder for them."""
     sizes = (2, 4, 8, 16, 32) if quick else (2, 4, 8, 16, 32, 64)
     parts = len(sizes) + 4
-    example_claims, table1 = _example_claims()
+    examples, table1 = example_claims()
     progress(1, parts)
     costs = []
     for size in sizes:
         costs.append(cost(size, max(12, (5_000 if quick else 20_000) // size**2)))
         progress(1 + len(costs), parts)
     per_member_ns = max(1, round(costs[-1].processing_ns / costs[-1].size))
-    delays = [application_delay_ns(one.size, 4, per_member_ns * one.size) for one in costs]
+    waits = [application_delay_ns(one.size, 4, per_member_ns * one.size) for one in costs]
     progress(len(sizes) + 2, parts)
-    delay_claims, delay_table = _delay_claims(quick)
+    delays = measured_delays(quick)
     progress(len(sizes) + 3, parts)
     losses, loss_table = _losses((3, 5, 10) if quick else (3, 5, 10, 20))
     figure8 = Table(
@@ -447,20 +447,21 @@ def reproduce(out: Path | None, *, quick: bool, progress: Progress) -> Reproduct
         [
             (c.size, round(c.visits, 1), round(c.visits / c.size, 2), round(c.processing_ns / 1000, 1),
              round(c.processing_ns / 1000 / c.size, 2), round(delay / 1e6, 2))
-            for c, delay in zip(costs, delays, strict=True)
+            for c, delay in zip(costs, waits, strict=True)
         ],
     )  # fmt: skip
     figures = [] if out is None else _draw(out, figure8, losses)
     progress(parts, parts)
     return Reproduction(
         PAPER,
-        [*example_claims, *_figure_claims(), *_cost_claims(costs), *delay_claims, *_loss_claims(losses)],
-        [table1, figure8, delay_table, loss_table],
+        [*examples, *figure_claims(), *cost_claims(costs), *delay_claims(delays), *loss_claims(losses)],
+        [table1, figure8, delays.table(), loss_table],
         figures,
     )
 
 
-def _cost_claims(costs: Sequence[Cost]) -> list[PaperClaim]:
+def cost_claims(costs: Sequence[Cost]) -> list[PaperClaim]:
+    """Set what the paper says a PDU costs beside groups of several sizes; the third and the last are compared."""
     small, large = costs[2], costs[-1]
     growth, time_growth = large.visits / small.visits, large.processing_ns / small.processing_ns
     times = large.size / small.size
@@ -485,19 +486,43 @@ def _cost_claims(costs: Sequence[Cost]) -> list[PaperClaim]:
     ]
 
 
-def _delay_claims(quick: bool) -> tuple[list[PaperClaim], Table]:
-    rows: list[tuple[str, int, float, float]] = []
-    for size in (2, 3, 5):
+class Delays(msgspec.Struct, frozen=True):
+    """How long members wait from acceptance to acknowledgment, in R, and how many confirmations a message causes."""
+
+    saturated: dict[int, tuple[float, float]]  # by size: at receivers, at the sender
+    isolated: dict[int, tuple[float, float]]
+    deferred: list[int]  # confirmations of an isolated message, by size
+    prompt: list[int]
+
+    def table(self) -> Table:
+        """Show all waits."""
+        rows = [
+            (traffic, size, round(others, 2), round(sender, 2))
+            for traffic, waits in (("saturated", self.saturated), ("isolated", self.isolated))
+            for size, (others, sender) in waits.items()
+        ]
+        columns = ("traffic", "n", "receivers", "sender")
+        return Table("delay", "From acceptance to acknowledgment, in R", columns, rows)
+
+
+def measured_delays(quick: bool, sizes: Sequence[int] = (2, 3, 5)) -> Delays:
+    """Let groups of these sizes send all the time, and then one message."""
+    saturations, isolations = {}, {}
+    for size in sizes:
         sender, others = saturated(size, 400 if quick else 800)
-        rows.append(("saturated", size, round(others, 2), round(sender, 2)))
-    for size in (2, 3, 5):
+        saturations[size] = others, sender
         one = isolated(size, 1)
         waits = [b - a for a, b in zip(one.accepted, one.acknowledged, strict=True)]
-        rows.append(("isolated", size, round(fmean(waits[1:]), 2), round(waits[0], 2)))
-    table = Table("delay", "From acceptance to acknowledgment, in R", ("traffic", "n", "receivers", "sender"), rows)
-    _, _, others, sender = rows[1]
-    deferred = [isolated(size, 2 * R).confirmations for size in (2, 3, 5)]
-    prompt = [isolated(size, 1).confirmations for size in (2, 3, 5)]
+        isolations[size] = fmean(waits[1:]), waits[0]
+    deferred = [isolated(size, 2 * R).confirmations for size in sizes]
+    prompt = [isolated(size, 1).confirmations for size in sizes]
+    return Delays(saturations, isolations, deferred, prompt)
+
+
+def delay_claims(delays: Delays) -> list[PaperClaim]:
+    """Set what the paper says of delays and confirmations beside what was measured."""
+    others, sender = (round(wait, 2) for wait in delays.saturated[3])
+    deferred, prompt = delays.deferred, delays.prompt
     return [
         PaperClaim(
             "it takes 2R from acceptance to acknowledgment",
@@ -513,12 +538,12 @@ def _delay_claims(quick: bool) -> tuple[list[PaperClaim], Table]:
             "deferred confirmation: O(n) PDUs are transmitted for a PDU instead of O(n^2)",
             "Section 4.2",
             "O(n)",
-            f"n = 2, 3, 5: {deferred} deferred by 2R, {prompt} at once",
-            deferred == prompt == [4, 6, 10],
+            f"n = {', '.join(map(str, delays.isolated))}: {deferred} deferred by 2R, {prompt} at once",
+            deferred == prompt == [2 * size for size in delays.isolated],
             "exactly 2n confirmations of an isolated message: each member confirms once that it has accepted it "
             "and once that it has pre-acknowledged it",
         ),
-    ], table
+    ]
 
 
 def isolated_claim(kind: type[Co] = Co) -> PaperClaim:
@@ -552,7 +577,8 @@ def _losses(sizes: Sequence[int]) -> tuple[dict[tuple[int, str], tuple[LossCost,
     return losses, Table("losses", "One lost PDU, everyone sending one message", columns, rows)
 
 
-def _loss_claims(losses: dict[tuple[int, str], tuple[LossCost, LossCost]]) -> list[PaperClaim]:
+def loss_claims(losses: dict[tuple[int, str], tuple[LossCost, LossCost]]) -> list[PaperClaim]:
+    """Set what the paper says of retransmission beside what one loss causes, as printed and as repaired."""
     size = max(n for n, _ in losses)
     printed, ours = losses[size, SKEWED]
     even_printed, even_ours = losses[size, EVEN]

@@ -267,7 +267,8 @@ class MeasuredTrees:
         return sum(rtts) / len(rtts) / self.rtt_ms(n, stability)
 
 
-def _measure(quick: bool, progress: Progress) -> MeasuredTrees:
+def measure(quick: bool, progress: Progress) -> MeasuredTrees:
+    """Run a round of every protocol on every tree."""
     everything = list(ROUND_PROTOCOLS)
     trees: list[tuple[str, Tree, Sequence[str]]] = []
     for (b, z), n in zip(TABLE_3, PUBLISHED_SIZES, strict=True):
@@ -402,9 +403,10 @@ def _beyond(measured: MeasuredTrees) -> Table:
 # --- Claims. ---
 
 
-def _claims(measured: MeasuredTrees) -> list[PaperClaim]:
+def claims(measured: MeasuredTrees, *, full_families: bool = False) -> list[PaperClaim]:
+    """Set all that the paper says beside what was measured and counted; with `full_families` for z = b alone."""
     return [
-        *_claims_about_counts(measured),
+        *_claims_about_counts(measured, full_families),
         *_claims_about_queues(measured),
         *_claims_about_times(measured),
         *_claims_about_random_trees(measured),
@@ -412,7 +414,7 @@ def _claims(measured: MeasuredTrees) -> list[PaperClaim]:
     ]
 
 
-def _claims_about_counts(measured: MeasuredTrees) -> list[PaperClaim]:
+def _claims_about_counts(measured: MeasuredTrees, full_families: bool) -> list[PaperClaim]:
     sizes = [len(near_complete(b, HEIGHT, z)) for b, z in TABLE_3]
     depths = {(b, z): sum(near_complete(b, HEIGHT, z).depths) for b, z in TABLE_3}
     right = sum(acks_to_root(b, HEIGHT, z) == depths[b, z] for b, z in TABLE_3)
@@ -422,9 +424,10 @@ def _claims_about_counts(measured: MeasuredTrees) -> list[PaperClaim]:
         - 2 * (group_size(b, HEIGHT, z) - 1)
         for b, z in TABLE_3
     }
-    rounds = {z: count(near_complete(3, 3, z), "tree-train").rounds for z in (1, 2, 3)}
-    chains = {z: count(near_complete(4, HEIGHT, z), "tree-train").chain_hops for z in range(1, 5)}
-    loads = {z: count(near_complete(3, 3, z), "tree-coordinator").processed for z in (1, 3)}
+    threes, fours = ([3], [4]) if full_families else ([1, 2, 3], [1, 2, 3, 4])  # z, for b = 3 and b = 4
+    rounds = {z: count(near_complete(3, 3, z), "tree-train").rounds for z in threes}
+    chains = {z: count(near_complete(4, HEIGHT, z), "tree-train").chain_hops for z in fours}
+    loads = {z: count(near_complete(3, 3, z), "tree-coordinator").processed for z in {threes[0], 3}}
     ratios = {
         basic: measured.near_complete(1365, basic).traffic.hops / measured.near_complete(1365, structured).traffic.hops
         for basic, structured in STRUCTURED_OF.items()
@@ -710,10 +713,14 @@ def reproduce(out: Path | None, *, quick: bool, progress: Progress) -> Reproduct
     """All tables, claims and, where a folder is given, figures of the paper."""
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)  # before the work, so that a folder that cannot be is refused at once
-    measured = _measure(quick, progress)
+    return reproduction_of(measure(quick, progress), out)
+
+
+def reproduction_of(measured: MeasuredTrees, out: Path | None) -> Reproduction:
+    """Tables, claims and, where a folder is given, figures of what was measured."""
     figures: list[Path] = []
     if out is not None:
         from antiphon.papers.hierarchical_figures import draw
 
         figures = draw(measured, out)
-    return Reproduction(PAPER, _claims(measured), _tables(measured), figures)
+    return Reproduction(PAPER, claims(measured), _tables(measured), figures)

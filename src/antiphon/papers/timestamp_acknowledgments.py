@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -68,8 +68,20 @@ FIGURE_2: tuple[Latencies, Latencies] = ([[2, 2], [5, 5]], [[4, 8], [4, 8]])
 ASYMMETRIC: tuple[Latencies, Latencies] = ([[0], [5]], [[5, 0]])  # two senders, one receiver
 
 
-def inequalities_broken(examples: int, seed: int = 1) -> dict[str, int]:
+class Formulas(NamedTuple):
+    """The three latencies of Section 4, so that a test can put others in their place."""
+
+    vector: Callable[[Latencies, Latencies, float, int], float] = vector_latency
+    printed: Callable[[Latencies, Latencies, float, float, int], float] = timestamp_latency_as_printed
+    exact: Callable[[Latencies, Latencies, float, float, int], float] = timestamp_latency
+
+
+FORMULAS: Final = Formulas()
+
+
+def inequalities_broken(examples: int, seed: int = 1, formulas: Formulas = FORMULAS) -> dict[str, int]:
     """Count, over random latencies, where the paper's relations between t1 and t2 fail."""
+    vector, printed, _ = formulas
     rng = random.Random(seed)
     broken = {"(1)": 0, "(2)": 0, "symmetric": 0}
     for _ in range(examples):
@@ -77,15 +89,15 @@ def inequalities_broken(examples: int, seed: int = 1) -> dict[str, int]:
         messages = [[rng.uniform(0, 9) for _ in range(receivers)] for _ in range(senders)]
         acks = [[rng.uniform(0, 9) for _ in range(senders)] for _ in range(receivers)]
         t_send, t_ack = rng.uniform(0, 3), rng.uniform(0, 3)
-        longest = max(vector_latency(messages, acks, t_ack, s) for s in range(senders))
+        longest = max(vector(messages, acks, t_ack, s) for s in range(senders))
         back = [[messages[s][r] for s in range(senders)] for r in range(receivers)]
-        longest_symmetric = max(vector_latency(messages, back, t_ack, s) for s in range(senders))
+        longest_symmetric = max(vector(messages, back, t_ack, s) for s in range(senders))
         for s in range(senders):
-            t1 = vector_latency(messages, acks, t_ack, s)
-            t2 = timestamp_latency_as_printed(messages, acks, t_send, t_ack, s)
+            t1 = vector(messages, acks, t_ack, s)
+            t2 = printed(messages, acks, t_send, t_ack, s)
             broken["(1)"] += t1 > t2 + 1e-9
             broken["(2)"] += t2 > longest + t1 + t_send - t_ack + 1e-9
-            symmetric = timestamp_latency_as_printed(messages, back, t_send, t_ack, s)
+            symmetric = printed(messages, back, t_send, t_ack, s)
             broken["symmetric"] += symmetric > longest_symmetric + t_send + 1e-9
     return broken
 
@@ -203,9 +215,9 @@ def figure_4(view_of_node_3: Sequence[int]) -> tuple[int, bool]:
     return node_3.acknowledgment, node_1.stable(27)
 
 
-def lost_is_stable() -> bool:
+def lost_is_stable(sender_type: type[SenderSide] = SenderSide) -> bool:
     """Lose a message with its connection, connect again, and say whether the sender then takes it for stable."""
-    s, r = SenderSide(), ReceiverSide()
+    s, r = sender_type(), ReceiverSide()
     s.acknowledged(2, 1, r.connect(1, 1))
     s.send(1)
     s.closed(2, 1)
@@ -443,22 +455,23 @@ def reproduce(out: Path | None, *, quick: bool = False, progress: Progress | Non
     ]
     figures = [] if out is None else _draw(latency, bandwidth, out)
     claims = [
-        *_latency_formula_claims(),
+        *formula_claims(),
         *clock_claims(members),
-        *_membership_claims(),
+        *membership_claims(),
         *cost_claims(compared),
     ]
     return Reproduction(PAPER, claims, tables, figures)
 
 
-def _latency_formula_claims() -> list[PaperClaim]:
+def formula_claims(examples: int = 20_000, formulas: Formulas = FORMULAS) -> list[PaperClaim]:
+    """Set Figure 2 and the inequalities beside the formulas of Section 4, over so many random examples."""
     messages, acks = FIGURE_2
-    t1 = [round(vector_latency(messages, acks, 1, s)) for s in (0, 1)]
-    exact = [round(timestamp_latency(messages, acks, 1, 1, s)) for s in (0, 1)]
-    printed = [round(timestamp_latency_as_printed(messages, acks, 1, 1, s)) for s in (0, 1)]
-    broken = inequalities_broken(20_000)
-    asymmetric = timestamp_latency_as_printed(*ASYMMETRIC, 0, 0, 0)
-    bound = max(vector_latency(*ASYMMETRIC, 0, s) for s in (0, 1))
+    t1 = [round(formulas.vector(messages, acks, 1, s)) for s in (0, 1)]
+    exact = [round(formulas.exact(messages, acks, 1, 1, s)) for s in (0, 1)]
+    printed = [round(formulas.printed(messages, acks, 1, 1, s)) for s in (0, 1)]
+    broken = inequalities_broken(examples, formulas=formulas)
+    asymmetric = formulas.printed(*ASYMMETRIC, 0, 0, 0)
+    bound = max(formulas.vector(*ASYMMETRIC, 0, s) for s in (0, 1))
     return [
         PaperClaim(
             "t1, vector acknowledgments, for s1 and s2",
@@ -489,7 +502,7 @@ def _latency_formula_claims() -> list[PaperClaim]:
             "t1 <= t2 <= max t1 + t1 + t_send - t_ack",
             "Inequalities (1), (2)",
             "always",
-            f"{broken['(1)'] + broken['(2)']} of 20,000 random examples break them",
+            f"{broken['(1)'] + broken['(2)']} of {examples:,} random examples break them",
             broken["(1)"] + broken["(2)"] == 0,
             "checked with random latencies, up to four senders and receivers",
         ),
@@ -497,7 +510,7 @@ def _latency_formula_claims() -> list[PaperClaim]:
             "t2 <= max t1 + t_send where both directions have the same latency",
             "Section 4",
             "always",
-            f"{broken['symmetric']} of 20,000 random examples break it",
+            f"{broken['symmetric']} of {examples:,} random examples break it",
             broken["symmetric"] == 0,
             f"the equal latencies are needed: messages [[0],[5]], acknowledgments [[5,0]] give t2 = {asymmetric:g} > "
             f"{bound:g}",
@@ -556,9 +569,13 @@ def clock_claims(members: Sequence[Sequence[Value]], part: type[TimestampAck] = 
     ]
 
 
-def _membership_claims() -> list[PaperClaim]:
-    wrong_ack, wrong_stable = figure_4([2])
+def membership_claims(
+    view_of_node_3: Sequence[int] = (2,), sender_type: type[SenderSide] = SenderSide
+) -> list[PaperClaim]:
+    """Set Section 6 beside pairwise connections: Figure 4 in this view of node 3, and a lost message."""
+    wrong_ack, wrong_stable = figure_4(view_of_node_3)
     right_ack, right_stable = figure_4([1, 2])
+    lost = lost_is_stable(sender_type)
     return [
         PaperClaim(
             "With the wrong view {2, 3}, node 3 acknowledges 33 and B is taken for stable",
@@ -572,8 +589,8 @@ def _membership_claims() -> list[PaperClaim]:
             "Abrupt termination of a connection suffices for determining message stability",
             "Section 6",
             "a lost message is not stable",
-            f"a lost message is {'stable' if lost_is_stable() else 'not stable'} after a new connection",
-            not lost_is_stable(),
+            f"a lost message is {'stable' if lost else 'not stable'} after a new connection",
+            not lost,
             "the rules are right for a pair within one connection, and each of them is needed; but a message lost with "
             "its connection is covered by the acknowledgments of the next one, so views are needed, and incarnations, "
             "which the paper does not mention",

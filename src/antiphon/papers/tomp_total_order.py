@@ -11,11 +11,11 @@ from __future__ import annotations
 import random
 import re
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -181,7 +181,8 @@ LOADS = {  # mean time between one host's messages, in mean delays, for a group 
     "Poisson, busy": lambda n: 1.0,
     "Poisson, calm": lambda n: float(n),
 }
-RULES: dict[str, tuple[type[TwoPhase], dict[str, Any]]] = {
+Rules: TypeAlias = Mapping[str, tuple[type[TwoPhase], dict[str, Any]]]
+RULES: Rules = {
     "ABCAST": (Abcast, {}),
     "TOMP": (Tomp, {}),
     "TOMP, all hosts": (Tomp, {"bound": "all-hosts"}),
@@ -201,10 +202,10 @@ class Latency(msgspec.Struct):
         return self.t1 + self.t2
 
 
-def latencies(delay: str, load: str, size: int, messages: int, seed: int) -> dict[str, Latency]:
+def latencies(delay: str, load: str, size: int, messages: int, seed: int, rules: Rules = RULES) -> dict[str, Latency]:
     """Measure every rule, and the clairvoyant, on the same delays; `messages` per host, all at once: rounds of one."""
     found: dict[str, Latency] = {}
-    for name, (protocol, options) in RULES.items():
+    for name, (protocol, options) in rules.items():
         events = _Experiment(protocol, options, delay, load, size, messages, seed)
         found[name] = events.latency(events.delivered_at)
         if name == "ABCAST":
@@ -301,12 +302,19 @@ def reduction(before: float, after: float) -> float:
     return 100 * (before - after) / before if before else 0.0
 
 
-def latency_rows(sizes: Sequence[int], messages_total: int, progress: Progress | None) -> list[list[Value]]:
+def latency_rows(
+    sizes: Sequence[int],
+    messages_total: int,
+    progress: Progress | None = None,
+    *,
+    loads: Iterable[str] = tuple(LOADS),
+    rules: Rules = RULES,
+) -> list[list[Value]]:
     """Measure all delays, loads and group sizes."""
-    cells = [(delay, load, size) for load in LOADS for delay in DELAYS for size in sizes]
+    cells = [(delay, load, size) for load in loads for delay in DELAYS for size in sizes]
     rows: list[list[Value]] = []
     for done, (delay, load, size) in enumerate(cells):
-        found = latencies(DELAYS[delay], load, size, max(3, messages_total // size), seed=size)
+        found = latencies(DELAYS[delay], load, size, max(3, messages_total // size), seed=size, rules=rules)
         abcast = found["ABCAST"]
         row: list[Value] = [load, delay, size, round(abcast.t1, 3), round(abcast.t2, 3)]
         for name in ("TOMP", "TOMP, all hosts", "clairvoyant"):
@@ -379,7 +387,7 @@ def reproduce(out: Path | None, *, quick: bool = False, progress: Progress | Non
         ),
     ]
     figures = [] if out is None else _draw(rows, sizes, out)
-    return Reproduction(PAPER, [*_example_claims(), _safety_claim(), *_latency_claims(rows)], tables, figures)
+    return Reproduction(PAPER, [*example_claims(), safety_claim(), *latency_claims(rows)], tables, figures)
 
 
 def _named(stamp: Stamp) -> str:
@@ -429,8 +437,9 @@ def _waiting(queue: Iterable[tuple[int, Stamp, bool]]) -> str:
     )
 
 
-def _example_claims() -> list[PaperClaim]:
-    tomp, abcast = worked_example(Tomp), worked_example(Abcast)
+def example_claims(abcast_type: type[TwoPhase] = Abcast, tomp_type: type[TwoPhase] = Tomp) -> list[PaperClaim]:
+    """Set the worked example of figures 1, 3 and 4 beside ours."""
+    tomp, abcast = worked_example(tomp_type), worked_example(abcast_type)
     published = {  # as printed, identifiers of the three messages taken as 1
         0: ("17.3", "2 1 1", "18.3 18.3 18.3"),
         1: ("19.3", "1 2 1", "17.2 20.3 17.2"),
@@ -477,8 +486,9 @@ def _example_claims() -> list[PaperClaim]:
     return claims
 
 
-def _safety_claim() -> PaperClaim:
-    printed, repaired = (play(protocol, 3, BREAKING_SCHEDULE) for protocol in (PrintedClock, Abcast))
+def safety_claim(printed_type: type[TwoPhase] = PrintedClock) -> PaperClaim:
+    """Set the one order that the paper promises beside those in which its printed rules deliver."""
+    printed, repaired = (play(protocol, 3, BREAKING_SCHEDULE) for protocol in (printed_type, Abcast))
     orders = {tuple(order) for order in printed.delivered}
     assert len({tuple(order) for order in repaired.delivered}) == 1
     return PaperClaim(
@@ -497,7 +507,8 @@ def _span(values: Iterable[Value]) -> str:
     return f"{min(numbers):.0f}% to {max(numbers):.0f}%"
 
 
-def _latency_claims(rows: Sequence[Sequence[Value]]) -> list[PaperClaim]:
+def latency_claims(rows: Sequence[Sequence[Value]]) -> list[PaperClaim]:
+    """Set the published reductions beside those of `latency_rows`."""
     light = [row for row in rows if row[1] in ("uniform", "exponential")]
     heavy = [row for row in rows if str(row[1]).startswith("Pareto")]
     at_once = [row for row in light + heavy if row[0] == "all at once"]
@@ -525,19 +536,31 @@ def _latency_claims(rows: Sequence[Sequence[Value]]) -> list[PaperClaim]:
     ]
 
 
+# what is drawn: TOMP's reduction, and the clairvoyant's
+REDUCTIONS = (
+    ("t2", "TOMP less t2 %", "clairvoyant less t2 %"),
+    ("t1 + t2", "TOMP less total %", "clairvoyant less total %"),
+)
+
+
+def curve(rows: Sequence[Sequence[Value]], load: str, delay: str, column: str) -> list[Value]:
+    """Give a column of `latency_rows` over the group sizes, for one load and delay."""
+    return [row[COLUMNS.index(column)] for row in rows if row[0] == load and row[1] == delay]
+
+
 def _draw(rows: Sequence[Sequence[Value]], sizes: Sequence[int], out: Path) -> list[Path]:
     """Draw the reductions of t2 and of the whole latency over the group size, a panel for each load."""
     with drawing(2, len(LOADS), width_in=12, height_in=7, sharex=True, sharey=True) as (figure, panels):
         for column, load in enumerate(LOADS):
-            for row, (what, index) in enumerate((("t2", _LESS_T2), ("t1 + t2", _LESS_TOTAL))):
+            for row, (what, ours, best) in enumerate(REDUCTIONS):
                 panel = panels[row * len(LOADS) + column]
                 panel.axhspan(30, 40, color=COLOURS["panel"])
-                for index, delay in enumerate(DELAYS):
-                    seen = look(index)
-                    chosen = [cells for cells in rows if cells[0] == load and cells[1] == delay]
-                    reduced, best = ([cells[at] for cells in chosen] for at in (index, len(COLUMNS) - 2 + row))
-                    panel.plot(sizes, reduced, color=seen.colour, marker=seen.marker, label=delay)
-                    panel.plot(sizes, best, color=seen.colour, linestyle=":")
+                for number, delay in enumerate(DELAYS):
+                    seen = look(number)
+                    panel.plot(
+                        sizes, curve(rows, load, delay, ours), color=seen.colour, marker=seen.marker, label=delay
+                    )
+                    panel.plot(sizes, curve(rows, load, delay, best), color=seen.colour, linestyle=":")
                 panel.set_xscale("log", base=2)
                 panel.set_xticks(sizes, [str(size) for size in sizes])
                 panel.set_title(f"{what}: {load}")
