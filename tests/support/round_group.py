@@ -12,7 +12,7 @@ from typing import Any
 
 from antiphon.protocol.clock import SkewedClock
 from antiphon.protocol.machine import MILLISECOND
-from antiphon.protocol.parts import Frontier, Out, PartContext, Stability, Step
+from antiphon.protocol.parts import NOTHING, Frontier, Out, PartContext, Stability, Step
 from antiphon.protocol.stability.rounds import VectorPart
 from antiphon.protocol.wire import Codec, Data, Header, Malformed
 
@@ -130,7 +130,9 @@ class RoundGroup:
     def _wake(self, rank: int, _: None) -> None:
         if self.alarms[rank] == self.now:
             self.alarms[rank] = None
-        self._carry(rank, self.parts[rank].wake(self._clock(rank)))
+        part, now = self.parts[rank], self._clock(rank)
+        due = part.deadline is not None and part.deadline <= now  # else it has been put off: the alarm is set anew
+        self._carry(rank, part.wake(now) if due else NOTHING)
 
     # What follows
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Protocol, Self, TypeAlias, final, runtime_checkable
+from functools import lru_cache
+from typing import Any, ClassVar, Protocol, Self, TypeAlias, cast, final, runtime_checkable
 
 import msgspec
 
@@ -284,10 +285,22 @@ class Capabilities(msgspec.Struct, frozen=True):
 
 def capabilities(ordering: Ordering, stability: Stability | None) -> Capabilities:
     """Find out what the parts of a member can do beside what every part can."""
-    knows_who_lags = ordering if stability is None else stability
+    kinds: tuple[type, type] = type(ordering), type(stability)
+    gate, gatherer, rider, watcher = _capable(*kinds)
     return Capabilities(
-        ordering if isinstance(ordering, Gate) else None,
-        ordering if isinstance(ordering, Gatherer) else None,
-        stability if isinstance(stability, Rider) else None,
-        knows_who_lags if isinstance(knows_who_lags, Watcher) else None,
+        cast(Gate, ordering) if gate else None,
+        cast(Gatherer, ordering) if gatherer else None,
+        cast(Rider, stability) if rider else None,
+        cast(Watcher, ordering if stability is None else stability) if watcher else None,
+    )
+
+
+@lru_cache(maxsize=64)  # of classes: to look for methods takes as long as all else that a small member is made of
+def _capable(ordering: type, stability: type) -> tuple[bool, bool, bool, bool]:
+    knows_who_lags = ordering if stability is type(None) else stability
+    return (
+        issubclass(ordering, Gate),
+        issubclass(ordering, Gatherer),
+        issubclass(stability, Rider),
+        issubclass(knows_who_lags, Watcher),
     )
