@@ -152,12 +152,15 @@ def _chance_ns(scenario: Scenario, cost: RunCost, usual: RunCost) -> Duration:
     """Return how much longer a run may take because it was less lucky than fifo's.
 
     Where ten datagrams in a row are lost on one link, each costs one of the pauses, jittered, after which something is
-    repeated. A run that says more loses more: what counts is what fifo lost on its worst link, within a factor. And a
-    cut that fifo was done before may hold up another: it need not end before it heals.
+    repeated. A run that says more loses more: what counts is what fifo lost on its worst link, within a factor. Each
+    repair, of which there are no more than allowed, may occupy a slow link for the time of a message. And a cut that
+    fifo was done before may hold up another: it need not end before it heals.
     """
     healed_ns = max((duration(fault.until, "until") for fault in scenario.faults if fault.until), default=0)
     unlucky = min(cost.lost_on_one_link, _UNLUCKY + 3 * usual.lost_on_one_link)
-    return healed_ns + unlucky * longest_pause_ns(scenario) * 3 // 2
+    bandwidth = scenario.network.bandwidth
+    repairing_ns = cost.repairs * scenario.workload.payload * 8 * SECOND // bandwidth if bandwidth else 0
+    return healed_ns + repairing_ns + unlucky * longest_pause_ns(scenario) * 3 // 2
 
 
 def _fifo_bytes_max(scenario: Scenario, cost: RunCost) -> float:
