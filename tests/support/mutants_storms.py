@@ -68,7 +68,7 @@ _COPIES_EAGERLY = {
 CO: dict[str, type[Co]] = {
     "no backoff": replaced(Co, **_ASKS_EAGERLY, **_COPIES_EAGERLY),
     "no suppression": replaced(
-        Co, **_ASKS_EAGERLY, ret_targets=lambda self, source: None, lacking=lambda self, number: None
+        Co, **_ASKS_EAGERLY, ret_targets=lambda self, asked: None, postpone=lambda self, source, now: None
     ),
     "late is lost": replaced(Co, hearsay_grace_ns=lambda self, source, now: 0, **_ASKS_EAGERLY, **_COPIES_EAGERLY),
     "answers with everything": replaced(Co, retransmission_range=all_that_is_kept, **_COPIES_EAGERLY),

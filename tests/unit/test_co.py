@@ -226,11 +226,22 @@ def test_one_request_is_outstanding_and_is_repeated_ever_more_rarely() -> None:
         assert least * MILLISECOND <= pause <= 1.5 * least * MILLISECOND
 
 
-def test_a_request_goes_to_the_source_alone() -> None:
+def test_anothers_request_does_for_ones_own() -> None:
     part = entity()
     part.receive(1, data(2, 1, 2, 1), 0)
+    part.receive(2, CoRet(pack_vector([1, 1, 1]), 9, 1, [(1, 2)]), 1)
+    assert sent(part, CoRet, 2 * part.options.ret_grace_ns) == []
+    assert len(sent(part, CoRet, 2 * part.options.ret_retry_ns)) == 1
+
+
+@pytest.mark.parametrize(("size", "heard_by"), [(8, None), (9, (1,))])
+def test_a_request_goes_to_all_or_in_larger_groups_to_the_source_alone(
+    size: int, heard_by: tuple[int, ...] | None
+) -> None:
+    part = entity(size)
+    part.receive(1, data(2, 1, 2, *[1] * (size - 2)), 0)
     (out,) = [out for out in part.wake(2 * part.options.ret_grace_ns).down if isinstance(out.pdu, CoRet)]
-    assert (out.pdu.source, out.to) == (1, (1,))
+    assert (out.pdu.source, out.to) == (1, heard_by)
 
 
 def test_the_source_sends_again_what_is_missing_and_only_once() -> None:

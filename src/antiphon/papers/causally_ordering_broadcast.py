@@ -381,7 +381,8 @@ def include_the_end(self: SendingLog, ret: CoRet) -> Iterable[int]:
 PrintedRetransmission = replaced(
     Co,
     notice=ask_at_once,
-    ret_targets=lambda self, source: None,
+    ret_targets=lambda self, asked: None,
+    postpone=lambda self, source, now: None,
     retransmission_range=include_the_end,
     just_resent=lambda self, sent, asker, now: False,
     quiet_ns=lambda self: 0,

@@ -21,6 +21,8 @@ from antiphon.protocol.timers import GrowingPause, RoundTripEstimate
 DOUBLINGS_MIN: Final = 2
 TRIES_IN_HASTE: Final = 3
 UNANSWERED_MAX: Final = 3
+MANY: Final = 4  # one in so many members
+FEW: Final = 8  # members
 DOUBLINGS_MAX: Final = 16
 
 
@@ -122,6 +124,14 @@ class Losses:
             request.tries = max(0, request.tries - 1)
             request.ask_at = min(request.ask_at, now + self._jittered(self.retry_ns(source, 0, now)))
 
+    @rule("docs/protocols/co.md, Losses")
+    def postpone(self, source: int, now: Instant) -> None:
+        """Wait before asking a source, since another member has just asked it for the same."""
+        request = self.requests.get(source)
+        if request is not None:
+            pause_ns = self.retry_ns(source, request.tries, now)
+            request.ask_at = max(request.ask_at, now + self._jittered(pause_ns))
+
     def due(
         self, now: Instant, req: Sequence[int], early: Sequence[Collection[int]], reach: int
     ) -> list[tuple[int, list[tuple[int, int]]]]:
@@ -147,13 +157,14 @@ class Losses:
         return asked
 
     @rule("Section 4.3, RET, mended; docs/protocols/co.md, Slow links and overrun receivers")
-    def ret_targets(self, source: int) -> tuple[int, ...] | None:
-        """Say who hears a RET: the source that is asked.
+    def ret_targets(self, asked: Sequence[int]) -> tuple[int, ...] | None:
+        """Say who hears RETs: all, to whom they are news; where much is lost, and in larger groups, those asked alone.
 
-        The paper broadcasts it, which keeps others from asking for the same; but few others lack the same, and all of
-        them asking costs no more than telling everyone once. What they ask for meanwhile goes with one copy.
+        Where PDUs overtake each other, much seems to be missing that is not, and each false alarm to all would cost as
+        many datagrams as there are members.
         """
-        return (source,)
+        size = len(self._known)
+        return tuple(sorted(asked)) if len(asked) * MANY > size or size > FEW else None
 
     @rule("docs/protocols/co.md, Slow links and overrun receivers")
     def quiet_ns(self) -> Duration:

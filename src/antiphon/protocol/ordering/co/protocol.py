@@ -134,9 +134,9 @@ class Co(FlushHooks):
         if self.confirmations.due_at is not None and self.confirmations.due_at <= now:
             self._broadcast(None, now, step)
         due = self.losses.due(now, acceptance.req, acceptance.early, acceptance.places)
+        asked = self.losses.ret_targets([source for source, _ in due])
         for source, gaps in due:
-            ret = CoRet(pack_vector(acceptance.req), acceptance.free, source, gaps)
-            step.down.append(Out(ret, self.losses.ret_targets(source)))
+            step.down.append(Out(CoRet(pack_vector(acceptance.req), acceptance.free, source, gaps), asked))
         if self.probes.over(now):
             probe = CoProbe(pack_vector(acceptance.req), acceptance.free, asking=True)
             step.down.append(Out(probe, self.probes.probe_targets()))
@@ -221,13 +221,15 @@ class Co(FlushHooks):
                 self.losses.notice(k, end, req[k], k != source, now)
 
     def _requested(self, source: int, ret: CoRet, ack: Sequence[int], now: Instant) -> None:
-        """Rebroadcast what a RET asks of this member, and learn from its vector."""
+        """Rebroadcast what a RET asks of this member; one that asks another for what we lack too does for our own."""
         if ret.source >= self.size or any(first >= end for first, end in ret.gaps):
             raise Malformed("impossible-request")
         self._heard_vector(source, ack, ret.buf, now)
         self.trips.disturbed(source, now)
         if ret.source == self.rank:
             self.log.rebroadcast(self.log.retransmission_range(ret), source, now)
+        elif any(first <= self.acceptance.req[ret.source] < end for first, end in ret.gaps):
+            self.losses.postpone(ret.source, now)
 
     def _probed(self, source: int, probe: CoProbe, ack: Sequence[int], now: Instant) -> None:
         """Learn from another's vector what this member lacks; if it asks, plan to answer with one's own.
