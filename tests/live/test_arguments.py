@@ -119,6 +119,8 @@ def test_folders_may_be_given_as_text(tmp_path: Path) -> None:
         (b"x", {"lifetime_s": 0}, "lifetime_s: must be more than 0, not 0"),
         (b"x", {"priority": "1"}, "priority: must be int, not str"),
         (b"x", {"priority": None}, "priority: must be int, not NoneType"),
+        (b"x", {"priority": 2}, "lifetime_s, priority: total has neither"),
+        (b"x", {"lifetime_s": 1.5}, "lifetime_s, priority: total has neither"),
     ],
 )
 def test_send_refuses_and_nothing_else_is_lost(

@@ -212,8 +212,10 @@ def test_a_file_can_be_given_again(size: int) -> None:
 
 def test_a_snapshot_of_no_kind_is_said() -> None:
     for wrong in ("text", 7, None, forever()):
+        pair = Pair(lambda wrong=wrong: wrong, print)  # type: ignore[misc]
         with pytest.raises(antiphon.UsageTypeError, match=r"^snapshot: must give bytes, a path"):
-            run(Pair(lambda wrong=wrong: wrong, print).carry())  # type: ignore[misc]
+            run(pair.carry())
+        assert pair.anomalies.counts["snapshots-failed"] == 1
 
 
 async def forever() -> None: ...

@@ -17,6 +17,8 @@ from antiphon.live.sender import PLAIN, Kind
 from antiphon.live.settings import Settings, settable
 from antiphon.live.transport import Transport
 from antiphon.protocol.machine import SECOND
+from antiphon.protocol.options import ignores_lifetimes
+from antiphon.protocol.parts import Ordering
 
 LIFETIME_S_MAX: Final = 1_000_000_000  # when a message expires goes on the wire, in nanoseconds
 
@@ -64,7 +66,7 @@ class Group:
         if lifetime_s is None and type(priority) is int and not priority:
             receipt = sender.add(payload)
             return await sender.begin(payload, PLAIN) if receipt is None else receipt
-        return await sender.begin(payload, _kind(lifetime_s, priority))
+        return await sender.begin(payload, _kind(lifetime_s, priority, self._settings.ordering))
 
     async def send_many(self, payloads: Iterable[bytes]) -> Receipt:
         """Multicast messages in their order, in as few bursts as they take; the receipt is the last one's."""
@@ -120,13 +122,15 @@ class Group:
         return None if self._member is None else self._member.driver.recording
 
 
-def _kind(lifetime_s: float | None, priority: int) -> Kind:
+def _kind(lifetime_s: float | None, priority: int, ordering: str | type[Ordering]) -> Kind:
     check_type("lifetime_s", lifetime_s, float | None)
     check_type("priority", priority, int)
     if lifetime_s is not None and lifetime_s <= 0:
         raise UsageError(f"lifetime_s: must be more than 0, not {lifetime_s}")
     if lifetime_s is not None:
         check_range("lifetime_s", lifetime_s, 0, LIFETIME_S_MAX)
+    if ignores_lifetimes(ordering):
+        raise UsageError(f"lifetime_s, priority: {ordering} has neither; choose the ordering causal-blocks for them")
     return None if lifetime_s is None else int(lifetime_s * SECOND), priority
 
 

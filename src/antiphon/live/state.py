@@ -147,7 +147,11 @@ class StateKeeper:
     def capture(self, view: int) -> None:
         """Take the application's state, which has just seen all that came before the view."""
         assert self._snapshot is not None
-        kind, source = _opened(self._snapshot())
+        try:
+            kind, source = _opened(self._snapshot())
+        except Exception as error:  # the application's, which hears of it where it reads
+            self._anomalies.note("snapshots-failed", repr(error))
+            raise
         begun = msgspec.msgpack.encode(self._begun.pop(view, []))
         end = begun + _FOOTER.pack(kind, len(begun))
         spool = self._captured[view] = Spool()

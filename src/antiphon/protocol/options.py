@@ -223,6 +223,12 @@ def ordering_type(name: str | type[Ordering]) -> type[Ordering]:
     return _part_type(name, ORDERINGS, ALIASES, "ordering", ("PROMISES", "NEEDS_RECOVERY", "submit", "finish"))
 
 
+def ignores_lifetimes(name: str | type[Ordering]) -> bool:
+    """Say whether one of our orderings takes no notice of lifetimes and priorities; a caller's own may."""
+    is_ours = isinstance(name, str) and ALIASES.get(name, name) in ORDERINGS
+    return is_ours and "lag" not in ordering_type(name).Options.__struct_fields__
+
+
 def stability_type(name: str | type[Stability]) -> type[Stability]:
     """Find a stability protocol by its name, import `package.module:Class`, or take the caller's own."""
     return _part_type(name, STABILITIES, {}, "stability", ("stamp", "advanced"))

@@ -60,7 +60,6 @@ class SimulatedHost:
         self.disk = SimulatedDisk()
         self._skews_ns: dict[str, Duration] = {}  # by process
         self.steps_ns: dict[str, Duration] = {}  # by process, how far its wall clock was set forward
-        self.keeps_traces = True
         self.members: dict[str, Membership] = {}  # by address
         self.failed: Callable[[BaseException], None]  # is told of a member that broke an invariant
 
@@ -109,11 +108,11 @@ class SimulatedHost:
 
     def journals(
         self, group: Group, origin: Origin, names: Mapping[int, str], own: str
-    ) -> Callable[[int], IncarnationLog] | None:
-        """Keep the traces of a member's incarnations, unless nobody will look at them."""
+    ) -> Callable[[int], IncarnationLog]:
+        """Keep the traces of a member's incarnations."""
         one = self.network.known_as(own)
         self.members[own] = Membership(own, group, one.incarnation or Incarnation(own), one)
-        return self._traces.journals(group, origin, names) if self.keeps_traces else None
+        return self._traces.journals(group, origin, names)
 
     # What becomes of it
 

@@ -92,7 +92,7 @@ def _print_draws(seeds: range) -> int:
 
 def _replay(what: str, out: Path) -> int:
     schedule = draw(int(what)) if what.isdigit() else from_json(Path(what).read_bytes())
-    tortured = Tortured(schedule, traced=True)
+    tortured = Tortured(schedule)
     flaws, counts = judge(tortured.run())
     for flaw in flaws:
         print(flaw)

@@ -36,8 +36,7 @@ class Outcome(msgspec.Struct):
 class Tortured:
     """A schedule that runs."""
 
-    def __init__(self, schedule: Schedule, *, traced: bool = False) -> None:
-        """`traced`: keep what the members' machines did, to be written and drawn; the judge looks at none of it."""
+    def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
         net = schedule.net
         self.world = World(
@@ -50,7 +49,6 @@ class Tortured:
             limit="60min",
             patience="60min",
         )
-        self.world.host.keeps_traces = traced
         self.addresses = self.world.addresses(schedule.members)
         self.starts: list[ApplicationStart] = []
         self._present: dict[int, Application] = {}
