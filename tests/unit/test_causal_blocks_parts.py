@@ -182,6 +182,8 @@ def test_what_waits_for_another_is_passed_over_and_what_does_not_is_named() -> N
     assert list(one.repair.retransmission_condition(2, 9, (1, 3))) == [waiting], "what follows may wait there already"
     one.repair.hear_null(2, null(8, 0, 0, 0, 0, told=9))
     assert list(one.repair.retransmission_condition(2, 9, (1, 3))) == [waiting, other], "its null told otherwise"
+    one.repair.hear_null(2, null(8, 0, 0, 0, 0, told=2))
+    assert list(one.repair.retransmission_condition(2, 9, (1, 3))) == [waiting], "it told only of what is below"
     one.repair.hear_null(2, null(8, 0, 0, 0, 0, told=9, early=[(3, 1)]))
     assert list(one.repair.retransmission_condition(2, 9, (1, 3))) == [waiting]
 
@@ -291,6 +293,13 @@ def test_many_members_are_silent_for_longer() -> None:
     assert options.crowded_ns(40) == 100 * 40 // UNCROWDED
     assert options.look_ns(1) == 50
     assert options.look_ns(1_000) == options.crowded_ns(1_000)
+
+
+def test_where_news_takes_long_nobody_speaks_more_often_than_four_times_in_that() -> None:
+    one = blocks(4, silence_ns=100)
+    assert one.silence.pause_ns() == 100
+    one.known.trips.measured(1, 4_000)
+    assert one.silence.pause_ns() == 1_000
 
 
 def test_a_member_that_becomes_restless_counts_its_silence_from_then() -> None:

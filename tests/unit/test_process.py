@@ -493,3 +493,41 @@ def test_whoever_sends_data_lives_though_it_says_nothing_about_views() -> None:
         one.alive(2, now=now * MS)
         one.do(Wake())
     assert one.take(Prepare) != []
+
+
+# Those who are late, and what many say
+
+
+def test_who_is_late_is_asked_for_a_sign_of_life_between_two_heartbeats() -> None:
+    one = member(0, membership=MembershipOptions())
+    asked: dict[int, int] = {}
+    one.alive(2, now=20 * MS)
+    for now in range(25 * MS, 400 * MS, 5 * MS):
+        one.alive(1, now=now)
+        one.do(Wake())
+        for name, sign in one.take(Alive):
+            if sign.asks:
+                asked.setdefault(name, now)
+    assert asked.keys() == {2}, "1 has spoken all the time"
+    assert asked[2] == 120 * MS, "a heartbeat after it should have spoken"
+
+
+def test_news_that_many_members_tell_is_looked_at_after_a_heartbeat() -> None:
+    names = tuple(range(40))
+    one = OneProcess(0, names, membership=MembershipOptions())
+    one.do(Wake(), 0)
+    one.installed(*names)
+    for other in names[1:]:
+        one.alive(other)
+    one.do(Wake(), MS)
+    for now in (50 * MS, 100 * MS):
+        for other in names[1:]:
+            one.hear(other, Alive(one.process.view.id, "member", period_ns=400 * MS), now=now)
+        one.do(Wake())
+    one.process.detector.beat_at = 9_000 * MS
+    one.do(Wake())
+    assert one.process.deadline is not None
+    assert one.process.deadline > 151 * MS
+    one.hear(3, Alive(one.process.view.id, "member", (5,)), now=101 * MS)
+    assert one.process.detector.news
+    assert one.process.deadline == 151 * MS

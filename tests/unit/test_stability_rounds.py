@@ -531,6 +531,15 @@ def test_the_frontier_is_asked_for_after_twice_the_timeout_and_never_more_often_
     assert max(pauses) <= 30, "the timeout at its longest, and its jitter"
 
 
+def test_the_start_of_a_round_puts_off_the_question_for_the_frontier_and_asks_nothing_by_itself() -> None:
+    waiting, idle = made(Coordinator, 1, 2, timeout_ns=10), made(Coordinator, 1, 2, timeout_ns=10)
+    hold(waiting, 1, 0)
+    assert waiting.deadline == 20
+    for one in (waiting, idle):
+        one.receive(0, CoordinatorStart(1, 0), 15)
+    assert (waiting.deadline, idle.deadline) == (35, None)
+
+
 def test_who_knows_the_newest_frontier_already_is_not_told_it_again() -> None:
     root = made(Coordinator, 0, 2)
     assert root.receive(1, CoordinatorAsk(0), 0) == Step()

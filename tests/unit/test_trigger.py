@@ -195,3 +195,15 @@ def test_the_documented_examples() -> None:
     results = doctest.testfile(str(path), module_relative=False)
     assert results.attempted == 4
     assert results.failed == 0
+
+
+def test_who_has_nothing_unstable_any_more_does_not_wait_and_later_waits_anew() -> None:
+    trigger = BufferTrigger(buffer=100, idle_ns=50)
+    assert not trigger.start(1, 0, 7)
+    assert trigger.deadline == 57
+    assert not trigger.start(1, 1, 20)
+    assert trigger.deadline is None
+    assert not trigger.start(2, 1, 60)
+    assert trigger.deadline == 110
+    assert trigger.start(2, 1, 110)
+    assert (trigger.deadline, trigger.running) == (None, True)
