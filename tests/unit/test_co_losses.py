@@ -63,6 +63,7 @@ def test_a_gap_is_asked_for_after_a_grace_and_by_hearsay_after_a_round_trip() ->
 def test_what_is_here_already_is_not_asked_for() -> None:
     one = Member()
     one.notice(0, end=3)
+    one.notice(0, end=1, source=2)
     assert one.losses.deadline is None
     one.notice(0, end=4)
     assert one.losses.deadline == GRACE
@@ -72,8 +73,7 @@ def test_a_gap_that_is_seen_hastens_a_request_by_hearsay_unless_that_was_made() 
     one = Member()
     one.notice(0, hearsay=True)
     one.notice(MS)
-    assert one.losses.deadline is not None
-    assert one.losses.deadline < RETRY
+    assert one.losses.deadline == MS + GRACE * 5 // 4
     one.asks(1)
     later = one.losses.requests[1].ask_at
     one.notice(8 * MS)
@@ -129,6 +129,28 @@ def test_answers_to_requests_tell_how_long_the_next_may_take() -> None:
     assert one.asks(1) == [80 * MS], "twice the mean at most"
 
 
+def test_pauses_grow_to_four_times_the_first_whatever_the_option_says() -> None:
+    strict = Member(ret_retry_ns_max=RETRY)
+    strict.notice(0)
+    assert [pause // RETRY for pause in strict.asks(8)] == [1, 1, 1, 1, 2, 4, 4, 4]
+    slow = Member()
+    slow.notice(0)
+    slow.asks(1)
+    slow.losses.came(1, 3, slow.losses.requests[1].asked_at + 400 * MS)
+    assert [pause // MS for pause in slow.asks(7)] == [800, 800, 800, 1_600, 3_200, 3_200, 3_200]
+
+
+def test_what_was_never_answered_is_asked_for_in_doubling_pauses_up_to_the_time_that_has_passed() -> None:
+    one = Member()
+    one.trips.sent(1, 0)
+    one.notice(SECOND)
+    assert [pause // MS for pause in one.asks(4)] == [1_005, 40, 80, 160]
+    request = one.losses.requests[1]
+    now, request.ask_at = request.asked_at, request.asked_at + 9 * SECOND
+    one.losses.advanced(1, 4, now)
+    assert request.ask_at == now + now, "as long as it has taken yet"
+
+
 def test_one_answer_is_measured_once() -> None:
     one = Member()
     one.notice(0)
@@ -145,13 +167,22 @@ def test_what_others_tell_of_is_given_as_long_as_it_usually_comes_late() -> None
     one.losses.came(1, 1, 0)
     assert one.losses.hearsay_grace_ns(1, 0) == GRACE, "it came before anybody told of it"
     late = Member()
-    late.notice(0, hearsay=True)
-    late.losses.came(1, 3, 4 * MS)
+    late.notice(SECOND, hearsay=True)
+    late.losses.came(1, 3, SECOND + 4 * MS)
     assert late.losses.hearsay_grace_ns(1, 0) == 12 * MS, "the mean, and four times a spread of half of it"
     slow = Member()
     slow.notice(0, hearsay=True)
     slow.losses.came(1, 3, 19 * MS)
     assert slow.losses.hearsay_grace_ns(1, 0) == RETRY, "no more than a round trip"
+
+
+def test_what_others_tell_of_is_given_as_long_as_a_repair_takes_at_most() -> None:
+    one = Member()
+    one.notice(0, hearsay=True)
+    one.losses.came(1, 9, 900 * MS)
+    one.asks(1)
+    one.losses.came(1, 3, one.losses.requests[1].asked_at + 40 * MS)
+    assert one.losses.hearsay_grace_ns(1, 0) == 80 * MS
 
 
 def test_what_comes_sooner_than_an_answer_could_was_merely_late() -> None:
@@ -207,6 +238,7 @@ def test_answers_end_the_long_quiet_times() -> None:
     for request in one.losses.requests.values():
         request.ask_at = GRACE
     one.due(GRACE)
+    assert one.losses.quiet_ns() > GRACE
     one.losses.came(1, one.losses.requests[1].first, 6 * MS)
     assert one.losses.quiet_ns() == GRACE, "three of four are silent, which may be chance"
 

@@ -453,6 +453,20 @@ def test_a_change_is_accepted_once_its_whole_cut_is_held() -> None:
     assert [effect.members for effect in done if isinstance(effect, Install)] == [(0, 1, 2)]
 
 
+def test_who_has_fetched_all_that_was_to_be_accepted_waits_for_the_decision_and_gives_nothing_up() -> None:
+    one = stopped(0)
+    view = one.process.view
+    one.hear(1, Accept((9, 1), change_to(view, (0, 1, 2), (9, 1), reach=(0, 1, 0))))
+    assert one.take(Fetch)
+    one.hear(1, Fill(view.id, 1, 0, 1, [(1, encoded_message(1))]))
+    assert len(one.take(Vote)) == 1
+    for now in range(10, 1_200, 10):
+        one.alive(1, 2, now=one.now + 10 * MS)
+        one.do(Wake())
+        assert one.take(Fetch) == [], now
+    assert StandingChanged("excluded") not in one.effects
+
+
 def encoded_message(rank: int, payload: bytes = b"fetched") -> bytes:
     """Encode the first message of a rank as it lies in the stream of a fifo group."""
     other = Member(rank, View(1, (0, 1, 2)), GroupOptions(ordering="fifo"), random.Random(1))
