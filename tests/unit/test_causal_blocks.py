@@ -17,7 +17,7 @@ from antiphon.protocol.ordering.causal_blocks.arrivals import Arrivals
 from antiphon.protocol.ordering.causal_blocks.knowledge import Knowledge
 from antiphon.protocol.ordering.causal_blocks.matrix import Entry
 from antiphon.protocol.ordering.causal_blocks.repair import Repair
-from antiphon.protocol.parts import Step
+from antiphon.protocol.parts import Received, Step
 from antiphon.protocol.view.member import Member, View
 from antiphon.protocol.wire import Malformed, Pdu, pack_vector
 from antiphon.sim.cluster import simulate
@@ -537,8 +537,8 @@ def test_the_survivors_of_a_view_deliver_up_to_what_was_agreed_and_fill_in_what_
     receiver = group.parts[1]
     with pytest.raises(Malformed, match="unexpected"):
         receiver.adopt(1, first)
-    receiver.adopt(0, first)
-    receiver.adopt(0, second)
+    assert receiver.adopt(0, first).up == [Received(0, 1)]
+    assert receiver.adopt(0, second).up == [Received(0, 2)]
     entry = receiver.known.BM[0].get(first.block)
     assert entry is not None
     entry.strip()

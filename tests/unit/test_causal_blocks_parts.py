@@ -9,6 +9,7 @@ import pytest
 
 from antiphon.protocol.machine import Deliver, Drop, Submit
 from antiphon.protocol.ordering.causal_blocks import BlockMessage, CausalBlocks, CausalBlocksOptions, NullBlock
+from antiphon.protocol.ordering.causal_blocks.knowledge import Stamps
 from antiphon.protocol.ordering.causal_blocks.messages import UNCROWDED
 from antiphon.protocol.ordering.causal_blocks.repair import COPIES_AT_ONCE, DOUBLINGS_MAX
 from antiphon.protocol.parts import Duplicate, Out, PartContext, Step
@@ -186,6 +187,45 @@ def test_what_waits_for_another_is_passed_over_and_what_does_not_is_named() -> N
     assert list(one.repair.retransmission_condition(2, 9, (1, 3))) == [waiting], "it told only of what is below"
     one.repair.hear_null(2, null(8, 0, 0, 0, 0, told=9, early=[(3, 1)]))
     assert list(one.repair.retransmission_condition(2, 9, (1, 3))) == [waiting]
+
+
+def test_what_follows_a_members_own_message_is_certainly_missing_there() -> None:
+    one = blocks(4)
+    one.receive(1, message(1, 1, 6, 0, 0, 0, 0), 10)
+    entry = one.known.BM[1].get(6)
+    assert entry is not None
+    entry.ldv = [0, 0, 5, 0]
+    assert list(one.repair.retransmission_condition(2, 9, (1,))) == []
+    one.known.arrivals.highest[2] = 5
+    assert list(one.repair.retransmission_condition(2, 9, (1,))) == [entry]
+
+
+def test_a_round_trip_ends_with_either_word_that_ones_messages_are_there() -> None:
+    known = blocks().known
+    known.hear(Stamps(1, 3, 2, [1, 0, 0], 0, 0), 10, Step([], []))
+    assert known.trips.reached[1] == 2
+    known.hear(Stamps(1, 4, 2, [3, 0, 0], 0, 0), 20, Step([], []))
+    assert known.trips.reached[1] == 3
+
+
+def test_those_lag_who_are_not_known_to_have_delivered_what_is_kept_here() -> None:
+    one = blocks(4)
+    one.receive(1, message(1, 1, 1, 0, 0, 0, 0), 10)
+    assert one.known.lag() == {2: 1, 3: 1}
+
+
+def test_who_sends_while_something_waits_here_tells_that_by_a_null_before_long() -> None:
+    one = blocks(4, silence_ns=100)
+    silence = one.silence
+    silence.sent_message(5_000)
+    assert silence._since == 5_000
+    one.receive(1, message(1, 2, 2, 0, 1, 0, 0), 5_010)
+    assert silence.delivery.buffer.waiting
+    silence.sent_message(6_000)
+    assert silence._since < 6_000, "what waits here only nulls tell"
+    silence._null_at = 6_500
+    silence.sent_message(6_501)
+    assert silence._since == 6_501, "a null has just told it"
 
 
 def test_a_member_never_lacks_its_own_and_so_many_are_named_at_most() -> None:

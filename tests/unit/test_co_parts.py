@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from antiphon.errors import UsageError
 from antiphon.protocol.machine import MILLISECOND
 from antiphon.protocol.ordering.co import CoOptions
 from antiphon.protocol.ordering.co.acceptance import CausalAcceptance
@@ -14,7 +15,7 @@ from antiphon.protocol.ordering.co.confirmations import Confirmations
 from antiphon.protocol.ordering.co.flow import FlowCondition
 from antiphon.protocol.ordering.co.levels import AtomicReceipt
 from antiphon.protocol.ordering.co.logs import Logged
-from antiphon.protocol.ordering.co.pdus import CoConfirm, CoData, CoRet
+from antiphon.protocol.ordering.co.pdus import HEADROOM_MAX, CoConfirm, CoData, CoRet
 from antiphon.protocol.ordering.co.probes import Probes
 from antiphon.protocol.ordering.co.sending_log import SendingLog
 from antiphon.protocol.ordering.round_trips import RoundTrips
@@ -263,6 +264,12 @@ def test_places_are_a_share_more_than_the_window_needs() -> None:
 
 
 # What is sent again
+
+
+def test_headroom_is_bounded_by_what_a_pdu_can_say() -> None:
+    CoOptions(headroom=HEADROOM_MAX).check(2)
+    with pytest.raises(UsageError, match=f"headroom: must be at most {HEADROOM_MAX}, not {HEADROOM_MAX + 1}"):
+        CoOptions(headroom=HEADROOM_MAX + 1).check(2)
 
 
 def test_numbers_are_sent_again_to_those_who_are_not_known_to_have_them() -> None:

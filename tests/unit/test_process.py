@@ -531,3 +531,32 @@ def test_news_that_many_members_tell_is_looked_at_after_a_heartbeat() -> None:
     one.hear(3, Alive(one.process.view.id, "member", (5,)), now=101 * MS)
     assert one.process.detector.news
     assert one.process.deadline == 151 * MS
+
+
+# Data that comes too early
+
+
+def test_only_data_of_the_view_is_kept_while_it_is_not_confirmed_and_none_of_it_when_it_ends() -> None:
+    one = member(0)
+    session, datagram = one.process.lifecycle.session, message_of(1)
+    assert session is not None
+    session.keep_for_later(b"of another view", one.now)
+    session.keep_for_later(datagram, one.now)
+    assert session.take_what_was_kept() == [datagram]
+    session.keep_for_later(datagram, one.now)
+    session.end(one.now)
+    assert session.take_what_was_kept() == [], "others are told what was taken"
+    session.keep_for_later(datagram, one.now)
+    session.keep_for_later(b"of the next view", one.now)
+    assert session.take_what_was_kept() == [b"of the next view"]
+
+
+def test_no_more_data_is_kept_than_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, datagram = member(0), message_of(1)
+    monkeypatch.setattr("antiphon.protocol.membership.session._SET_ASIDE_BYTES_MAX", 3 * len(datagram))
+    session = one.process.lifecycle.session
+    assert session is not None
+    for _ in range(2):
+        for _ in range(5):
+            session.keep_for_later(datagram, one.now)
+        assert session.take_what_was_kept() == [datagram] * 3

@@ -897,6 +897,13 @@ def test_a_train_of_one_member_goes_nowhere_and_all_is_stable() -> None:
     assert alone.deadline is None
 
 
+def test_a_tree_may_have_any_root_if_no_other_coordinator_is_named() -> None:
+    TreeCoordinator.Options(parents=[2, 2, -1]).check(3)
+    TreeCoordinator.Options(parents=[2, 2, -1], coordinator=2).check(3)
+    with pytest.raises(UsageError, match="the root is 2, not the coordinator 1"):
+        TreeCoordinator.Options(parents=[2, 2, -1], coordinator=1).check(3)
+
+
 def test_the_first_member_that_a_ring_leaves_out_is_named() -> None:
     with pytest.raises(UsageError, match="member 1 is not in it; it must visit all 4"):
         Train.Options(ring=[0, 3]).check(4)

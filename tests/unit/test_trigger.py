@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.errors import UsageError
-from antiphon.protocol.machine import MILLISECOND
+from antiphon.protocol.machine import MILLISECOND, SECOND
 from antiphon.protocol.stability.timestamp_ack import TimestampAck
 from antiphon.protocol.stability.trigger import BufferTrigger, Load
 from antiphon.sim.cluster import Cluster
@@ -207,3 +207,14 @@ def test_who_has_nothing_unstable_any_more_does_not_wait_and_later_waits_anew() 
     assert trigger.deadline == 110
     assert trigger.start(2, 1, 110)
     assert (trigger.deadline, trigger.running) == (None, True)
+
+
+def test_the_rate_is_counted_from_round_to_round() -> None:
+    trigger = BufferTrigger(buffer=2, idle_ns=50)
+    assert trigger.start(1, 0, 0)
+    trigger.end(1, 10)
+    assert trigger.start(3, 1, SECOND)
+    assert trigger.rate_per_s == 2
+    trigger.end(3, SECOND + 10)
+    assert trigger.start(7, 3, 2 * SECOND)
+    assert trigger.rate_per_s == 2.5, "a quarter of the four that were sent in the last second"
