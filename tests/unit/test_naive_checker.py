@@ -598,6 +598,46 @@ class TestViewSynchrony:
         assert result(one("view-synchrony", logs)) == ("holds", 1, 0)
 
 
+class TestBrokers:
+    """A client's log in words: `s1`, `ack1` and `d1` are about number 1 of client 1, in topic t."""
+
+    @staticmethod
+    def verdict(guarantee: str, logs: dict[int, str]) -> tuple[str, int, int]:
+        events = []
+        for member, text in logs.items():
+            for step, word in enumerate(text.split()):
+                kind, number = word.rstrip("0123456789"), word.lstrip("abcdefghijklmnopqrstuvwxyz")
+                detail = {"ack": "acknowledged", "sub": "subscribed", "unsub": "unsubscribed"}.get(kind)
+                event = {"s": "send", "d": "deliver", "x": "discard"}.get(kind, "control")
+                message = (1, int(number)) if number else (None, None)
+                events.append(Event("r", member, step, event, *message, detail=detail, topic="t"))
+        return result(check(events, guarantees=[guarantee])[guarantee])
+
+    def test_what_the_broker_acknowledged_every_subscriber_takes(self) -> None:
+        assert self.verdict("at-least-once", {1: "s1 ack1", 2: "sub d1"}) == ("holds", 1, 0)
+        assert self.verdict("at-least-once", {1: "s1 ack1", 2: "sub x1"}) == ("holds", 1, 0)
+        assert self.verdict("at-least-once", {1: "s1 ack1", 2: "sub"}) == ("violated", 1, 1)
+        assert self.verdict("at-least-once", {1: "s1", 2: "sub"}) == ("unknown", 0, 0)
+
+    def test_what_one_is_given_the_others_are_too(self) -> None:
+        assert self.verdict("at-least-once", {1: "s1", 2: "sub d1", 3: "sub"}) == ("violated", 1, 1)
+
+    def test_who_has_unsubscribed_is_owed_nothing_more(self) -> None:
+        logs = {1: "s1 ack1 s2 ack2", 2: "sub d1 unsub"}
+        assert self.verdict("at-least-once", logs) == ("holds", 1, 0)
+        assert self.verdict("at-least-once", {1: "s1 ack1", 2: "sub", 3: "unsub"}) == ("violated", 1, 1)
+
+    def test_who_never_subscribed_is_owed_what_follows_its_first(self) -> None:
+        logs = {1: "s1 ack1 s2 ack2 s3 ack3", 2: "d2"}
+        assert self.verdict("at-least-once", logs) == ("violated", 2, 1)
+
+    def test_again_is_twice_and_out_of_no_order(self) -> None:
+        logs = {1: "s1 s2", 2: "d1 d2 d1"}
+        assert self.verdict("at-most-once", logs) == ("violated", 3, 1)
+        assert self.verdict("partition-order", logs) == ("holds", 2, 0)
+        assert self.verdict("partition-order", {1: "s1 s2", 2: "d2 d1"}) == ("violated", 2, 1)
+
+
 class TestRowsPutAside:
     def test_a_row_whose_event_cannot_be_read_makes_all_unknown(self) -> None:
         assert {v.verdict for v in check(trace(CLEAN), unreadable=[None]).values()} == {"unknown"}

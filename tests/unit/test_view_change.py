@@ -464,6 +464,13 @@ def test_who_has_fetched_all_that_was_to_be_accepted_waits_for_the_decision_and_
         one.alive(1, 2, now=one.now + 10 * MS)
         one.do(Wake())
         assert one.take(Fetch) == [], now
+    one.hear(2, Prepare((12, 2), view))
+    one.hear(2, Accept((12, 2), change_to(view, (0, 1, 2), (12, 2), reach=(0, 1, 3))))
+    assert one.take(Fetch)
+    for _ in range(10):
+        one.alive(1, 2, now=one.now + 10 * MS)
+        one.do(Wake())
+    assert one.take(Fetch), "for what another change lacks there is as much time as ever"
     assert StandingChanged("excluded") not in one.effects
 
 
