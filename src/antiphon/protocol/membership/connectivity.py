@@ -7,8 +7,11 @@ few names as possible so that no broken link is left, so the search branches on 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from math import ceil
+from typing import Final, TypeAlias
+
+_Ends: TypeAlias = dict[int, Set[int]]  # of each name that has broken links: the names at their other ends
 
 _LINKS_MAX: Final = 50_000  # looked at; then the best set that was found stands: everyone in it hears everyone too
 
@@ -18,12 +21,14 @@ def connected(names: Sequence[int], unheard: Mapping[int, Collection[int]]) -> t
 
     `unheard` says, for the names that have reported, whom they do not hear; links of which nobody reports are whole.
     """
-    links = set(broken_links(names, unheard))
-    if not links:
+    ends: dict[int, set[int]] = {}
+    for one, other in broken_links(names, unheard):
+        ends.setdefault(one, set()).add(other)
+        ends.setdefault(other, set()).add(one)
+    if not ends:
         return tuple(names)
-    search = _Search({name: order for order, name in enumerate(names)})
-    search.run(frozenset(names), links)
-    return tuple(name for name in names if name in search.best)
+    gone = _fewest_to_take_out({**ends}, {name: order for order, name in enumerate(names)})
+    return tuple(name for name in names if name not in gone)
 
 
 def broken_links(names: Collection[int], unheard: Mapping[int, Collection[int]]) -> Iterator[tuple[int, int]]:
@@ -35,29 +40,47 @@ def broken_links(names: Collection[int], unheard: Mapping[int, Collection[int]])
                 yield other, name
 
 
-class _Search:
-    """Takes names out until no broken link is left, one way and the other, and keeps the best set that remains."""
+def _fewest_to_take_out(ends: _Ends, order: Mapping[int, int]) -> frozenset[int]:
+    """Return the names without which no broken link is left: as few as possible; of as many, later ones.
 
-    def __init__(self, order: Mapping[int, int]) -> None:
-        self._order, self._looked_at = order, 0
-        self.best: frozenset[int] = frozenset()
+    Either the name with the most broken links goes, or all at their other ends do. The first way is gone to its end
+    first, so that one set is found soon. What was taken out never grows beyond the best: at least as many more must go
+    as it takes to take out all links that are left, the most of them each time.
+    """
+    best: frozenset[int] | None = None
+    looked_at = 0
+    ways: list[tuple[frozenset[int], _Ends, Set[int]]] = [(frozenset(), ends, frozenset())]  # gone, ends, and who goes
+    while ways:
+        gone, ends, going = ways.pop()
+        if best is not None and len(gone) + len(going) > len(best):
+            continue
+        gone, ends = gone | going, _without(going, ends)
+        if not ends:
+            if best is None or _rank(gone, order) > _rank(best, order):
+                best = gone
+            continue
+        links = sum(map(len, ends.values())) // 2
+        most, _, worst = max((len(others), order[name], name) for name, others in ends.items())
+        looked_at += links
+        if best is None or (looked_at <= _LINKS_MAX and len(gone) + ceil(links / most) <= len(best)):
+            if looked_at <= _LINKS_MAX:
+                ways.append((gone, ends, ends[worst]))
+            ways.append((gone, ends, {worst}))
+    assert best is not None, "without all names there are no links"
+    return best
 
-    def run(self, names: frozenset[int], links: set[tuple[int, int]]) -> None:
-        """Look for the best set among these names."""
-        self._looked_at += len(links)
-        if len(names) < len(self.best) or (self._looked_at > _LINKS_MAX and self.best):
-            return
-        if not links:
-            if self._rank(names) > self._rank(self.best):
-                self.best = names
-            return
-        ends: dict[int, set[int]] = {name: set() for name in names}
-        for one, other in links:
-            ends[one].add(other)
-            ends[other].add(one)
-        worst = max(names, key=lambda name: (len(ends[name]), self._order[name]))
-        for gone in ({worst}, ends[worst]):
-            self.run(names - gone, {link for link in links if not gone.intersection(link)})
 
-    def _rank(self, names: frozenset[int]) -> tuple[int, list[int]]:
-        return len(names), [-order for order in sorted(self._order[name] for name in names)]
+def _without(going: Set[int], ends: _Ends) -> _Ends:
+    """Return what is left of the broken links when these names go."""
+    left = {name: others for name, others in ends.items() if name not in going}
+    for name in {other for gone in going for other in ends[gone]}.difference(going):
+        rest = left[name] - going
+        if rest:
+            left[name] = rest
+        else:
+            del left[name]
+    return left
+
+
+def _rank(gone: frozenset[int], order: Mapping[int, int]) -> tuple[int, list[int]]:
+    return -len(gone), sorted(order[name] for name in gone)

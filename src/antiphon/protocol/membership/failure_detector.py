@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import Final
 
 import msgspec
 
@@ -14,6 +15,8 @@ from antiphon.protocol.membership.outbox import OwnProcess
 from antiphon.protocol.membership.timing import Times
 from antiphon.protocol.membership.views import NO_VIEW, ViewId, name_of
 from antiphon.protocol.timers import Jitter
+
+_CHOICES_MAX: Final = 8  # sets of names of which it is kept who was chosen; a process asks of two or three at a time
 
 
 class Peer(msgspec.Struct):
@@ -53,6 +56,7 @@ class FailureDetector:
         self.by_name: dict[int, Peer] = {}
         self._told: tuple[int, ...] = ()  # who was not heard when this process spoke last
         self._living: tuple[Instant, frozenset[int]] | None = None  # who is not suspected at an instant, once found out
+        self._chosen: dict[tuple[int, ...], tuple[int, ...]] = {}  # of which names which were chosen, by these reports
         self._ask_at: Instant = now  # when those who are late may be asked again
         self.links_changed_at: Instant = now - SECOND  # when a link first broke or was mended of late
         self.news = True  # something was heard that was not known before, since this was last set to False
@@ -112,10 +116,13 @@ class FailureDetector:
         """Take what a sign of life says of its sender, which was heard."""
         name = name_of(process)
         self.times.says(name, self._own.name, alive, now)
-        reported = self.by_name[name].reported
-        self.news |= self.by_name[name].says(alive)
-        if reported != self.by_name[name].reported:
+        peer = self.by_name[name]
+        reported, unheard = peer.reported, peer.unheard
+        self.news |= peer.says(alive)
+        if reported != peer.reported:
             self._note_links(now)
+        if unheard != peer.unheard:
+            self._chosen.clear()
 
     def sign(self, view: ViewId, standing: Standing, now: Instant) -> Alive:
         """Give a sign of life to all; what is new in it is told twice soon, since two reports count."""
@@ -206,18 +213,32 @@ class FailureDetector:
 
         Where each side goes on, those who are left out by this choice choose among themselves in the same way.
         """
-        living, reports, own = self.living(now), self._reports(), self._own.name
-        names = [name for name in names if name in living]
+        living = self.living(now)
+        among = tuple(name for name in names if name in living)
+        if among not in self._chosen:
+            if len(self._chosen) == _CHOICES_MAX:
+                self._chosen.clear()
+            self._chosen[among] = self._choose(among)
+        return self._chosen[among]
+
+    def _choose(self, names: tuple[int, ...]) -> tuple[int, ...]:
+        reports, own = self._reports(), self._own.name
         chosen = connected(names, reports)
         while self._sides and own in names and own not in chosen:
-            names = [name for name in names if name not in chosen]
+            names = tuple(name for name in names if name not in chosen)
             chosen = connected(names, reports)
         return chosen
 
-    def hears_and_is_heard_by(self, names: Iterable[int], now: Instant) -> bool:
+    def hears_and_is_heard_by(self, names: Collection[int], now: Instant) -> bool:
         """Say whether this process hears all of some names, and none of them reports that it does not hear this one."""
-        own, reports, living = self._own.name, self._reports(), self.living(now)
-        return all(name in living and not any(broken_links((own, name), reports)) for name in names if name != own)
+        own, living = self._own.name, self.living(now)
+        return self.fits(own, names) and all(name in living for name in names if name != own)
+
+    def fits(self, name: int, others: Collection[int]) -> bool:
+        """Say whether of no link between a name and some others, one way or the other, is reported that it is broken."""
+        reports, others = self._reports(), {other for other in others if other != name}
+        unheard = reports.get(name, frozenset())
+        return unheard.isdisjoint(others) and not any(name in reports[other] for other in others & reports.keys())
 
     def broken_links(
         self, names: Collection[int], now: Instant, *, count_late: bool = False

@@ -24,7 +24,7 @@ def outranks(one: GroupView, other: GroupView) -> bool:
     Who is in both is counted in the newer one: nobody goes back.
     """
     newer, older = (one, other) if one.id > other.id else (other, one)
-    remaining = [member for member in older.members if member not in newer.members]
+    remaining = set(older.members).difference(newer.members)
     return (one is newer) == (len(newer.members) >= len(remaining))
 
 

@@ -92,7 +92,7 @@ class Roster:
         return {
             peer.process
             for peer in self._detector.by_name.values()
-            if peer.process is not None and view.lists(peer.process) and peer.standing in ("joiner", "awaiting")
+            if peer.process is not None and peer.standing in ("joiner", "awaiting") and view.lists(peer.process)
         }
 
     def has_members(self, view: GroupView, now: Instant) -> bool:
@@ -100,10 +100,10 @@ class Roster:
         living = self._detector.living(now)
         return any(
             peer.process is not None
-            and view.lists(peer.process)
             and peer.view == view.id
             and peer.standing in ("member", "awaiting")
             and name in living
+            and view.lists(peer.process)
             for name, peer in self._detector.by_name.items()
         )
 

@@ -45,9 +45,9 @@ def version_of_view(members: Iterable[int], spoken: Mapping[int, Spoken]) -> int
 
 def understood(elders: Iterable[int], joiners: Iterable[int], spoken: Mapping[int, Spoken]) -> list[int]:
     """Leave out the joiners that have no version in common with one who stays, or with another that joins."""
-    together, taken = [spoken[elder] for elder in elders], []
+    together, taken = {spoken[elder] for elder in elders}, []  # few of them, however many members there are
     for joiner in joiners:
         if all(spoken[joiner].shares(other) for other in together):
-            together.append(spoken[joiner])
+            together.add(spoken[joiner])
             taken.append(joiner)
     return taken

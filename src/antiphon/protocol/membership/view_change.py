@@ -76,7 +76,7 @@ class ViewChangeProtocol:
             return joiners
         welcome = []
         for joiner in joiners:  # in the order in which all would let them in
-            if len(detector.connected([*staying, name_of(joiner)], now)) > len(staying):
+            if detector.fits(name_of(joiner), staying):
                 staying.append(name_of(joiner))
                 welcome.append(joiner)
         return welcome

@@ -27,7 +27,7 @@ class Frames:
         self._codec = view.codec(kinds)
         self._group, self._view = group_tag(group), view.number & 0xFFFFFFFF
         self._rank, self._size = output.rank, len(view.members)
-        self.heard_at: list[Instant | None] = [None] * len(view.members)  # per rank, when a datagram of it last came
+        self.heard_at: dict[int, Instant] = {}  # by rank, when a datagram of it last came, until somebody asks
         self.outbox: dict[tuple[int, ...] | None, list[bytes]] = {}  # for the next flush: by targets, encoded
 
     def read(self, datagram: bytes, now: Instant) -> tuple[Header, list[Pdu]]:

@@ -164,10 +164,8 @@ class Member:
 
     def heard(self) -> list[tuple[int, Instant]]:
         """Give those from whom anything came that could be decoded, and when it last did, since the last time."""
-        heard_at = self._frames.heard_at
-        heard = [(self.view.members[rank], at) for rank, at in enumerate(heard_at) if at is not None]
-        heard_at[:] = [None] * len(heard_at)
-        return heard
+        heard_at, self._frames.heard_at = self._frames.heard_at, {}
+        return [(self.view.members[rank], at) for rank, at in heard_at.items()]
 
     # What a driver does
 
