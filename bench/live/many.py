@@ -1,12 +1,10 @@
 """Many live members on one machine: how soon they are one group, what each costs, and what becomes of it when some die.
 
     python -m bench.live.many --members 4,16,64
-    python -m bench.live.many --members 16,64,256 --simulated
 
 One process a member, forked from one that has everything imported, encrypted. All start at once; they idle; each sends
 10 messages a second, or `--rate`; an eighth of them is killed at once, and comes back. All times are real, all CPU is
-that of the members' processes. Simulated, time is virtual, nobody sends, and CPU is that of membership alone, of all
-members in one process.
+that of the members' processes. `python -m bench.simulator.views` has simulated groups, of more members.
 """
 
 from __future__ import annotations
@@ -26,10 +24,6 @@ from typing import Any
 
 import antiphon
 from antiphon.progress import Progress
-from antiphon.protocol.machine import SECOND
-from antiphon.sim.network import NetworkOptions
-from antiphon.sim.scenario import Fault, Scenario
-from antiphon.sim.view_cluster import ViewCluster
 from bench.live.addresses import free_addresses
 
 KEY = bytes(range(16))
@@ -50,6 +44,7 @@ class Crowd:
         self.views: dict[int, tuple[int, int]] = {}  # by member: the view's number, and how many are in it
         self.views_seen: set[int] = set()
         self.delivered: dict[int, int] = {}
+        self.delivered_of: list[int] = []  # by sender, at the first member
 
     def start(self, *members: int) -> None:
         """Start members, all at once."""
@@ -81,14 +76,17 @@ class Crowd:
         async with antiphon.join("many", bind=own, peers=peers, **settings) as group:
 
             async def listen() -> None:
-                delivered, said_at = 0, 0.0
+                delivered, said_at, of = 0, 0.0, dict.fromkeys(self.addresses, 0)
                 async for event in group:
                     if isinstance(event, antiphon.Message):
                         delivered += 1
+                        of[event.sender] += 1
                         if time.monotonic() - said_at < 0.5:
                             continue
                         said_at = time.monotonic()
                         os.write(writer, b"d %d\n" % delivered)
+                        if member == 0:
+                            os.write(writer, b"s %s\n" % " ".join(map(str, of.values())).encode())
                     elif isinstance(event, antiphon.ViewChange):
                         os.write(writer, b"v %d %d\n" % (event.view, len(event.members)))
 
@@ -131,6 +129,8 @@ class Crowd:
                 kind, *numbers = line.split()
                 if kind == b"d":
                     self.delivered[member] = int(numbers[0])
+                elif kind == b"s":
+                    self.delivered_of = list(map(int, numbers))
                 elif member in self._pids:
                     self.views[member] = int(numbers[0]), int(numbers[1])
                     self.views_seen.add(int(numbers[0]))
@@ -166,7 +166,7 @@ class Crowd:
 
 def measure(count: int, seconds: float, ordering: str, rate: float, told: Callable[[int], None]) -> dict[str, Any]:
     """Run a group of so many through its life, and say what was measured."""
-    some = max(1, count // 8)
+    some = min(8, max(1, count // 8))
     figures: dict[str, Any] = {"members": count, "ordering": ordering, "load": os.getloadavg()[0]}
     with tempfile.TemporaryDirectory() as folder:
         crowd = Crowd(count, Path(folder), ordering, rate)
@@ -186,8 +186,12 @@ def measure(count: int, seconds: float, ordering: str, rate: float, told: Callab
             crowd.signal(*range(count))
             crowd.wait(2)
             delivered, before, begun = sum(crowd.delivered.values()), crowd.cpu_s(), time.monotonic()
+            of_each = crowd.delivered_of
             crowd.wait(seconds)
             took_s = time.monotonic() - begun
+            of_each = sorted(after - earlier for earlier, after in zip(of_each, crowd.delivered_of, strict=True))
+            shares = {"least": of_each[0], "median": of_each[count // 2], "most": of_each[-1]}
+            figures["delivered_per_s_of_one_sender"] = {key: round(of / took_s, 1) for key, of in shares.items()}
             figures["deliveries_per_s"] = round((sum(crowd.delivered.values()) - delivered) / took_s)
             figures["deliveries_wanted_per_s"] = round(rate * count * count)
             figures["sending_percent_each"] = round(100 * (crowd.cpu_s() - before) / took_s / count, 2)
@@ -205,61 +209,6 @@ def measure(count: int, seconds: float, ordering: str, rate: float, told: Callab
     return figures
 
 
-class SimulatedCrowd(ViewCluster):
-    """Members that crash and come back while somebody watches their views; it ends when its time is over."""
-
-    def __init__(self, count: int) -> None:
-        self.count, self.some = count, max(1, count // 8)
-        self.seen: set[tuple[int, int]] = set()  # numbers and sizes of views
-        self.at: dict[int, float] = {}  # by the number of a view, when all that run were in it
-        self.cpu: dict[str, float] = {}
-        crashes = [Fault(kind="crash", at="3s", until="6s", member=name) for name in range(count - self.some, count)]
-        network = NetworkOptions(latency="uniform 100us 1ms")
-        options: dict[str, Any] = {"views": True, "messages": 0, "network": network, "faults": crashes, "limit": "9s"}
-        super().__init__(Scenario(name="many", members=count, ordering="sequencer", **options), seed=1)
-        self._begun = time.process_time()
-        self.kernel.at(0, self._look)
-
-    def _see_whether_one_group_is_left(self, _: None) -> None:
-        """Go on: there is more to see."""
-
-    def _look(self, _: None = None) -> None:
-        now, running = self.kernel.now / SECOND, self.running()
-        views = {(one.view.number, len(one.view.members)) for one in running.values() if one.member is not None}
-        self.seen |= views
-        if len(views) == 1 and all(one.member is not None for one in running.values()):
-            [(number, size)] = views
-            if size == len(running) and number not in self.at:
-                self.at[number] = now
-                self.cpu[f"view {number}"] = time.process_time() - self._begun
-        if now >= 2.9:
-            self.cpu.setdefault("idle", time.process_time() - self._begun)
-        if now < 9:
-            self.kernel.after(SECOND // 50, self._look)
-        else:
-            self.kernel.stop()
-
-
-def simulate(count: int) -> dict[str, Any]:
-    """Run a simulated group of so many through its life, and say what was measured."""
-    crowd = SimulatedCrowd(count)
-    crowd.run()
-    first, gone_on, back = (crowd.at.get(number) for number in (1, 2, 3))
-    idle_cpu_s, first_cpu_s = crowd.cpu["idle"], crowd.cpu.get("view 1", 0)
-    return {
-        "members": count,
-        "all_in_one_view_s": first,
-        "cpu_ms_each_until_then": round(1_000 * first_cpu_s / count, 2),
-        "idle_percent_each": None
-        if first is None
-        else round(100 * (idle_cpu_s - first_cpu_s) / (2.9 - first) / count, 2),
-        "gone_on_without_s": None if gone_on is None else round(gone_on - 3, 2),
-        "back_s": None if back is None else round(back - 6, 2),
-        "views": len({number for number, _ in crowd.seen}),
-        "killed": crowd.some,
-    }
-
-
 def main() -> int:
     """Measure groups of the given sizes."""
     parser = argparse.ArgumentParser(prog="python -m bench.live.many", description=__doc__.splitlines()[0])
@@ -267,15 +216,11 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=8, help="how long each phase is measured")
     parser.add_argument("--ordering", default="total")
     parser.add_argument("--rate", type=float, default=10, help="messages a second of each member")
-    parser.add_argument("--simulated", action="store_true", help="simulate the groups")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON, a line a group")
     args = parser.parse_args()
     for count in map(int, args.members.split(",")):
         with Progress(f"{count} members", PHASES) as progress:
-            if args.simulated:
-                figures = simulate(count)
-            else:
-                figures = measure(count, args.seconds, args.ordering, args.rate, progress.done)
+            figures = measure(count, args.seconds, args.ordering, args.rate, progress.done)
         print(json.dumps(figures) if args.json else "\n".join(f"{key:26} {value}" for key, value in figures.items()))
         print(flush=True)
     return 0

@@ -50,7 +50,7 @@ class WatchedGroup(ViewCluster):
         last = range(self.count - self.killed, self.count)
         yield "first_view", lambda: self._all_in_one_view()
         period_ns = self.running()[0].detector.times.period_ns
-        yield "settled", lambda: self._lasted(2 * period_ns)
+        yield "settled", lambda: self._lasted(period_ns)
         yield "idle", lambda: self._lasted(max(period_ns, 3 * SECOND))
         for sender in range(min(SENDERS, self.count)):
             node = self.nodes[sender]
@@ -73,15 +73,16 @@ class WatchedGroup(ViewCluster):
         return self._phase != ""
 
     def _look(self, _: None = None) -> None:
-        self._views.update(process.view.number for process in self.running().values())
+        self._views.update(process.view.number for process in self.running().values() if process.view.number)
         late = self._lasted(PATIENCE_NS)
         if late or self._is_over():
             took_ns, cpu_s = self.kernel.now - self._since, time.process_time() - self._cpu_since
+            signs_per_s = (self._signs() - self._signs_since) / (took_ns / SECOND)
             self.figures[self._phase] = {
                 "virtual_s": None if late else round(took_ns / SECOND, 2),
                 "cpu_ms_each": round(1_000 * cpu_s / self.count, 2),
                 "cpu_percent_each": round(100 * cpu_s / (took_ns / SECOND) / self.count, 2),
-                "signs_of_life_per_s_each": round((self._signs() - self._signs_since) / took_ns * SECOND / self.count, 2),
+                "signs_of_life_per_s_each": round(signs_per_s / self.count, 2),
                 "views": len(self._views),
             }
             self._told(len(self.figures))

@@ -35,7 +35,7 @@ from antiphon.protocol.machine import (
     Wake,
 )
 from antiphon.protocol.membership.agreement import ViewAgreement
-from antiphon.protocol.membership.connectivity import broken_links, connected
+from antiphon.protocol.membership.connectivity import LinkReports, broken_links, connected
 from antiphon.protocol.membership.failure_detector import FailureDetector
 from antiphon.protocol.membership.flush import Flush
 from antiphon.protocol.membership.messages import (
@@ -1140,6 +1140,31 @@ def test_of_many_broken_links_the_best_set_that_was_found_stands() -> None:
     names = tuple(range(36))
     unheard = {name: [3 * (name // 3) + place for place in range(3)] for name in names}
     assert connected(names, unheard) == names[::3]
+
+
+def test_however_many_must_go_the_search_comes_to_an_end() -> None:
+    names = tuple(range(2_200))
+    assert connected(names, {name: [name + 1] for name in names[::2]}) == names[::2]
+
+
+def test_those_whom_nobody_hears_are_left_out_of_a_large_group() -> None:
+    names, dead = tuple(range(512)), range(500, 508)
+    unheard = {name: dead for name in names if name not in dead}
+    assert connected(names, unheard) == tuple(name for name in names if name not in dead)
+
+
+def test_who_is_chosen_follows_the_reports() -> None:
+    reports, names = LinkReports(), (0, 1, 2)
+    assert reports.connected(names) == names
+    for unheard, chosen, fits in (({2}, (0, 1), True), ({0, 2}, (0, 2), False), ({7}, names, True), ((), names, True)):
+        reports.put(1, frozenset(unheard))
+        assert reports.connected(names) == chosen
+        assert reports.connected((1,)) == (1,)
+        assert reports.fits(1, (0,)) is reports.fits(0, (0, 1)) is fits
+    assert reports.unheard == {}
+    reports.put(0, frozenset({2}))
+    for first in range(3, 20):
+        assert reports.connected((0, 2, first)) == (0, first)
 
 
 def test_a_report_breaks_only_links_among_the_names_and_not_to_oneself() -> None:

@@ -43,6 +43,11 @@ class Round:
         """The names that have told their state."""
         return set(map(name_of, self.states))
 
+    @property
+    def complete(self) -> bool:
+        """Whether all who were asked have told their state."""
+        return self.answered.issuperset(self.targets)
+
 
 class ViewAgreement:
     """What one name has promised, accepted and proposed about the view that follows another."""

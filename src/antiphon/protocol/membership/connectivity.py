@@ -16,6 +16,42 @@ _Ends: TypeAlias = dict[int, Set[int]]  # of each name that has broken links: th
 _LINKS_MAX: Final = 50_000  # looked at; then the best set that was found stands: everyone in it hears everyone too
 
 
+_CHOICES_MAX: Final = 8  # of which it is kept who was chosen; a process asks of two or three sets of names at a time
+
+
+class LinkReports:
+    """Who says that it does not hear whom, and who is chosen from that: found out once for each change of a report."""
+
+    def __init__(self) -> None:
+        self.unheard: dict[int, frozenset[int]] = {}  # by the name that reports; who hears all is not in it
+        self._chosen: dict[tuple[int, ...], tuple[int, ...]] = {}
+
+    def put(self, name: int, unheard: frozenset[int]) -> None:
+        """Take a name's report."""
+        if unheard != self.unheard.get(name, frozenset()):
+            self.unheard[name] = unheard
+            if not unheard:
+                del self.unheard[name]
+            self._chosen.clear()
+
+    def connected(self, names: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the largest set of some names that all hear one another."""
+        if not self.unheard:
+            return names
+        if names not in self._chosen:
+            if len(self._chosen) == _CHOICES_MAX:
+                self._chosen.clear()
+            self._chosen[names] = connected(names, self.unheard)
+        return self._chosen[names]
+
+    def fits(self, name: int, others: Collection[int]) -> bool:
+        """Say whether no link between a name and some others is reported as broken, one way or the other."""
+        others = {other for other in others if other != name}
+        unheard = self.unheard.get(name, frozenset())
+        reporting = others & self.unheard.keys()
+        return unheard.isdisjoint(others) and not any(name in self.unheard[other] for other in reporting)
+
+
 def connected(names: Sequence[int], unheard: Mapping[int, Collection[int]]) -> tuple[int, ...]:
     """Return the largest set of names that all hear one another, in their order.
 

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Final
 
 import msgspec
 
 from antiphon.protocol.machine import SECOND, Instant
-from antiphon.protocol.membership.connectivity import broken_links, connected
+from antiphon.protocol.membership.connectivity import LinkReports, broken_links
 from antiphon.protocol.membership.messages import Alive, Standing
 from antiphon.protocol.membership.options import MembershipOptions
 from antiphon.protocol.membership.outbox import OwnProcess
-from antiphon.protocol.membership.timing import Times
+from antiphon.protocol.membership.timing import JoiningWave, Times
 from antiphon.protocol.membership.views import NO_VIEW, ViewId, name_of
 from antiphon.protocol.timers import Jitter
-
-_CHOICES_MAX: Final = 8  # sets of names of which it is kept who was chosen; a process asks of two or three at a time
 
 
 class Peer(msgspec.Struct):
@@ -56,9 +53,10 @@ class FailureDetector:
         self.by_name: dict[int, Peer] = {}
         self._told: tuple[int, ...] = ()  # who was not heard when this process spoke last
         self._living: tuple[Instant, frozenset[int]] | None = None  # who is not suspected at an instant, once found out
-        self._chosen: dict[tuple[int, ...], tuple[int, ...]] = {}  # of which names which were chosen, by these reports
+        self._links = LinkReports()
         self._ask_at: Instant = now  # when those who are late may be asked again
         self.links_changed_at: Instant = now - SECOND  # when a link first broke or was mended of late
+        self.arrivals = JoiningWave()
         self.news = True  # something was heard that was not known before, since this was last set to False
         self.meet(names, now)
 
@@ -78,6 +76,7 @@ class FailureDetector:
             # whom it does not hear is a matter of the links, which are the same for every incarnation
             peer.process, peer.view, peer.standing = process, NO_VIEW, "joiner"
             self.news = True
+            self.arrivals.note(self.times, now)
         if process == peer.process:
             self.news |= self.suspected(name_of(process), now)
             peer.heard_at, peer.awaited, peer.asked_at = max(peer.heard_at, now), False, None
@@ -117,12 +116,11 @@ class FailureDetector:
         name = name_of(process)
         self.times.says(name, self._own.name, alive, now)
         peer = self.by_name[name]
-        reported, unheard = peer.reported, peer.unheard
+        reported = peer.reported
         self.news |= peer.says(alive)
+        self._links.put(name, peer.unheard)
         if reported != peer.reported:
             self._note_links(now)
-        if unheard != peer.unheard:
-            self._chosen.clear()
 
     def sign(self, view: ViewId, standing: Standing, now: Instant) -> Alive:
         """Give a sign of life to all; what is new in it is told twice soon, since two reports count."""
@@ -142,6 +140,7 @@ class FailureDetector:
     def look(self, now: Instant) -> list[int]:
         """Look around: whoever falls silent, or speaks again, is news for all; name those who should be asked."""
         self.news = False
+        self.arrivals.look(now)
         self.times.look(now)
         self._living = None
         if self.unheard(now) != self._told:
@@ -157,7 +156,7 @@ class FailureDetector:
     @property
     def look_at(self) -> Instant:
         """When to look around next."""
-        at = min(self.beat_at, self.times.look_at)
+        at = min(self.beat_at, self.times.look_at, self.arrivals.until or self.beat_at)
         return at if self._suspect_ns is not None else min(at, self._ask_at)
 
     # Who is alive
@@ -213,20 +212,12 @@ class FailureDetector:
 
         Where each side goes on, those who are left out by this choice choose among themselves in the same way.
         """
-        living = self.living(now)
-        among = tuple(name for name in names if name in living)
-        if among not in self._chosen:
-            if len(self._chosen) == _CHOICES_MAX:
-                self._chosen.clear()
-            self._chosen[among] = self._choose(among)
-        return self._chosen[among]
-
-    def _choose(self, names: tuple[int, ...]) -> tuple[int, ...]:
-        reports, own = self._reports(), self._own.name
-        chosen = connected(names, reports)
+        living, own = self.living(now), self._own.name
+        names = tuple(name for name in names if name in living)
+        chosen = self._links.connected(names)
         while self._sides and own in names and own not in chosen:
             names = tuple(name for name in names if name not in chosen)
-            chosen = connected(names, reports)
+            chosen = self._links.connected(names)
         return chosen
 
     def hears_and_is_heard_by(self, names: Collection[int], now: Instant) -> bool:
@@ -235,10 +226,8 @@ class FailureDetector:
         return self.fits(own, names) and all(name in living for name in names if name != own)
 
     def fits(self, name: int, others: Collection[int]) -> bool:
-        """Say whether of no link between a name and some others, one way or the other, is reported that it is broken."""
-        reports, others = self._reports(), {other for other in others if other != name}
-        unheard = reports.get(name, frozenset())
-        return unheard.isdisjoint(others) and not any(name in reports[other] for other in others & reports.keys())
+        """Say whether no link between a name and some others is reported as broken, one way or the other."""
+        return self._links.fits(name, others)
 
     def broken_links(
         self, names: Collection[int], now: Instant, *, count_late: bool = False
@@ -249,15 +238,12 @@ class FailureDetector:
         name; `count_late` names those too that should have spoken and are about to be suspected.
         """
         living = self.living(now)
-        reports = {name: links for name, links in self._reports().items() if name in living}
+        reports = {name: links for name, links in self._links.unheard.items() if name in living}
         unheard = set(self.unheard(now))
         if count_late and self._suspect_ns is None:
             unheard.update(name for name, peer in self.by_name.items() if self._late_at(name, peer) <= now)
         reports[self._own.name] = frozenset(unheard)
         return tuple(sorted(broken_links(names, reports)))
-
-    def _reports(self) -> dict[int, frozenset[int]]:
-        return {name: peer.unheard for name, peer in self.by_name.items() if peer.unheard}
 
     def lives(self, process: int, now: Instant) -> bool:
         """Say whether a process may be alive: its name is not silent and has had no later incarnation."""

@@ -123,8 +123,10 @@ class Roster:
 
         Where each side goes on, nothing but the reports of broken links says who is on which, so they must be in.
         """
-        if joiners:
+        if joiners and self._detector.arrivals.until is None:
             return True
+        if view.number == 0:
+            return False
         settled_at = self._detector.links_changed_at + self._detector.times.settling_ns(view.names)
         if self._sides and now < settled_at:
             return False

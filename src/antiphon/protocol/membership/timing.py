@@ -36,6 +36,26 @@ class PeerTimes:
         self.due_at: Instant | None = None  # when its next sign of life should have been given
 
 
+class JoiningWave:
+    """Those who join a large group, one soon after the other: they gather, and are let in together."""
+
+    def __init__(self) -> None:
+        self._since: Instant = 0
+        self.until: Instant | None = None  # until when more may come; None: nobody does
+
+    def note(self, times: Times, now: Instant) -> None:
+        """Hear that someone has come."""
+        if self.until is None:
+            self._since = now
+        until = min(now + times.arrival_ns, self._since + 2 * times.period_ns)
+        self.until = until if until > now else None
+
+    def look(self, now: Instant) -> None:
+        """See whether the time is over."""
+        if self.until is not None and now >= self.until:
+            self.until = None
+
+
 class Times:
     """How long one process waits for what; a time that was given stands as it is."""
 
@@ -66,6 +86,11 @@ class Times:
     def news_ns(self) -> Duration:
         """How soon news is told to all: at once by few; many let it gather."""
         return (self.period_ns - self._options.heartbeat_ns) // 4
+
+    @property
+    def arrival_ns(self) -> Duration:
+        """How long after one who joins another may come to be let in together with it: each view costs many much."""
+        return self.news_ns if len(self.by_name) >= _MANY_MEMBERS else 0
 
     @property
     def gathering_ns(self) -> Duration:

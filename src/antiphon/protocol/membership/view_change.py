@@ -181,6 +181,8 @@ class ViewChangeProtocol:
         current = agreement.round
         if current is None or current.change is not None:
             return
+        if agreement.view.number == 0 and self._detector.arrivals.until is not None and not current.complete:
+            return  # founders come one after the other
         grace_ns = self._detector.times.grace_ns(current.targets, now)
         if not agreement.may_choose(self._answering(now), grace_ns, now):
             return
