@@ -13,12 +13,14 @@ from antiphon.protocol.membership.flush import FILL_BYTES_MAX, Flush, cut_of
 from antiphon.protocol.membership.messages import Fetch, Fill, State
 from antiphon.protocol.membership.options import MembershipOptions
 from antiphon.protocol.membership.slow_receiver import SlowReceiverPolicy, fitted
+from antiphon.protocol.membership.timing import Times
 from antiphon.protocol.membership.views import Change, Cut, GroupView
 from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.view.member import Member
 from antiphon.protocol.wire import Malformed
 
 VIEW = GroupView(4, (3, 1), (0, 1, 2), (0, 0, 0), 3)
+TIMES = Times(MembershipOptions(slow_ns=1_000), lambda pause: pause, 0)
 
 
 class Held:
@@ -165,7 +167,7 @@ class Slow:
 
 def accused(policy: Any, member: Slow, *, now: int = 1_001, active: bool = True, view: GroupView = VIEW) -> set[int]:
     watching = SlowReceiverPolicy(MembershipOptions(slow=policy), 0)
-    watching.watch(cast(Member, member), active, view, 1_000, now)
+    watching.watch(cast(Member, member), active, view, TIMES, now)
     return set(watching.accused)
 
 
@@ -194,16 +196,16 @@ def test_nobody_is_accused_where_the_others_could_not_decide() -> None:
 def test_each_view_begins_without_anyone_accused_and_progress_begins_the_time_anew() -> None:
     watching = SlowReceiverPolicy(MembershipOptions(slow="drop"), 0)
     member = Slow({2: 5})
-    watching.watch(cast(Member, member), True, VIEW, 1_000, 1_001)
+    watching.watch(cast(Member, member), True, VIEW, TIMES, 1_001)
     assert watching.accused == {2}
     assert watching.stable_at == 1_001, "another may be the slow one then, after as long again"
     watching.begin(1_500)
     assert (watching.accused, watching.stable_at) == (frozenset(), 1_500)
     member.output.stable_at = 1_700
-    watching.watch(cast(Member, member), True, VIEW, 1_000, 2_700)
+    watching.watch(cast(Member, member), True, VIEW, TIMES, 2_700)
     assert watching.accused == frozenset()
     member.held = 0
-    watching.watch(cast(Member, member), True, VIEW, 1_000, 2_900)
+    watching.watch(cast(Member, member), True, VIEW, TIMES, 2_900)
     assert watching.stable_at == 2_900, "nothing is held back while nothing is held"
 
 

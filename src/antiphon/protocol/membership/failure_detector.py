@@ -53,7 +53,7 @@ class FailureDetector:
         self.by_name: dict[int, Peer] = {}
         self._told: tuple[int, ...] = ()  # who was not heard when this process spoke last
         self._living: tuple[Instant, frozenset[int]] | None = None  # who is not suspected at an instant, once found out
-        self._links = LinkReports()
+        self.links = LinkReports()
         self._ask_at: Instant = now  # when those who are late may be asked again
         self.links_changed_at: Instant = now - SECOND  # when a link first broke or was mended of late
         self.arrivals = JoiningWave()
@@ -118,7 +118,7 @@ class FailureDetector:
         peer = self.by_name[name]
         reported = peer.reported
         self.news |= peer.says(alive)
-        self._links.put(name, peer.unheard)
+        self.links.put(name, peer.unheard)
         if reported != peer.reported:
             self._note_links(now)
 
@@ -193,6 +193,7 @@ class FailureDetector:
                 names.append(name)
         if names:
             self._ask_at = now + self.times.asking_ns
+        self._ask_at = max(self._ask_at, now + 2 * self.times.gathering_ns)  # of many, one or another is late all along
         return names
 
     def living(self, now: Instant) -> frozenset[int]:
@@ -214,20 +215,16 @@ class FailureDetector:
         """
         living, own = self.living(now), self._own.name
         names = tuple(name for name in names if name in living)
-        chosen = self._links.connected(names)
+        chosen = self.links.connected(names)
         while self._sides and own in names and own not in chosen:
             names = tuple(name for name in names if name not in chosen)
-            chosen = self._links.connected(names)
+            chosen = self.links.connected(names)
         return chosen
 
     def hears_and_is_heard_by(self, names: Collection[int], now: Instant) -> bool:
         """Say whether this process hears all of some names, and none of them reports that it does not hear this one."""
         own, living = self._own.name, self.living(now)
-        return self.fits(own, names) and all(name in living for name in names if name != own)
-
-    def fits(self, name: int, others: Collection[int]) -> bool:
-        """Say whether no link between a name and some others is reported as broken, one way or the other."""
-        return self._links.fits(name, others)
+        return self.links.fits(own, names) and all(name in living for name in names if name != own)
 
     def broken_links(
         self, names: Collection[int], now: Instant, *, count_late: bool = False
@@ -238,7 +235,7 @@ class FailureDetector:
         name; `count_late` names those too that should have spoken and are about to be suspected.
         """
         living = self.living(now)
-        reports = {name: links for name, links in self._links.unheard.items() if name in living}
+        reports = {name: links for name, links in self.links.unheard.items() if name in living}
         unheard = set(self.unheard(now))
         if count_late and self._suspect_ns is None:
             unheard.update(name for name, peer in self.by_name.items() if self._late_at(name, peer) <= now)

@@ -431,8 +431,7 @@ class Process:
             self.decisions.forget_the_past()
             life.watch_for_a_stall(now)
             if life.session is not None:
-                slow_ns = detector.times.slow_ns(life.view.names)
-                life.slow.watch(life.session.member, life.active, life.view, slow_ns, now)
+                life.slow.watch(life.session.member, life.active, life.view, detector.times, now)
             change.consider_proposing(now)
             change.continue_round(now)
             if not self._outbox.to_itself:

@@ -28,13 +28,19 @@ class Roster:
             return []
         own, living, by_name = self._own.id, self._detector.living(now), self._detector.by_name
         gone_on = self.gone_on(view) if self._sides else ()
-        known = ((member, name_of(member)) for member in view.members)
         return [
             member
-            for member, name in known
+            for member, name in zip(view.members, view.names, strict=True)
             if member == own
             or (name in living and name in by_name and by_name[name].process in (None, member) and name not in gone_on)
         ]
+
+    def follows_another(self, view: GroupView, now: Instant) -> bool:
+        """Say whether another is the first member of a view, and stays in it."""
+        first = view.members[0]
+        if view.number == 0 or first == self._own.id:
+            return False
+        return self.stays(first, view, now) and self._detector.by_name[name_of(first)].standing != "leaver"
 
     def gone_on(self, view: GroupView) -> set[int]:
         """Name those who know a newer view."""

@@ -12,8 +12,9 @@ from math import inf
 import msgspec
 
 from antiphon.errors import UsageError
-from antiphon.protocol.machine import Duration, Instant, Submit
+from antiphon.protocol.machine import Instant, Submit
 from antiphon.protocol.membership.options import MembershipOptions
+from antiphon.protocol.membership.timing import Times
 from antiphon.protocol.membership.views import GroupView, name_of
 from antiphon.protocol.options import GroupOptions, ordering_type
 from antiphon.protocol.view.member import Member
@@ -56,13 +57,13 @@ class SlowReceiverPolicy:
         lifetime_ns = min(message.lifetime_ns or self._options.lifetime_ns, self._options.lifetime_ns)
         return msgspec.structs.replace(message, lifetime_ns=lifetime_ns)
 
-    def watch(self, member: Member, active: bool, view: GroupView, slow_ns: Duration, now: Instant) -> None:
-        """Accuse who lacks most, if nothing has become stable for `slow_ns` and the others decide for the view."""
+    def watch(self, member: Member, active: bool, view: GroupView, times: Times, now: Instant) -> None:
+        """Accuse who lacks most, if nothing has become stable for too long and the others decide for the view."""
         policy = self._options.slow
         self.stable_at = max(self.stable_at, member.output.stable_at)
         if not active or member.held == 0 or (policy == "lag" and not member.stuck):
             self.stable_at = now
-        elif policy != "block" and now - self.stable_at > slow_ns:
+        elif policy != "block" and now - self.stable_at > times.slow_ns(view.names):
             lag = {other: inf if lacks is None else lacks for other, lacks in member.lag().items()}
             slow = frozenset(other for other, lacks in lag.items() if lacks == max(lag.values()))
             if view.is_quorum({name_of(other) for other in view.members if other not in slow}):

@@ -31,12 +31,15 @@ class ViewChangeProtocol:
         agreement, life, view, detector = self._agreement, self._life, self._agreement.view, self._detector
         if agreement.decided is not None or not agreement.is_quorum(detector.connected(view.names, now)):
             return
+        ending = life.session is None or life.session.flush is not None
+        calm = not ending and not detector.links.unheard and not life.slow.accused
+        if calm and life.roster.follows_another(view, now):
+            return  # as nearly always, so that many members do not all work it out
         unwanted, joiners = self.unwanted(now), self.welcome(now)
         candidates = life.roster.candidates(view, unwanted, joiners, now)
         if self._own.name not in candidates or view.lists(self._own.id) != (life.session is not None):
             return
         turn = candidates.index(self._own.name)
-        ending = life.session is None or life.session.flush is not None
         if agreement.promised > NO_BALLOT and ending:
             tries = agreement.tries if agreement.leader not in unwanted else 1  # that one ends nothing for us
             patience_ns = detector.times.patience_ns(view.names, tries, now)
@@ -76,7 +79,7 @@ class ViewChangeProtocol:
             return joiners
         welcome = []
         for joiner in joiners:  # in the order in which all would let them in
-            if detector.fits(name_of(joiner), staying):
+            if detector.links.fits(name_of(joiner), staying):
                 staying.append(name_of(joiner))
                 welcome.append(joiner)
         return welcome
