@@ -26,6 +26,7 @@ import antiphon
 from antiphon.progress import Progress
 from bench.live.addresses import free_addresses
 
+antiphon.join  # noqa: B018  # what is imported when it is first asked for is imported before any member is forked
 KEY = bytes(range(16))
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 PATIENCE_S = 60.0

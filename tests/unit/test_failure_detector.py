@@ -10,7 +10,7 @@ from antiphon.protocol.membership.messages import ECHOES_MAX, Alive, Echo, Stand
 from antiphon.protocol.membership.options import MembershipOptions
 from antiphon.protocol.membership.outbox import OwnProcess
 from antiphon.protocol.membership.roster import Roster
-from antiphon.protocol.membership.timing import Times
+from antiphon.protocol.membership.timing import JoiningWave, Times
 from antiphon.protocol.membership.views import NO_VIEW, GroupView, ViewId, before_the_first, process
 
 MS = MILLISECOND
@@ -30,6 +30,31 @@ def alive(
     unheard: tuple[int, ...] = (), *, view: ViewId = VIEW.id, standing: Standing = "member", period_ns: int = 0
 ) -> Alive:
     return Alive(view, standing, unheard, period_ns=period_ns)
+
+
+# Joining
+
+
+def test_those_who_join_many_gather_while_one_comes_soon_after_the_other() -> None:
+    times, wave = detector(*range(1, 30)).times, JoiningWave()
+    assert (times.period_ns, times.arrival_ns) == (500 * MS, 112_500_000)
+    wave.note(times, 100 * MS)
+    assert wave.until == 212_500_000
+    wave.look(212_499_999)
+    wave.note(times, 212_499_999)
+    assert wave.until == 324_999_999, "the next came in time"
+    wave.note(times, 1_050 * MS)
+    assert wave.until == 1_100 * MS, "at most two periods in all"
+    wave.look(1_100 * MS)
+    assert wave.until is None
+    wave.note(times, 2_000 * MS)
+    assert wave.until == 2_112_500_000, "another wave"
+
+
+def test_few_let_in_at_once_whoever_joins() -> None:
+    wave = JoiningWave()
+    wave.note(detector(*range(1, 24)).times, 100 * MS)
+    assert wave.until is None
 
 
 # Suspicion

@@ -186,3 +186,16 @@ def test_of_32_members_4_die_at_once_and_come_back_in_one_view_each() -> None:
         assert views[0][0] < SECOND
         assert name in dead or 2 * SECOND < views[1][0] < 5 * SECOND - SECOND
         assert 5 * SECOND < views[-1][0] < 7 * SECOND
+
+
+def test_32_members_that_start_one_after_the_other_need_few_views() -> None:
+    late = [Fault(kind="join", at=f"{30 * name}ms", member=name) for name in range(1, 32)]
+    network = NetworkOptions(latency="uniform 100us 1ms")
+    crowd = Crowd(
+        Scenario(members=32, messages=0, ordering="sequencer", views=True, network=network, faults=late, limit="3s")
+    )
+    crowd.run()
+    for views in crowd.installed.values():
+        assert len(views) <= 2, "those who come soon after one another are let in together"
+        assert views[-1][0] < 3 * SECOND // 2
+        assert views[-1][1] == 32

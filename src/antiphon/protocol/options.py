@@ -26,7 +26,7 @@ WINDOW_MAX: Final = 8_191  # four windows of each of the most members are as man
 # On a local network repeating costs little, and one that waits makes all wait; a small packet costs as much as a large.
 _LAN_PARTS: Final[dict[str, Any]] = {
     "piggyback": True,
-    "crowd": 4,
+    "crowd": 8,
     "ask_ns_max": 50 * MILLISECOND,
     "ret_retry_ns_max": 40 * MILLISECOND,
     "probe_ns_max": 100 * MILLISECOND,
@@ -147,7 +147,7 @@ PROFILES: Final[Mapping[str, GroupOptions]] = {
     "wan": GroupOptions(
         part_defaults={
             "piggyback": True,
-            "crowd": 4,
+            "crowd": 8,
             "interval_ns": 50 * MILLISECOND,
             "timeout_ns": 500 * MILLISECOND,
             "timeout_ns_max": 2 * SECOND,
