@@ -51,7 +51,7 @@ class Meter:
     """Counts what stability puts on the network, as a tap that loses nothing."""
 
     def __init__(self, cluster: Cluster, kinds: tuple[type[Pdu], ...]) -> None:
-        self._codec = cluster.nodes[0].member._codec  # type: ignore[attr-defined]
+        self._codec = cluster.nodes[0].member._frames._codec  # type: ignore[attr-defined]
         self._kinds = kinds
         self._last: tuple[int, int] | None = None
         self._share = self._pdus = 0

@@ -47,7 +47,7 @@ class JoiningWave:
         """Hear that someone has come."""
         if self.until is None:
             self._since = now
-        until = min(now + times.arrival_ns, self._since + 2 * times.period_ns)
+        until = min(now + times.arrival_ns, self._since + times.period_ns)
         self.until = until if until > now else None
 
     def look(self, now: Instant) -> None:
