@@ -45,7 +45,7 @@ class Crowd:
         self.views: dict[int, tuple[int, int]] = {}  # by member: the view's number, and how many are in it
         self.views_seen: set[int] = set()
         self.delivered: dict[int, int] = {}
-        self.delivered_of: list[int] = []  # by sender, at the first member
+        self.delivered_of = [0] * count  # by sender, at the first member
 
     def start(self, *members: int) -> None:
         """Start members, all at once."""

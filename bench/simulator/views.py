@@ -1,10 +1,12 @@
 """Simulated groups with views as they grow: what membership takes of virtual time, and of a machine's.
 
     python -m bench.simulator.views --members 4,16,64,256,512
+    python -m bench.simulator.views --members 48 --start-within 1,2,4
 
 All members start at once, idle, deliver a few messages in total order, lose some of them at once and have them back.
 Times are virtual, with a latency of 0.1 to 1 ms at the defaults. CPU is real, of all members in one process; sockets,
-encryption and the event loop are not in it.
+encryption and the event loop are not in it. With `--start-within`, members start one after the other within so many
+seconds, in an order of chance, and it is shown which views that took.
 """
 
 from __future__ import annotations
@@ -13,16 +15,18 @@ import argparse
 import cProfile
 import json
 import pstats
+import random
 import resource
 import sys
 import time
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any
 
 from antiphon.progress import Progress
-from antiphon.protocol.machine import MILLISECOND, SECOND, Deliver, Effect
+from antiphon.protocol.machine import MILLISECOND, SECOND, Deliver, Effect, Install
 from antiphon.sim.network import NetworkOptions
-from antiphon.sim.scenario import Scenario
+from antiphon.sim.scenario import Fault, Scenario
 from antiphon.sim.view_cluster import ViewCluster
 
 LOOK_NS = 10 * MILLISECOND
@@ -111,15 +115,39 @@ class WatchedGroup(ViewCluster):
         """Go on: there is more to see."""
 
 
+class SlowStart(ViewCluster):
+    """A group whose members start one after the other; it notes when each view began, and of how many."""
+
+    def __init__(self, count: int, within_s: float) -> None:
+        self.views: dict[int, tuple[float, int]] = {}  # by number
+        order = random.Random(3).sample(range(count), count)
+        starts = enumerate(order[1:], 1)
+        late = [Fault(kind="join", at=f"{int(1_000 * within_s * i / count)}ms", member=name) for i, name in starts]
+        network = NetworkOptions(latency="uniform 100us 1ms")
+        options: dict[str, Any] = {"views": True, "messages": 0, "network": network, "faults": late, "limit": "30s"}
+        super().__init__(Scenario(name="start", members=count, ordering="sequencer", **options), seed=1)
+
+    def _carry_out(self, me: int, effect: Effect) -> None:
+        if type(effect) is Install:
+            self.views.setdefault(effect.view, (round(self.kernel.now / SECOND, 2), len(effect.members)))
+        super()._carry_out(me, effect)
+
+
 def main() -> int:
     """Measure groups of the given sizes."""
     parser = argparse.ArgumentParser(prog="python -m bench.simulator.views", description=__doc__.splitlines()[0])
     parser.add_argument("--members", default="4,16,64", help="sizes of the groups")
     parser.add_argument("--ordering", default="total")
+    parser.add_argument("--start-within", metavar="SECONDS", help="let members start one after the other")
     parser.add_argument("--profile", action="store_true", help="show where the time of each group goes")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON, a line a group")
     args = parser.parse_args()
-    for count in map(int, args.members.split(",")):
+    sizes = [int(count) for count in args.members.split(",")]
+    for count, within_s in product(sizes, args.start_within.split(",")) if args.start_within else ():
+        start = SlowStart(count, float(within_s))
+        start.run()
+        print(f"{count} members within {within_s} s: {len(start.views)} views, (s, members) {[*start.views.values()]}")
+    for count in sizes if not args.start_within else ():
         profile = cProfile.Profile()
         with Progress(f"{count} members", PHASES) as progress:
             group = WatchedGroup(count, args.ordering, progress.done)
