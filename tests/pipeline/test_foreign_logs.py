@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 import pytest
 
 from antiphon.commands.log_options import PRESETS, add_log_options, mapping_of
@@ -705,3 +706,53 @@ def test_numbers_by_arrays_are_those_of_the_definition(inline: Checker, tmp_path
     assert {
         (names_of[row["member"]], row["step"]): (names_of.get(row["sender"], "?"), row["seq"]) for row in rows
     } == expected
+
+
+def test_a_list_says_what_its_first_element_does(tmp_path: Path) -> None:
+    """RabbitMQ's tracing plugin gives all routing keys of a message; of what is published the queue is "none"."""
+
+    def traced(kind: str, connection: str, queue: str, number: int) -> dict[str, Any]:
+        return {
+            "type": kind,
+            "connection": f"127.0.0.1:{connection} -> 127.0.0.1:5672",
+            "queue": queue,
+            "routed_queues": ["orders"] if kind == "published" else "none",
+            "routing_keys": ["orders.new", "copies"],
+            "properties": {"message_id": f"m{number}", "delivery_mode": 2},
+            "timestamp": f"2026-11-18 6:12:0{number}:123",
+        }
+
+    records = [traced("published", "1", "none", number) for number in (1, 2)]
+    records += [traced("received", "2", "orders", number) for number in (1, 2)]
+    log = lines(tmp_path / "trace.jsonl", records)
+    laid = lay_out_trace(Inline(), str(log), tmp_path / "layout", Mapping(preset="amqp"))
+    assert (laid.totals.events, laid.totals.quarantined) == (4, {})
+    amqp = form.form_of(Mapping(preset="amqp"))
+    assert {amqp.text(record, "topic") for record in records} == {"orders.new"}
+
+
+@pytest.mark.parametrize("name", ["spans.json", "spans.json.zst", "spans.json.gz", "spans.bin"])
+def test_compressed_spans_are_read_whatever_their_name(tmp_path: Path, name: str) -> None:
+    """A collector that compresses writes each export by itself, behind its length, into a file of any name."""
+
+    def export(number: int) -> bytes:
+        attributes = {"messaging.operation.type": "send", "messaging.message.id": f"m{number}"}
+        attributes |= {"messaging.destination.name": "t", "messaging.client.id": "p"}
+        listed = [{"key": key, "value": {"stringValue": value}} for key, value in attributes.items()]
+        span = {"traceId": "1" * 32, "spanId": f"{number:016x}", "kind": 4, "attributes": listed}
+        return json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}).encode()
+
+    def packed(content: bytes, codec: str) -> bytes:
+        sink = pa.BufferOutputStream()
+        with pa.CompressedOutputStream(sink, codec) as stream:
+            stream.write(content)
+        return sink.getvalue().to_pybytes()
+
+    exports = [export(number) for number in range(1, 4)]
+    if name in ("spans.json", "spans.bin"):
+        content = b"".join(struct.pack(">I", len(one)) + one for one in (packed(one, "zstd") for one in exports))
+    else:
+        content = packed(b"\n".join(exports), "zstd" if name.endswith("zst") else "gzip")
+    (tmp_path / name).write_bytes(content)
+    laid = lay_out_trace(Inline(), str(tmp_path / name), tmp_path / "layout", Mapping(preset="otlp"))
+    assert (laid.totals.events, laid.totals.quarantined) == (6, {})  # each was sent, and acknowledged

@@ -15,7 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from antiphon.errors import UsageError
+from antiphon.pipeline.ingesting.keep import lay_out_trace
 from antiphon.pipeline.ingesting.quarantine import QUARANTINE_SCHEMA
+from antiphon.pipeline.inline import Inline
 from antiphon.pipeline.reading.mapping import Mapping, load_mapping
 from antiphon.pipeline.store.layout import QUARANTINE
 from antiphon.trace import naive, reader
@@ -319,3 +321,21 @@ def test_sends_that_nobody_records(inline: Checker, tmp_path: Path, seed: int) -
     assert verdicts == naive.check(events, unrecorded_sends=True)
     assert verdicts["integrity"].verdict == verdicts["causal"].verdict == "unknown"
     assert verdicts["fifo"].verdict == "holds"
+
+
+def test_empty_files_are_no_obstacle_and_repeated_columns_are_named(tmp_path: Path) -> None:
+    """A job that had nothing to write leaves an empty part; which of two columns of a name is meant nobody can know."""
+    text = "run,member,step,event,sender,seq\r\nr,1,1,send,1,1\r\nr,1,2,deliver,1,1\r\n"
+    (tmp_path / "_SUCCESS").touch()
+    (tmp_path / "part-0.csv").touch()
+    (tmp_path / "part-1.jsonl").touch()
+    with pa.CompressedOutputStream(str(tmp_path / "part-2.csv.zst"), "zstd") as packed:
+        packed.write(b"\xef\xbb\xbf" + text.encode())
+    assert lay_out_trace(Inline(), str(tmp_path), tmp_path / "_layout", None).totals.events == 2
+    (tmp_path / "part-3.csv").write_text("run,member,step,event,sender,seq,seq\nr,2,1,deliver,1,1,2\n")
+    with pytest.raises(UsageError, match=r"part-3\.csv: there are several columns 'seq'"):
+        lay_out_trace(Inline(), str(tmp_path), tmp_path / "_again", None)
+    (tmp_path / "part-3.csv").unlink()
+    pq.write_table(pa.Table.from_arrays([pa.array([1])] * 2, names=["seq", "seq"]), tmp_path / "part-3.parquet")
+    with pytest.raises(UsageError, match=r"part-3\.parquet: there are several columns 'seq'"):
+        lay_out_trace(Inline(), str(tmp_path), tmp_path / "_third", None)

@@ -59,6 +59,8 @@ class Mapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         folders = _partition(file)
         for name in COLUMNS:
             foreign = self.foreign(name)
+            if name not in constants and list(names).count(foreign) > 1:
+                raise UsageError(f"{file or 'the table'}: there are several columns {foreign!r}; which is meant?")
             if foreign in names or name in constants:
                 continue
             alike = [one for one in names if one.lower() == foreign.lower()]

@@ -17,7 +17,7 @@ from antiphon.errors import NotATrace, UsageError
 from antiphon.pipeline.columns import CONTROL
 from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.pipeline.reading.rows import INTEGERS, TYPES, RowBatch, UnreadableRow, sort_out, sort_out_objects
-from antiphon.pipeline.store.files import format_of
+from antiphon.pipeline.store.files import format_of, plain_name
 from antiphon.pipeline.store.location import location, open_binary, open_stream
 from antiphon.trace.schema import BROKER_COLUMNS, EVENTS, REQUIRED
 
@@ -36,7 +36,7 @@ class TextSpan(msgspec.Struct, frozen=True):
 
 def can_be_cut(path: Path) -> bool:
     """Whether a file is text of which a part can be read by itself."""
-    return format_of(path) in ("csv", "json lines") and path.suffix != ".gz"
+    return format_of(path) in ("csv", "json lines") and plain_name(path.name) == path.name
 
 
 def count_marks(file: str, start: int, stop: int) -> tuple[int, int]:
@@ -92,6 +92,8 @@ def read_csv(file: str, mapping: Mapping, span: TextSpan | None) -> Iterator[Row
         return "skip"
 
     header = _csv_header(file)
+    if not header:
+        return  # an empty file, as a job writes that had nothing to write
     mapping = mapping.fitted(file, header)
     _require(header, file, mapping)
     text, lines = _open_text(file, span)

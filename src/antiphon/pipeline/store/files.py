@@ -11,6 +11,7 @@ from antiphon.pipeline.store.location import StorePath, location
 from antiphon.trace.files import visible_files
 from antiphon.trace.run_file import RUN_FILE
 
+COMPRESSED: Final = (".gz", ".zst")  # behind the name of a text
 SUFFIXES: Final = {".parquet": "parquet", ".csv": "csv", ".jsonl": "json lines", ".ndjson": "json lines"}
 
 
@@ -20,13 +21,23 @@ def find_files(trace: str) -> list[str]:
 
 
 def files_ending(where: str, suffixes: Collection[str], what: str) -> list[str]:
-    """Return a file, or those of a folder whose names end so (or so with .gz), sorted; UsageError if there is none."""
-    wanted = tuple(ending for suffix in suffixes for ending in (suffix, f"{suffix}.gz"))
+    """Return a file, or those of a folder whose names end so (also compressed), sorted; UsageError if there is none."""
+    wanted = endings(suffixes)
     return files_named(
         where,
         lambda name: name.lower().endswith(wanted) and name != RUN_FILE,
         f"no {what} in this directory; expected files named *{', *'.join(suffixes)}",
     )
+
+
+def endings(suffixes: Collection[str]) -> tuple[str, ...]:
+    """Return how the names of files end that have one of these suffixes, compressed ones too."""
+    return tuple(f"{suffix}{packed}" for suffix in suffixes for packed in ("", *COMPRESSED))
+
+
+def plain_name(name: str) -> str:
+    """Return a file's name, or its path, as it is when it is not compressed."""
+    return next((name[: -len(packed)] for packed in COMPRESSED if name.lower().endswith(packed)), name)
 
 
 def files_named(where: str, wanted: Callable[[str], bool], nothing: str) -> list[str]:
@@ -63,6 +74,4 @@ def _hidden(name: str) -> bool:
 
 def format_of(path: Path) -> str | None:
     """The format that a file's name says, or None."""
-    suffixes = path.suffixes
-    name = suffixes[-2] if len(suffixes) > 1 and suffixes[-1] == ".gz" else path.suffix
-    return SUFFIXES.get(name.lower())
+    return SUFFIXES.get(Path(plain_name(path.name)).suffix.lower())

@@ -19,6 +19,7 @@ import msgspec
 
 from antiphon.errors import UsageError
 from antiphon.pipeline.results import UnreadFiles
+from antiphon.pipeline.store.files import endings as endings_of
 from antiphon.pipeline.store.files import visible_in_store
 from antiphon.pipeline.store.location import (
     Location,
@@ -65,7 +66,7 @@ class SeenFiles:
 
     def __init__(self, directory: str, checkpoint: str, committed: int, endings: tuple[str, ...]) -> None:
         self._directory, self._folder = location(directory), location(checkpoint) / "files"
-        self._endings = tuple(ending for suffix in endings for ending in (suffix, f"{suffix}.gz"))
+        self._endings = endings_of(endings)
         self._folder.mkdir(parents=True, exist_ok=True)
         self._seen: dict[str, FileVersion] = {}
         self._parts = 0

@@ -36,7 +36,7 @@ from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.pipeline.reading.rows import UnreadableRow
 from antiphon.pipeline.reading.time_units import TimeUnit, guess_unit
 from antiphon.pipeline.session import Session
-from antiphon.pipeline.store.files import files_ending
+from antiphon.pipeline.store.files import files_ending, plain_name
 from antiphon.pipeline.store.layout import QUARANTINE
 from antiphon.pipeline.store.location import (
     Location,
@@ -103,7 +103,7 @@ def has_text(files: list[str], mapping: Mapping) -> bool:
 
 def first_records(file: str) -> Iterator[dict[str, Any]]:
     """Return the first records of a file; none of what is neither text nor Parquet."""
-    name = file.lower().removesuffix(".gz")
+    name = plain_name(file.lower())
     if name.endswith(".parquet"):
         try:
             source = open_parquet(location(file))

@@ -17,6 +17,7 @@ import msgspec
 from antiphon.errors import UsageError
 from antiphon.pipeline.reading import mapping as user
 from antiphon.pipeline.reading.time_units import TimeUnit, nanoseconds, unit_named
+from antiphon.pipeline.store.files import plain_name
 from antiphon.trace.schema import BROKER_COLUMNS, BROKER_KINDS, COLUMNS, EVENTS, SUBSCRIBED, SUBSCRIBED_LATE
 
 ABOUT_A_MESSAGE: Final = frozenset({"send", "receive", "deliver", "stable", "discard", "acknowledged"})
@@ -176,13 +177,15 @@ class LogForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def for_file(self, file: str) -> LogForm:
         """Return the form as it is for one file, whose name may stand for what its records do not say."""
-        name = Path(file.removesuffix(".gz")).stem
+        name = Path(plain_name(file)).stem
         defaults = {column: text.replace("{file}", name) for column, text in self.defaults.items()}
         return msgspec.structs.replace(self, defaults=defaults)
 
     def text(self, record: Mapping[str, Any], name: str) -> str | None:
         """Return what a record has for one of the trace's columns, as text."""
         value = self._value(record, name)
+        if isinstance(value, list):  # as a tracer's `routing_keys`
+            value = value[0] if value else None
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         return None if value is None else value.decode(errors="replace") if isinstance(value, bytes) else str(value)

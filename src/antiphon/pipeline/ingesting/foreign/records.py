@@ -26,6 +26,7 @@ from antiphon.pipeline.ingesting.foreign.form import LogForm
 from antiphon.pipeline.ingesting.foreign.jepsen import read_history
 from antiphon.pipeline.ingesting.foreign.spans import read_spans
 from antiphon.pipeline.reading.text import line_blocks
+from antiphon.pipeline.store.files import plain_name
 from antiphon.pipeline.store.location import location, open_parquet, open_stream
 
 Records = RecordTable | list[LogRecord]
@@ -42,7 +43,7 @@ def read_records(file: str, preset: str, form: LogForm) -> Iterator[Records]:
         return read_spans(file, form)
     if preset == "jepsen":
         return _singly(read_history(_content(file).decode(errors="replace"), file))
-    name, keys = file.removesuffix(".gz").lower(), LogKeys(keys_read(form))
+    name, keys = plain_name(file).lower(), LogKeys(keys_read(form))
     if name.endswith(".csv"):
         return _csv(file, keys)
     if name.endswith(".parquet"):

@@ -6,6 +6,7 @@ What the compiled scanners leave, and what each span is said to be about, is as 
 from __future__ import annotations
 
 import functools
+import struct
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from antiphon.pipeline.ingesting.foreign import otlp, span_scan
 from antiphon.pipeline.ingesting.foreign.bulk import LogRecord, RecordTable, keys_read
 from antiphon.pipeline.ingesting.foreign.form import LogForm
 from antiphon.pipeline.ingesting.foreign.span_scan import NUMBER, TEXT, TRUTH, SpanArrays
-from antiphon.pipeline.store.location import location, open_input, open_stream
+from antiphon.pipeline.store.location import location, open_input
 
 _BLOCK_BYTES: Final = 8 << 20
 _SPANS: Final = 1 << 14  # that a table has, about
@@ -30,8 +31,7 @@ _DERIVED: Final = (*otlp.OPERATIONS, *otlp.IDS, *otlp.OFFSETS, *otlp.TOPICS, *ot
 
 def read_spans(file: str, form: LogForm) -> Iterator[RecordTable | list[LogRecord]]:
     """Return a file's messaging spans, as tables where the scanners understand them, else one by one."""
-    with _opened(file) as source:
-        content = source.read_buffer()
+    content = _content(file)
     reader = _SpanReader(file, [key for key in dict.fromkeys((*keys_read(form), *_DERIVED)) if key not in _OWN])
     read = reader.json if otlp.is_json(memoryview(content)[: 1 << 16].tobytes()) else reader.protobuf
     for found in read(memoryview(content)):
@@ -39,8 +39,31 @@ def read_spans(file: str, form: LogForm) -> Iterator[RecordTable | list[LogRecor
         reader.row += len(found.table if isinstance(found, RecordTable) else found)
 
 
-def _opened(file: str) -> pa.NativeFile:
-    return open_stream(location(file)) if file.endswith(".gz") else open_input(location(file))
+_ZSTD: Final = b"\x28\xb5\x2f\xfd"  # with which what is compressed so begins
+_GZIP: Final = b"\x1f\x8b"
+
+
+def _content(file: str) -> pa.Buffer:
+    """Return what a file has, decompressed; whatever its name: a collector's file exporter is given one by its user."""
+    with open_input(location(file)) as source:
+        content = source.read_buffer()
+    first = memoryview(content)[:8].tobytes()
+    if first.startswith((_ZSTD, _GZIP)):
+        return _decompressed(content, "zstd" if first.startswith(_ZSTD) else "gzip")
+    if first[4:] != _ZSTD:
+        return content
+    # an exporter that compresses does so export by export, each behind its length
+    exports = [
+        _decompressed(content.slice(at, to - at), "zstd") for at, to in otlp.protobuf_extents(memoryview(content), file)
+    ]
+    if exports and otlp.is_json(memoryview(exports[0])[: 1 << 16].tobytes()):
+        return pa.py_buffer(b"\n".join(export.to_pybytes() for export in exports))
+    return pa.py_buffer(b"".join(struct.pack(">I", export.size) + export.to_pybytes() for export in exports))
+
+
+def _decompressed(content: pa.Buffer, codec: str) -> pa.Buffer:
+    with pa.CompressedInputStream(pa.BufferReader(content), codec) as stream:
+        return stream.read_buffer()
 
 
 class _SpanReader:
