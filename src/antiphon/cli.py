@@ -19,7 +19,7 @@ from antiphon.errors import AntiphonError, did_you_mean, missing_extra
 # name -> what it does in one line; `antiphon.commands.<name>` has configure(parser) and run(args).
 COMMANDS: dict[str, str] = {
     "simulate": "run a group on a simulated network and write its trace",
-    "ingest": "lay a trace out once, as a table that check, measure, report and diagram reuse",
+    "ingest": "lay a trace out once, as a table that check, measure, report, explore and diagram reuse",
     "check": "check a trace against the eight guarantees, with a witness for each violation",
     "measure": "measure a trace: latency, buffers, traffic, repairs, and who held stability back",
     "sweep": "simulate, check and measure a grid of scenarios, one Spark task a cell",

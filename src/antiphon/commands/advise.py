@@ -327,5 +327,6 @@ def _draw(advice: Advice, stem: Path) -> None:
                 panel.set_title(f"least {GOALS[question.goal]}")
         panels[0].set_yticks(range(len(shown)), names)
         panels[0].invert_yaxis()
-        figure.suptitle(f"{question.members} members, {question.need}, {question.rate_per_s:g} messages a second each")
+        asked = f"{question.members} members, {question.need} order or stronger"
+        figure.suptitle(f"{asked}, {question.rate_per_s:g} messages a second each")
         save(figure, stem)
