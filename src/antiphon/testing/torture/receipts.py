@@ -40,7 +40,8 @@ def delivered_is_delivered(case: Case) -> Iterator[str]:
                 yield f"{start.address} was told that {sent.identity} is delivered, and never delivers it"
 
 
-_MEANS = {"delivered": ("delivered", "stable"), "stable": ("stable",)}  # what a receipt may say when a stage has come
+# What a receipt may say when one hears that a stage has come: it may have ended as unknown in the same turn.
+_MEANS = {"delivered": ("delivered", "stable", "unknown"), "stable": ("stable",)}
 _ENDS = ("stable", "unknown", "lost")
 
 
