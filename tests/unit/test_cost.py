@@ -16,6 +16,7 @@ from antiphon.sim.cost import (
     RunCost,
     buffer_bound,
     cost_of_fifo,
+    first_losses,
     longest_pause_ns,
     measured,
     repair_receivers,
@@ -264,3 +265,9 @@ def test_fifo_is_measured_on_the_same_schedule(ordering: str, monkeypatch: pytes
         assert (usual.stability, usual.stability_options, usual.buffer) == ("vector-ack", {"delta": True}, 500)
     else:
         assert (usual.stability, usual.stability_options, usual.buffer) == (Scenario().stability, {}, 0)
+
+
+def test_of_what_did_not_come_the_share_of_repairs_does_not_count() -> None:
+    assert first_losses(replace(CALM, datagrams=100, lost=20, repairs=25)) == 15
+    assert first_losses(replace(CALM, datagrams=100, lost=20, repairs=300)) == 0, "all were repairs, and some together"
+    assert first_losses(replace(CALM, datagrams=0, lost=0)) == 0, "of one member"
