@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from antiphon.errors import UsageError
 from antiphon.pipeline import java
+from antiphon.pipeline.session import no_orphans
 
 
 def fake_java(home: Path, version: str, modules: str | None = None) -> Path:
@@ -57,3 +59,21 @@ def test_none(nothing_else: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.C
         java.find_java_home()
     assert java.main() == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_what_is_starting_when_it_is_interrupted_is_ended() -> None:
+    """A JVM that is left alone while it starts waits for ever; what was there before is none of its business."""
+    before = subprocess.Popen(["sleep", "60"])
+    begun: list[subprocess.Popen[bytes]] = []
+
+    def start() -> None:
+        with no_orphans():
+            begun.append(subprocess.Popen(["sleep", "60"]))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        start()
+    assert begun[0].wait(10) == -signal.SIGTERM
+    assert before.poll() is None
+    before.kill()
+    before.wait()

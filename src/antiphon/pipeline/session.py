@@ -14,7 +14,7 @@ import uuid
 import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -221,7 +221,7 @@ def open_session(
         builder = builder.master(where).config(map={**(_LAPTOP if local else {}), **_ALWAYS})
     for key, value in settings.items():
         builder = builder.config(key, value)
-    with _silenced(quiet), _startup_errors(where), _own_interrupts():
+    with _silenced(quiet), _startup_errors(where), _own_interrupts(), no_orphans():
         spark = builder.getOrCreate()
         if not _is_connect(spark):
             spark.sparkContext.setLogLevel("OFF" if quiet else "WARN")
@@ -365,6 +365,28 @@ def _silenced(quiet: bool) -> Iterator[None]:
             sys.stderr.flush()
             os.dup2(ours, 2)
             os.close(ours)
+
+
+@contextmanager
+def no_orphans() -> Iterator[None]:
+    """End processes that were begun here if it is interrupted: a JVM that is still starting would never end.
+
+    It says where it listens in a file, whose folder has gone by then, and waits for somebody to come.
+    """
+    before = _children()
+    try:
+        yield
+    except BaseException:
+        for process in _children() - before:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGTERM)
+        raise
+
+
+def _children() -> set[int]:
+    """The processes that this one has started, where the system tells."""
+    listed = (path.read_text() for path in Path("/proc/self/task").glob("*/children"))
+    return {int(process) for text in listed for process in text.split()}
 
 
 @contextmanager
