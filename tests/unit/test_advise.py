@@ -163,6 +163,8 @@ def test_vectors_that_fit_into_no_datagram_are_not_advised() -> None:
         (["--members", "1"], "at least 2"),
         (["--members", "5", "--rate", "-3"], "rate: -3"),
         (["--members", "5", "--rate", "nan"], "rate"),
+        (["--members", "5", "--payload", "-5"], "payload: 0 to 59992 bytes fit into a datagram, not -5"),
+        (["--members", "5", "--payload", "59990"], "payload: 0 to 59989 bytes fit into a datagram, not 59990"),
         (["--members", "5", "--degree", "0"], "degree: 0"),
         (["--members", "5", "--loss", "1"], "loses everything"),
         (["--members", "5", "--ordering", "best"], "unknown need 'best'"),

@@ -121,7 +121,7 @@ def _question(args: argparse.Namespace) -> Question:
         skew=args.skew,
         buffer=args.buffer,
         goal=args.goal,
-        framing=live_framing(args.payload, encrypted=args.encrypted),
+        framing=live_framing(max(0, args.payload), encrypted=args.encrypted),  # below 0 is refused with the rest
         host=measured_host(members, args.rate, encrypted=args.encrypted)
         if args.here or args.goal == "cpu"
         else HostTimes(),

@@ -23,7 +23,7 @@ from antiphon.protocol.machine import MILLISECOND, SECOND, Instant
 from antiphon.protocol.options import GroupOptions, stability_type
 from antiphon.protocol.ordering import ORDERINGS
 from antiphon.protocol.stability import STABILITIES
-from antiphon.protocol.wire import DATAGRAM_BYTES_MAX, FRAME_OVERHEAD_BYTES
+from antiphon.protocol.wire import DATAGRAM_BYTES_MAX, FRAME_OVERHEAD_BYTES, PAYLOAD_BYTES_MAX
 from antiphon.sim.cluster import Cluster
 from antiphon.sim.distributions import duration, sampler
 from antiphon.sim.hosted import HostedCluster, HostTimes
@@ -101,6 +101,9 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError(f"ordering: unknown need {self.need!r}; choose from {', '.join(NEEDS)}")
         if not (math.isfinite(self.rate_per_s) and self.rate_per_s > 0):
             raise UsageError(f"rate: {self.rate_per_s:g} messages a second; it must be above 0")
+        payload_max = PAYLOAD_BYTES_MAX - self.framing.message
+        if not 0 <= self.payload <= payload_max:
+            raise UsageError(f"payload: 0 to {payload_max} bytes fit into a datagram, not {self.payload}")
         if self.degree is not None and self.degree < 1:
             raise UsageError(f"degree: {self.degree}; each member of a tree needs at least 1 child")
         if self.buffer < 0:
