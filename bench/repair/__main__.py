@@ -2,6 +2,7 @@
 
     python -m bench.repair                    the grid of sizes, bandwidths, payloads and losses: an hour or two
     python -m bench.repair --part 3/16        every 16th cell of it, from the third on
+    python -m bench.repair --size 10          the cells of 10 members, those with small messages first
     python -m bench.repair --quick            a small grid, in a minute or so
     python -m bench.repair --crowd            what repair costs causal blocks in a group of 100
     python -m bench.repair --read a.jsonl ..  judge what `--json` printed before
@@ -195,6 +196,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a small grid")
     parser.add_argument("--part", metavar="I/K", default="1/1", help="every K-th cell, from the I-th on")
+    parser.add_argument("--size", type=int, help="the cells of so many members, small messages first")
     parser.add_argument("--crowd", action="store_true", help="causal blocks in a group of 100")
     parser.add_argument("--read", metavar="FILE", type=Path, nargs="+", help="judge what --json printed before")
     parser.add_argument("--json", action="store_true", help="one object a line")
@@ -211,7 +213,10 @@ def main() -> None:
         print(*worst(msgspec.json.decode(line, type=Figures) for line in lines), sep="\n")
         return
     first, step = map(int, args.part.split("/"))
-    cells = list(grid(args.quick))[first - 1 :: step]
+    cells = list(grid(args.quick))
+    if args.size is not None:
+        cells = sorted((cell for cell in cells if cell.members == args.size), key=lambda cell: cell.payload)
+    cells = cells[first - 1 :: step]
     figures: list[Figures] = []
     if not args.json:
         print(HEAD)

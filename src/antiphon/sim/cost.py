@@ -47,12 +47,13 @@ class CostLimits(msgspec.Struct, frozen=True):
 LIMITS: Final[dict[str, CostLimits]] = {
     "fifo": CostLimits(bytes=3, repairs=3),  # with another stability protocol than the usual one
     "causal-blocks": CostLimits(bytes=3, repairs=3),
-    "co": CostLimits(bytes=4, repairs=4),  # confirms each message twice, and repairs confirmations too
+    # confirms each message twice, and repairs confirmations too, for all who are not known to have them
+    "co": CostLimits(bytes=4, repairs=6),
     "abcast": CostLimits(bytes=4, repairs=3),  # proposals and decisions
     "tomp": CostLimits(bytes=4, repairs=3),
     "sequencer": CostLimits(bytes=3, repairs=3),
 }
-_USUAL: Final = CostLimits(bytes=4, repairs=4)
+_USUAL: Final = CostLimits(bytes=4, repairs=6)
 _SLACK_NS: Final = 3 * SECOND  # what any run may take beyond its limit: timers, not traffic
 _SLACK_BYTES: Final = 1_000  # for each pair of members, and once more for each second that chance and cuts may take
 _SLACK_REPAIRS: Final = 4  # for each pair of members: the first are sent before anything is known of the network
