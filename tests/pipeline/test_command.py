@@ -76,7 +76,7 @@ def test_table(check) -> None:
     code, out, err = check(REAL / "nats-core", "--witnesses", "1")
     assert (code, err) == (1, "")
     assert re.search(r"^total +violated ", out, re.MULTILINE)
-    assert "member 1 delivers message 332 of 4 before message 305 of 3" in out
+    assert "member 1 delivers message 332 of member 4 before message 305 of member 3" in out
 
 
 @pytest.mark.parametrize(

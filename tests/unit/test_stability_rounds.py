@@ -922,5 +922,5 @@ def test_a_change_as_long_as_the_whole_vector_is_written_whole() -> None:
 
 def test_members_of_a_large_group_report_less_often() -> None:
     crowded = GroupOptions().stability_settings()
-    assert [crowded.fit(size).interval_ns // MILLISECOND for size in (4, 7, 8, 64)] == [10, 10, 20, 160]
+    assert [crowded.fit(size).interval_ns // MILLISECOND for size in (4, 15, 16, 64)] == [10, 10, 20, 80]
     assert ReportOptions().fit(64) == ReportOptions(), "unless it is asked for, as often as ever"
