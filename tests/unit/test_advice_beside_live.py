@@ -88,6 +88,7 @@ def seen_live(question: Question, candidate: Candidate, *, encrypted: bool) -> S
     return Seen(statistics.median(delivered), statistics.median(stable), kb_per_s)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("candidate", "encrypted"),
     [

@@ -54,6 +54,7 @@ def test_neither_the_goal_nor_a_limit_changes_what_is_measured() -> None:
     assert measure(group, candidate, 3) == measure(limited, candidate, 3)
 
 
+@pytest.mark.slow
 def test_the_answer_as_json_and_on_paper(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["advise", *SMALL, "--json", "--out", str(tmp_path / "advice")]) == 0
     answer = json.loads(capsys.readouterr().out)
@@ -73,6 +74,7 @@ def test_the_answer_as_json_and_on_paper(tmp_path: Path, capsys: pytest.CaptureF
     assert json.loads((tmp_path / "advice" / "advice.json").read_text()) == answer
 
 
+@pytest.mark.slow
 def test_the_answer_as_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["advise", *SMALL, "--goal", "bytes"]) == 0
     told = capsys.readouterr().out
@@ -102,6 +104,7 @@ def test_every_ordering_that_gives_what_is_needed_is_a_candidate() -> None:
         assert {one.stability for one in found if one.stability} == set(STABILITIES)
 
 
+@pytest.mark.slow
 def test_every_ordering_is_tried_and_the_best_with_every_stability_protocol() -> None:
     advice = advise(Question(members=4, rate_per_s=20, need="total", intervals_ms=(20.0,)))
     tried = [one.candidate for one in [*advice.ranked, *advice.rejected]]
@@ -109,6 +112,7 @@ def test_every_ordering_is_tried_and_the_best_with_every_stability_protocol() ->
     assert {one.stability for one in tried if one.ordering == advice.best.candidate.ordering} == set(STABILITIES)
 
 
+@pytest.mark.slow
 def test_what_this_machine_adds_is_measured_and_counted(capsys: pytest.CaptureFixture[str]) -> None:
     small = ["--members", "2", "--rate", "20", "--intervals", "20ms", "--latency", "0ms"]
     assert main(["advise", *small, "--here", "--json"]) == 0
@@ -132,6 +136,7 @@ def test_a_buffer_that_is_too_small_for_a_protocol_rules_it_out() -> None:
     assert tight.best.held <= tight.question.buffer
 
 
+@pytest.mark.slow
 def test_larger_groups_are_extended_from_smaller_ones_and_come_close() -> None:
     question = Question(members=24, rate_per_s=10, size_max=12)
     candidate = Candidate("fifo", "coordinator")
@@ -215,6 +220,7 @@ def test_a_matrix_that_is_none_is_refused(
     assert said.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_matrix_gives_the_group_its_size_and_latencies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "matrix.csv"
     path.write_text("here,there,far\n0,5,50\n5,0,50\n50,50,0\n")

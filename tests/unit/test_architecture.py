@@ -29,10 +29,12 @@ LIMITED = ("protocol", "live")
 METHODS_MAX, ATTRIBUTES_MAX, LINES_MAX = 25, 15, 400
 
 
+@pytest.mark.slow
 def test_every_module_is_listed_with_its_one_idea() -> None:
     assert PAGE.read_text() == list_modules.written(), "run: python scripts/list_modules.py"
 
 
+@pytest.mark.slow
 def test_the_list_is_of_all_modules_and_no_idea_is_empty() -> None:
     listed = re.findall(r"^\| `([\w/]+\.py)` \| (.+) \|$", PAGE.read_text(), re.MULTILINE)
     assert [path for path, idea in listed if len(idea) < 20] == []
@@ -84,6 +86,7 @@ def test_a_datagram_passes_the_stations_in_order(tmp_path: Path) -> None:
     assert walked(path, calls(lambda: run(talk()))) == (len(path), None)
 
 
+@pytest.mark.slow
 def test_a_row_passes_the_stations_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     @contextmanager
     def inline(*_: object) -> Iterator[Inline]:

@@ -454,6 +454,7 @@ def _drawn(seed: int) -> dict[str, Any]:
     return {"size": rng.randint(2, 6), **options}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hundred", range(4))
 def test_any_schedule_is_delivered_in_causal_order_and_drains_and_falls_silent(hundred: int):
     for seed in range(100 * hundred, 100 * hundred + 100):

@@ -86,6 +86,7 @@ def assert_drawn_once(layout: DiagramLayout, title: str) -> None:
         assert not [one for one in drawn.iter() if one.tag.endswith("script")]
 
 
+@pytest.mark.slow
 @given(any_rows(), st.booleans())
 @settings(max_examples=80)
 def test_whatever_the_rows_the_diagram_is_legible_and_whole(rows: list[Event], clocks_agree: bool) -> None:

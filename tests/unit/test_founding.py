@@ -120,6 +120,7 @@ def test_groups_that_meet_become_one_and_who_gives_way_is_told(kind: str, seed: 
     testing.run(main, seed=seed, unexamined=EVERYTHING)
 
 
+@pytest.mark.slow
 def test_messages_under_way_in_a_group_that_is_given_up_end_as_unknown_with_the_reason() -> None:
     async def main(world: World) -> None:
         first, second, third = addresses = world.addresses(3)

@@ -25,6 +25,7 @@ def test_starts_that_never_got_in_are_no_lives(tmp_path: Path) -> None:
     assert group_size(back) == "4 members, 8 lives"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OTHERS)
 def test_the_headline_tells_what_happened(name: str, tmp_path: Path) -> None:
     said = headline(OTHERS[name].make(tmp_path / "incident"))

@@ -130,6 +130,7 @@ CASES = [(degrees, stability) for degrees in RTT for stability in ROUND_PROTOCOL
 CASES.remove(((4, 4), "full-distribution"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("degrees", "stability"), CASES)
 def test_round_trip_times_and_hops_of_every_protocol(degrees: tuple[int, int], stability: str) -> None:
     b, z = degrees

@@ -1183,6 +1183,7 @@ def test_without_a_majority_that_hears_itself_all_say_so_and_name_the_links() ->
     assert group.silent is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ordering", ["fifo", "causal-blocks", "sequencer"])
 def test_who_does_not_hear_all_others_is_left_out_and_cannot_come_back_before_its_links_are_mended(
     ordering: str,

@@ -659,6 +659,7 @@ class TestRowsPutAside:
         assert check(trace({1: "d2.1", 2: "end"}), unreadable=["send"])["integrity"].verdict == "unknown"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["nats-core", "corosync-kill", "mosquitto-qos1cut"])
 def test_real_traces(name: str) -> None:
     events = read(TRACES / name).events

@@ -184,6 +184,7 @@ def why_refused(scenario: Scenario) -> str | None:
     return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", PARTS)
 def test_an_option_at_its_bound_works_or_is_refused_by_its_name(part: str) -> None:
     """What is allowed must end; what cannot work is refused with the key: no option makes a group stand still."""

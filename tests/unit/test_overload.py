@@ -81,6 +81,7 @@ def crowd() -> Crowd:
     return crowd
 
 
+@pytest.mark.slow
 def test_a_group_with_too_much_to_do_delivers_what_its_machine_can(crowd: Crowd) -> None:
     wanted = 5 * MEMBERS * MEMBERS
     delivered = [crowd.delivered[second] for second in range(SENDING_S + 1, KILLED_S)]

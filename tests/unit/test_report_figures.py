@@ -47,6 +47,7 @@ def test_figures_on_one_page_share_no_ids() -> None:
     assert len(ids) == len(set(ids))
 
 
+@pytest.mark.slow
 def test_a_few_extremes_do_not_make_a_heat_map_pale() -> None:
     """A hundred members that were waited for alike, but for one moment of one of them."""
     values = [[5.0] * 50 for _ in range(100)]

@@ -146,6 +146,7 @@ def test_troubles_are_said_at_the_top_and_listed(
     assert "<b>no</b>" not in page
 
 
+@pytest.mark.slow
 def test_other_numbers_become_figures_of_their_own(tmp_path: Path) -> None:
     cells = [
         msgspec.structs.replace(one, settings={**one.settings, "network.loss": loss})

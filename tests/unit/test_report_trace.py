@@ -136,6 +136,7 @@ AROUND = WitnessRows(
 )
 
 
+@pytest.mark.slow
 def test_a_page_stands_by_itself() -> None:
     broken = checked(fifo=guarantee("violated", witnesses=4))
     page = trace_page(facts(checked=broken, drawn=[DrawnWitness(one, AROUND) for one in to_draw(broken)]))

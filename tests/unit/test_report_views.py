@@ -39,6 +39,7 @@ def waiting(facts: Facts, name: int, *, before: int = 0, after: int = 2**62) -> 
     )
 
 
+@pytest.mark.slow
 def test_a_joiner_is_not_waited_for_before_it_joined(tmp_path: Path) -> None:
     facts = run(tmp_path, founders=3, faults=[{"kind": "join", "member": 3, "at": "700ms"}])
     joined = next(view.first_ns for view in facts.views if any(name_of(one) == 3 for one in view.members))
@@ -50,6 +51,7 @@ def test_a_joiner_is_not_waited_for_before_it_joined(tmp_path: Path) -> None:
     assert all(row.longest_ns <= last - joined for row in own)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["crash", "leave"])
 def test_who_is_gone_is_not_waited_for_once_the_others_went_on(tmp_path: Path, kind: str) -> None:
     facts = run(tmp_path, faults=[{"kind": kind, "member": 2, "at": "500ms"}])
@@ -81,6 +83,7 @@ def test_large_groups_have_the_worst_first_and_the_rest_summed_up(tmp_path: Path
     assert len(page) < 500_000
 
 
+@pytest.mark.slow
 def test_nobody_is_blamed_where_all_hold_everything_at_once(tmp_path: Path) -> None:
     rows = []
     for member in range(3):

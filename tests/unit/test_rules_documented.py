@@ -57,6 +57,7 @@ def test_every_page_is_of_a_protocol() -> None:
     assert written | {list_rules.MEMBERSHIP} == set(PAGES)
 
 
+@pytest.mark.slow
 def test_every_rule_is_listed_on_a_page() -> None:
     marked = {
         (f"src/antiphon/{module.path}", node.name)

@@ -83,6 +83,7 @@ def test_a_group_on_a_far_network_has_one_view_and_goes_on_without_one_who_died(
     testing.run(main, latency=latency)
 
 
+@pytest.mark.slow
 def test_busy_machines_do_not_make_views_and_a_dead_one_is_still_noticed() -> None:
     """Each member stands still now and then, at first for 300 ms, then for 700 ms, as if it had to wait for a core."""
 
@@ -164,6 +165,7 @@ class Crowd(ViewCluster):
         super()._carry_out(me, effect)
 
 
+@pytest.mark.slow
 def test_of_32_members_4_die_at_once_and_come_back_in_one_view_each() -> None:
     dead = range(28, 32)
     crowd = Crowd(

@@ -82,6 +82,7 @@ def test_importing_antiphon_imports_nothing_heavy() -> None:
     assert not {"pyspark", "pyarrow", "numpy", "pandas", "numba"} & set(modules)
 
 
+@pytest.mark.slow
 def test_only_the_pipeline_imports_pyspark() -> None:
     for path in SOURCE.rglob("*.py"):
         if "pipeline" not in path.parts:
@@ -123,6 +124,7 @@ def test_a_public_class_name_is_unique_in_the_package() -> None:
     assert {name for name, number in counted.items() if number > 1} - TWICE.keys() == set()
 
 
+@pytest.mark.slow
 def test_nobody_reads_the_private_names_of_another_module() -> None:
     found = {module.path: private_reads(module) - BORROWED.get(module.path, {}).keys() for module in modules()}
     assert {path for path, names in found.items() if names} == set(), found

@@ -68,6 +68,7 @@ def send(part: TwoPhase, seq: int = 1, now: int = 0) -> None:
 # Whole runs under an adversary
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("protocol", "options", "seeds"),
     [(Abcast, {}, 300), (Tomp, {}, 300), (Tomp, {"bound": "all-hosts"}, 100), (Tomp, {"delta": False}, 60)],
