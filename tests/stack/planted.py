@@ -163,11 +163,12 @@ def state_is_not_restored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Inbox, "put", lambda self, item: None if isinstance(item, Restore) else real(self, item))
 
 
-def state_is_captured_late(patch: pytest.MonkeyPatch) -> None:
-    real, real_messages, late = Inbox.put, Inbox.put_messages, dict[Inbox, Capture]()
+def _behind_the_next_messages(patch: pytest.MonkeyPatch, kind: type[Capture] | type[Restore]) -> None:
+    """Let what concerns a state come behind the messages that follow it."""
+    real, real_messages, late = Inbox.put, Inbox.put_messages, dict[Inbox, Any]()
 
     def put(self: Inbox, item: Any) -> None:
-        if isinstance(item, Capture):
+        if isinstance(item, kind):
             late[self] = item
         else:
             real(self, item)
@@ -179,6 +180,10 @@ def state_is_captured_late(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(Inbox, "put", put)
     patch.setattr(Inbox, "put_messages", put_messages)
+
+
+def state_is_captured_late(patch: pytest.MonkeyPatch) -> None:
+    _behind_the_next_messages(patch, Capture)
 
 
 def a_new_iterator_skips_one(patch: pytest.MonkeyPatch) -> None:
@@ -411,21 +416,7 @@ def a_snapshot_is_one_message_old(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_state_comes_after_the_first_message(patch: pytest.MonkeyPatch) -> None:
-    real, real_messages, late = Inbox.put, Inbox.put_messages, dict[Inbox, Restore]()
-
-    def put(self: Inbox, item: Any) -> None:
-        if isinstance(item, Restore):
-            late[self] = item
-        else:
-            real(self, item)
-
-    def put_messages(self: Inbox, *args: Any) -> None:
-        real_messages(self, *args)
-        if self in late:
-            real(self, late.pop(self))
-
-    patch.setattr(Inbox, "put", put)
-    patch.setattr(Inbox, "put_messages", put_messages)
+    _behind_the_next_messages(patch, Restore)
 
 
 def a_state_is_forgotten_when_its_reader_gives_up(patch: pytest.MonkeyPatch) -> None:
