@@ -12,8 +12,9 @@ from antiphon.protocol.membership.decisions import Decisions
 from antiphon.protocol.membership.lifecycle import Lifecycle
 from antiphon.protocol.membership.messages import ViewAnswer, ViewQuestion
 from antiphon.protocol.membership.outbox import Outbox
+from antiphon.protocol.membership.session import ViewSession
 from antiphon.protocol.membership.timing import Times
-from antiphon.protocol.membership.views import name_of
+from antiphon.protocol.membership.views import ViewId, name_of
 from antiphon.protocol.rules import rule
 from antiphon.protocol.timers import Backoff
 
@@ -24,20 +25,29 @@ class ViewConfirmation:
     def __init__(self, lifecycle: Lifecycle, decisions: Decisions, times: Times, outbox: Outbox) -> None:
         self._life, self._decisions, self._times, self._outbox = lifecycle, decisions, times, outbox
         self._asked_since: Instant = 0  # tells the answers to this question from earlier ones
+        self._asked_about: ViewId | None = None
         self._confirmed_by: set[int] = set()
         self._again: Backoff | None = None  # when to ask again; None: there is nothing to ask
 
     def begin(self, now: Instant) -> None:
-        """Stop, because this process was away, until a quorum has confirmed the view."""
-        session = self._life.session
-        if session is not None and self.must_be_confirmed():
-            if session.away_since is None:
-                session.away_since = now
-            self._asked_since = now
-            if self._again is None:  # else it asks in its time: who is late again and again for want of time asks less
-                self._again = self._times.repetition(session.view.names, now)
-            self._confirmed_by = {self._life.own.name}
-            self._go_on_if_confirmed(now)
+        """Stop, because this process was away, until a quorum has confirmed the view.
+
+        One that is in no view yet may have been let into one meanwhile: it asks when it begins that.
+        """
+        life = self._life
+        if not self.must_be_confirmed() or (life.session is None and not life.own.offered):
+            return
+        life.own.was_away = True
+        if life.session is not None:
+            if life.session.away_since is None:
+                life.session.away_since = now
+            self._ask_about(life.session, now)
+
+    def _ask_about(self, session: ViewSession, now: Instant) -> None:
+        self._asked_since, self._asked_about, self._confirmed_by = now, session.view.id, {self._life.own.name}
+        if self._again is None:  # else it asks in its time: who is late again and again for want of time asks less
+            self._again = self._times.repetition(session.view.names, now)
+        self._go_on_if_confirmed(now)
 
     @rule("docs/membership.md, after a pause")
     def must_be_confirmed(self) -> bool:
@@ -52,6 +62,9 @@ class ViewConfirmation:
     def look(self, now: Instant) -> None:
         """Ask, and ask again those who have not answered."""
         session = self._life.session
+        if session is not None and not session.confirmed and self._asked_about != session.view.id:
+            self._again = None
+            self._ask_about(session, now)
         if session is None or session.confirmed:
             self._again = None
         elif self._again is not None and self._again.over(now):
@@ -74,5 +87,5 @@ class ViewConfirmation:
     def _go_on_if_confirmed(self, now: Instant) -> None:
         session = self._life.session
         if session is not None and not session.confirmed and session.view.is_quorum(self._confirmed_by):
-            session.away_since = None
+            session.away_since, self._life.own.was_away = None, False
             self._life.go_on(now)

@@ -68,7 +68,7 @@ class Decisions:
             if self._agreement.decided is None:
                 self._agreement.decided, self._agreement.round = change, None
                 self.carry_out(change, now)
-        elif self._agreement.heeds(change.new, sender):
+        elif self._agreement.heeds(change.new, sender) and self.may_give_way(change.new, now):
             self.life.past = Past(change, session.flush)
             self.life.give_way(change.new, self._agreement.GIVES_WAY, now)
 

@@ -98,8 +98,8 @@ class Lifecycle:
     @property
     def standing(self) -> Standing:
         """What this process says that it is in the newest view, or wants to be."""
-        if self.own.standing == "member" and self.transfer.holds_back:
-            return "awaiting"
+        if self.own.standing == "member":
+            return "awaiting" if self.transfer.holds_back else "full" if self.own.full else "member"
         return "behind" if self.own.standing == "joiner" and self.own.full else self.own.standing
 
     @property
@@ -196,12 +196,19 @@ class Lifecycle:
         )
         if before is not None:
             self.session.member.submissions.pace.carry_over(before.member.submissions.pace)
+        if self.own.was_away:  # what made this view may have come long ago: the others may be beyond it too
+            self.session.away_since = now
         self._outbox.counts["views"] += 1
         captures = self.transfer.begin(view, self.own.id, elder=before is not None, now=now)
         install = Install(view.number, view.members, view.members[: view.elders], view.wire)
         self._outbox.effects += self.transfer.shown([install, *captures], self.own.id)
         self._detector.tell_soon(now)
-        self._catch_up([] if before is None else before.take_what_was_kept(), now)
+        kept = [] if before is None else before.take_what_was_kept()
+        if self.active:
+            self._catch_up(kept, now)
+        else:
+            for datagram in kept:
+                self.session.keep_for_later(datagram, now)
 
     def give_way(self, view: GroupView, how: Literal["excluded", "yielded"], now: Instant) -> None:
         """End this incarnation, because the group goes on without it or another side stands; come back as the next."""
@@ -242,7 +249,7 @@ class Lifecycle:
             self._outbox.trace("leave", "excluded")
         last = max(incarnation_of(self.own.id), beyond)
         self.own.id = process(self.own.name, self.next_incarnation(last))
-        self.own.offered = False
+        self.own.offered = self.own.was_away = False  # nobody can have let this one in while it stood still
         self._detector.beat_at = now
 
     @staticmethod
@@ -310,7 +317,8 @@ class Lifecycle:
         """Stop delivering while too few of the view hear one another, not counting those who have gone on from it.
 
         A view that is being ended and cannot end has stalled too; then only the next one says that all goes on. So has
-        one that nobody confirms to a member that was away.
+        one that nobody confirms to a member that was away, and one whose others are a quorum by themselves, but do not
+        go on without this process in all that time.
         """
         session, detector = self.session, self._detector
         if session is None:
@@ -321,10 +329,14 @@ class Lifecycle:
                 self._stall(session, now, stalled=True)
             return
         gone_on = self.roster.gone_on(self.view)
-        with_us = (name for name in self.view.names if name not in gone_on)
-        stalled = not self.agreement.is_quorum(detector.connected(with_us, now))
-        if session.away_since is not None:
-            stalled |= now - session.away_since > detector.times.stall_ns(self.view.names, now)
+        connected = detector.connected((name for name in self.view.names if name not in gone_on), now)
+        stalled = not self.agreement.is_quorum(connected)
+        if stalled or self.own.name in connected:
+            session.left_out_since = None
+        elif session.left_out_since is None:
+            session.left_out_since = now
+        for since in (session.away_since, session.left_out_since):
+            stalled |= since is not None and now - since > detector.times.stall_ns(self.view.names, now)
         if stalled != session.stalled:
             self._stall(session, now, stalled=stalled)
             if not stalled:

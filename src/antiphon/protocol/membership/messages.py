@@ -29,7 +29,7 @@ FIRST_SPOKEN: Final = Spoken(2, 2)
 
 Digest: TypeAlias = Annotated[bytes, msgspec.Meta(max_length=32)]
 # awaiting: a member that lacks the state yet; behind: one that joins once its application has taken what waits for it
-Standing: TypeAlias = Literal["member", "awaiting", "joiner", "leaver", "behind"]
+Standing: TypeAlias = Literal["member", "full", "awaiting", "joiner", "leaver", "behind"]
 
 
 class Piece(Pdu, tag=100):

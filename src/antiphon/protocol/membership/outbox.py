@@ -25,6 +25,7 @@ class OwnProcess(msgspec.Struct):
     remembers: bool = True  # what this name has promised and accepted in the newest view, if it is one of its voters
     ballots: Ballots = ()  # by which this name has offered itself to join the newest view
     left: bool = False
+    was_away: bool = False  # it stood still, and nobody has confirmed since that its view stands
     full: bool = False  # the application is too far behind to take in more
     in_views: Counter[str] = msgspec.field(default_factory=Counter)  # what was sent and happened in all views so far
 

@@ -431,7 +431,8 @@ class Process:
             self.decisions.forget_the_past()
             life.watch_for_a_stall(now)
             if life.session is not None:
-                life.slow.watch(life.session.member, life.active, life.view, detector.times, now)
+                full = life.roster.full(life.view)
+                life.slow.watch(life.session.member, life.active, life.view, full, detector.times, now)
             change.consider_proposing(now)
             change.continue_round(now)
             if not self._outbox.to_itself:

@@ -42,6 +42,11 @@ class Roster:
             return False
         return self.stays(first, view, now) and self._detector.by_name[name_of(first)].standing != "leaver"
 
+    def full(self, view: GroupView) -> list[int]:
+        """Name the other members of a view whose applications take in no more, as they say."""
+        full = (peer.process for peer in self._detector.by_name.values() if peer.standing == "full")
+        return [process for process in full if process is not None and view.lists(process)]
+
     def gone_on(self, view: GroupView) -> set[int]:
         """Name those who know a newer view."""
         return {name for name, peer in self._detector.by_name.items() if peer.view > view.id}
@@ -107,7 +112,7 @@ class Roster:
         return any(
             peer.process is not None
             and peer.view == view.id
-            and peer.standing in ("member", "awaiting")
+            and peer.standing in ("member", "full", "awaiting")
             and name in living
             and view.lists(peer.process)
             for name, peer in self._detector.by_name.items()

@@ -7,6 +7,7 @@ room even for the stamps of what it lacks is it left out, as with `drop`.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from math import inf
 
 import msgspec
@@ -57,14 +58,21 @@ class SlowReceiverPolicy:
         lifetime_ns = min(message.lifetime_ns or self._options.lifetime_ns, self._options.lifetime_ns)
         return msgspec.structs.replace(message, lifetime_ns=lifetime_ns)
 
-    def watch(self, member: Member, active: bool, view: GroupView, times: Times, now: Instant) -> None:
-        """Accuse who lacks most, if nothing has become stable for too long and the others decide for the view."""
+    def watch(
+        self, member: Member, active: bool, view: GroupView, full: Collection[int], times: Times, now: Instant
+    ) -> None:
+        """Accuse who lacks most, if nothing has become stable for too long and the others decide for the view.
+
+        Those who say themselves that their application is `full` are the first: how much another lacks is known to
+        few, and where reports are passed on, one who waits for another's seems to be the one who is waited for.
+        """
         policy = self._options.slow
         self.stable_at = max(self.stable_at, member.output.stable_at)
         if not active or member.held == 0 or (policy == "lag" and not member.stuck):
             self.stable_at = now
         elif policy != "block" and now - self.stable_at > times.slow_ns(view.names):
             lag = {other: inf if lacks is None else lacks for other, lacks in member.lag().items()}
+            lag = {other: lag.get(other, 0) for other in full} or lag
             slow = frozenset(other for other, lacks in lag.items() if lacks == max(lag.values()))
             if view.is_quorum({name_of(other) for other in view.members if other not in slow}):
                 self.accused = slow  # else it is rather this process that is cut off

@@ -28,7 +28,8 @@ _DOUBLINGS_MAX: Final = 3
 class PeerTimes:
     """What was measured of one other name, and what it says of itself."""
 
-    def __init__(self, period_ns: Duration, heartbeat_ns: Duration) -> None:
+    def __init__(self, period_ns: Duration, heartbeat_ns: Duration, since: Instant) -> None:
+        self.since = since  # what was said before is not answered by it as fast as it can
         self.answers = RoundTripEstimate(2 * heartbeat_ns)
         self.lateness = RoundTripEstimate(0, timeout_ns_min=0)  # how much later than announced it is heard
         self.period_ns = period_ns  # from one sign of life to the next, as it says
@@ -70,7 +71,7 @@ class Times:
     def meet(self, name: int) -> None:
         """Get to know a name."""
         if name not in self.by_name:
-            self.by_name[name] = PeerTimes(self.period_ns, self._options.heartbeat_ns)
+            self.by_name[name] = PeerTimes(self.period_ns, self._options.heartbeat_ns, self._started_at)
 
     # This process itself
 
@@ -122,11 +123,13 @@ class Times:
         """Take what a sign of life says of its sender's times, and what it measures."""
         peer = self.by_name[name]
         late_ns = 0 if peer.due_at is None else max(0, now - peer.due_at)
-        if late_ns <= self.margin_ns(name, now):  # else it was suspected: who is cut off teaches nothing
+        if late_ns <= self.margin_ns(name, now):
             peer.lateness.measured(late_ns)
+        else:  # it was suspected: who is cut off, or stood still, teaches nothing
+            peer.since = now
         for echo in alive.echoes:
             # what an earlier start said was said by another clock, which may have been days off
-            if echo.name == own and self._started_at <= echo.at <= now - echo.held_ns:
+            if echo.name == own and peer.since <= echo.at <= now - echo.held_ns:
                 peer.answers.measured(now - echo.at - echo.held_ns)
         peer.period_ns = min(alive.period_ns or self._options.heartbeat_ns, _PERIOD_NS_MAX)
         peer.pause_ns = min(alive.pause_ns, self.away_ns)

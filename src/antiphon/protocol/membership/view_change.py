@@ -57,10 +57,15 @@ class ViewChangeProtocol:
 
     @rule("docs/membership.md, broken links")
     def unwanted(self, now: Instant) -> frozenset[int]:
-        """Return the members that the next view is to do without: the too slow, and who is not heard by all others."""
+        """Return the members that the next view is to do without: the too slow, and who is not heard by all others.
+
+        Where too few are left to decide by themselves, names that have begun anew choose with them, since they vote.
+        """
         view, life = self._agreement.view, self._life
         staying = life.roster.staying(view, now)
-        chosen = set(self._detector.connected(map(name_of, staying), now))
+        chosen = self._detector.connected(map(name_of, staying), now)
+        if not self._agreement.is_quorum(chosen):
+            chosen = self._detector.connected(view.names, now)
         return life.slow.accused.union(member for member in staying if name_of(member) not in chosen)
 
     @rule("docs/membership.md, broken links")

@@ -153,9 +153,11 @@ class Member:
         submissions = self.submissions
         if not submissions.waiting:
             return False
-        return not self.ordering.may_submit(submissions.waiting[0].priority) or (
-            self.recovery is not None and not submissions.flow.open(submissions.sent - self.output.own_stable)
-        )
+        if not self.ordering.may_submit(submissions.waiting[0].priority):
+            return True
+        # one that all hold may still wait for its place in the order, and makes them all wait with it
+        outstanding = max(submissions.sent - self.output.own_stable, len(self.output.unsettled))
+        return self.recovery is not None and not submissions.flow.open(outstanding)
 
     def lag(self) -> dict[int, int | None]:
         """Say who holds stability back, as far as is known here: how much each lacks; None: not heard from."""

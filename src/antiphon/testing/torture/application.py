@@ -232,7 +232,7 @@ class Application:
         assert self.group is not None
         payloads, notes, exclusions = [], [], self._exclusions()
         for _ in range(count):
-            payload = self._payload()
+            payload = self._payload(probe=probe)
             note = SentMessage(payload.identity, self._now(), len(payload.weight), probe=probe)
             self.start.sent[note.identity] = note
             payloads.append(_encode(payload))
@@ -253,10 +253,12 @@ class Application:
         self._receipts.add(task)
         task.add_done_callback(self._receipts.discard)
 
-    def _payload(self) -> Payload:
+    def _payload(self, *, probe: bool) -> Payload:
+        """Make a message; a probe is never large, since what is takes as long as all its parts."""
         self._number += 1
         work, identity = self._work, MessageName(self.start.member, self.start.number, self._number)
-        size = work.large_bytes if work.large and self._number % work.large == 0 else work.size
+        is_large = work.large and self._number % work.large == 0 and not probe
+        size = work.large_bytes if is_large else work.size
         return Payload(identity, self._view, tuple(self._seen.values()), bytes(size))
 
     def _exclusions(self) -> int:

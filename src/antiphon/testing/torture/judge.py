@@ -387,9 +387,12 @@ def left_behind(case: Case) -> Iterator[str]:
     grace_s = (schedule.setup.suspect_ms + 4 * schedule.latency_ms + 100) / 1000
     went_on = _went_on(case)
     for segment in case.segments:
-        if segment.next is not None or segment.key not in went_on or not case.prompt(segment.start):
+        following = went_on.get(segment.key)
+        if segment.next is not None or following is None or not case.prompt(segment.start):
             continue
-        since = went_on[segment.key]
+        if segment.start.address in following.elders:
+            continue  # they went on with it, which fell silent on the way
+        since = following.at
         limit = min(since + grace_s, _resumed(schedule, segment.start, since) or since + grace_s)
         late = [seen for seen in segment.messages if seen.at > limit]
         if late:
@@ -400,14 +403,14 @@ def left_behind(case: Case) -> Iterator[str]:
             )
 
 
-def _went_on(case: Case) -> dict[ViewKey, float]:
-    """Give the views that some went on from, and when the first one did."""
-    times: dict[ViewKey, float] = {}
+def _went_on(case: Case) -> dict[ViewKey, Viewed]:
+    """Give the views that some went on from, and where to, as the first one saw it."""
+    following: dict[ViewKey, Viewed] = {}
     for segment in case.segments:
         if segment.next is not None:
-            at = segment.next.view.at
-            times[segment.key] = min(at, times.get(segment.key, at))
-    return times
+            view = segment.next.view
+            following[segment.key] = min(view, following.get(segment.key, view), key=lambda one: one.at)
+    return following
 
 
 def _resumed(schedule: Schedule, start: ApplicationStart, since: float) -> float | None:

@@ -133,10 +133,11 @@ def _all_go_on_if_all_are_there(case: Case) -> Iterator[str]:
 
     "All addresses are members for ever, a silent one makes the others wait."
     """
-    whole = is_whole(case.outcome)
-    for start in running(case.outcome).values():
+    whole, there, near = is_whole(case.outcome), running(case.outcome), reach(case.outcome)
+    for member, start in there.items():
         case.counts["alive"] += 1
-        if start.number > 1:
+        has_met_it = any(there[other].number == 1 for other in near[member])  # one that can still be heard
+        if start.number > 1 and has_met_it:
             yield f"{start.address} was started again, and is not told so"
         elif whole and not case.goes_on(start):
             yield f"{start.address} does not deliver a new message by the end, with everyone within reach"
@@ -272,6 +273,14 @@ def _known_to(outcome: Outcome, start: ApplicationStart) -> set[int]:
     return {start.member, *asked}
 
 
+def _can_be_found(outcome: Outcome, member: int) -> bool:
+    """Say whether a member that looks for its group asks one who runs, or has been in it and so knows others."""
+    has_joined = any(start.joined_at is not None for start in outcome.starts if start.member == member)
+    there = running(outcome)
+    asked = _known_to(outcome, there[member]) - {member}
+    return has_joined or outcome.schedule.setup.discover != "peers" or not asked.isdisjoint(there)
+
+
 def is_odd(outcome: Outcome, member: int) -> bool:
     """Say whether a member is the one that is set up differently."""
     return outcome.schedule.odd is not None and member == outcome.schedule.members - 1
@@ -280,20 +289,30 @@ def is_odd(outcome: Outcome, member: int) -> bool:
 def _whole_group(case: Case, near: dict[int, set[int]]) -> set[int]:
     """Give those who must go on together: all that run, if they hear each other and can decide the next view."""
     outcome = case.outcome
-    there = {member for member in near if not is_odd(outcome, member)}
+    there = {member for member in near if not is_odd(outcome, member) and _can_be_found(outcome, member)}
     decide = 2 * len(there) > outcome.schedule.members
     if case.one_side and case.segments:
         view = max((segment.view for segment in case.segments), key=lambda view: view.view)
         newest, voters = view.members, there - _forgetful(outcome, view)
         present = [address for address in newest if outcome.addresses.index(address) in voters]
         decide = 2 * len(present) > len(newest) or (2 * len(present) == len(newest) and present[0] == newest[0])
-        decide = decide and not _went_on_unseen(case, view)
+        decide = decide and not _went_on_unseen(case, view) and _was_seen_by(outcome, view, voters)
     return there if decide and all(there <= near[member] for member in there) else set()
 
 
 def _went_on_unseen(case: Case, newest: Viewed) -> bool:
     """Say whether one was left out of the newest view that anyone saw: there is a newer one, of those who crashed."""
     return any(segment.key == newest.key and segment.end == "excluded" for segment in case.segments)
+
+
+def _was_seen_by(outcome: Outcome, view: Viewed, members: set[int]) -> bool:
+    """Say whether one of these saw a view, and so tells the others; else they decide what follows the one before."""
+    return any(
+        isinstance(entry, Viewed) and entry.key == view.key
+        for start in outcome.starts
+        if start.member in members
+        for entry in start.stream
+    )
 
 
 def _forgetful(outcome: Outcome, newest: Viewed) -> set[int]:
@@ -331,6 +350,6 @@ def _has_quorum(case: Case, near: dict[int, set[int]]) -> list[str]:
     voters = numbers - _forgetful(case.outcome, newest)
     for member in near:
         group = {other for other in near[member] & voters if all(third in near[other] for third in near[member])}
-        if 2 * len(group) > len(numbers):
+        if 2 * len(group) > len(numbers) and _was_seen_by(case.outcome, newest, group):
             return [case.outcome.addresses[other] for other in sorted(group)]
     return []
