@@ -165,9 +165,11 @@ class Slow:
         self.lag = lambda: lag
 
 
-def accused(policy: Any, member: Slow, *, now: int = 1_001, active: bool = True, view: GroupView = VIEW) -> set[int]:
+def accused(
+    policy: Any, member: Slow, *, now: int = 1_001, active: bool = True, full: tuple[int, ...] = ()
+) -> set[int]:
     watching = SlowReceiverPolicy(MembershipOptions(slow=policy), 0)
-    watching.watch(cast(Member, member), active, view, TIMES, now)
+    watching.watch(cast(Member, member), active, VIEW, full, TIMES, now)
     return set(watching.accused)
 
 
@@ -183,6 +185,13 @@ def test_who_lacks_most_is_accused_when_nothing_has_become_stable_for_too_long()
     assert accused("drop", Slow({1: 2, 2: None})) == {2}, "one that was never heard from lacks most"
 
 
+def test_who_says_that_it_is_full_is_accused_before_those_who_seem_to_lack_more() -> None:
+    """Who waits for its report owes one too."""
+    assert accused("drop", Slow({1: None}), full=(2,)) == {2}
+    assert accused("drop", Slow({1: 5, 2: 2}), full=(1, 2)) == {1}, "of those, who lacks most"
+    assert accused("block", Slow({1: None}), full=(2,)) == set()
+
+
 def test_who_lags_is_accused_only_when_there_is_no_room_even_for_stamps() -> None:
     assert accused("lag", Slow({2: 5})) == {2}
     assert accused("lag", Slow({2: 5}, stuck=False)) == set()
@@ -196,16 +205,16 @@ def test_nobody_is_accused_where_the_others_could_not_decide() -> None:
 def test_each_view_begins_without_anyone_accused_and_progress_begins_the_time_anew() -> None:
     watching = SlowReceiverPolicy(MembershipOptions(slow="drop"), 0)
     member = Slow({2: 5})
-    watching.watch(cast(Member, member), True, VIEW, TIMES, 1_001)
+    watching.watch(cast(Member, member), True, VIEW, (), TIMES, 1_001)
     assert watching.accused == {2}
     assert watching.stable_at == 1_001, "another may be the slow one then, after as long again"
     watching.begin(1_500)
     assert (watching.accused, watching.stable_at) == (frozenset(), 1_500)
     member.output.stable_at = 1_700
-    watching.watch(cast(Member, member), True, VIEW, TIMES, 2_700)
+    watching.watch(cast(Member, member), True, VIEW, (), TIMES, 2_700)
     assert watching.accused == frozenset()
     member.held = 0
-    watching.watch(cast(Member, member), True, VIEW, TIMES, 2_900)
+    watching.watch(cast(Member, member), True, VIEW, (), TIMES, 2_900)
     assert watching.stable_at == 2_900, "nothing is held back while nothing is held"
 
 

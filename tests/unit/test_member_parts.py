@@ -377,6 +377,8 @@ def test_a_message_waits_while_the_ordering_or_the_window_says_so() -> None:
     assert sent(one.do(Submit(b"3"), 0)) == []
     assert one.member.stuck
     one.stability.script.answers["wake"].append(Step([Frontier((1, 0, 0))], []))
+    assert sent(one.do(Wake(), 1)) == [], "all hold it, but its place in the order is not known yet"
+    one.says("wake", Deliver(one.member.output.rank, 1, b"1"))
     assert len(sent(one.do(Wake(), 1))) == 1
     assert one.member.submissions.sent == 3
     assert one.member.submissions.starved.at is None, "an acknowledgment will come by itself"

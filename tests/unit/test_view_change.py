@@ -378,7 +378,7 @@ def test_a_name_that_has_a_vote_answers_however_far_behind_its_application_is() 
     inside.do(Intake(full=True), 2 * MS)
     assert inside.take(Alive) == [], "a member goes on"
     inside.hear(1, Prepare((9, 1), inside.process.view))
-    assert [state.standing for _, state in inside.take(State)] == ["member"]
+    assert [state.standing for _, state in inside.take(State)] == ["full"]
 
 
 def test_where_each_side_goes_on_a_ballot_of_another_side_is_not_followed() -> None:
