@@ -140,6 +140,28 @@ def test_send_refuses_and_nothing_else_is_lost(
     run(test())
 
 
+class Kind(bytes):
+    """Bytes of an application's own kind."""
+
+    def __bytes__(self) -> bytes:
+        return b"something else"
+
+
+def test_a_payload_may_be_of_a_kind_of_bytes_of_its_own(tmp_path: Path) -> None:
+    """It once destroyed every message of its burst, and their receipts never ended."""
+
+    async def test() -> None:
+        async with members(2, tmp_path, views=False) as groups:
+            await groups[0].send(b"before")
+            receipt = await groups[0].send(Kind(b"own"))
+            await groups[0].send_many([memoryview(b"a-b-c")[::2], bytearray(b"more"), Kind(b"last")])
+            payloads = [event.payload for event in await collect(groups[1], 5)]
+            assert payloads == [b"before", b"own", b"abc", b"more", b"last"]
+            await receipt.stable()
+
+    run(test())
+
+
 @pytest.mark.parametrize("payloads", ["text", b"bytes", 7, ["text"], [b"good", 7]])
 def test_send_many_refuses_before_it_sends_any(tmp_path: Path, payloads: Any) -> None:
     async def test() -> None:

@@ -14,8 +14,9 @@ import pytest
 import antiphon
 from antiphon.live import burst
 from antiphon.live.anomalies import Anomalies, MemberLogger
-from antiphon.live.backlog import MEMORY_BYTES_MAX, Backlog
+from antiphon.live.backlog import Backlog
 from antiphon.live.settings import Settings
+from antiphon.live.spill import MEMORY_BYTES_MAX
 from antiphon.live.upcalls import Upcalls
 from antiphon.protocol.machine import Capture, Deliver, Drop, EndHoldBack, HoldBack, Install, StandingChanged
 from antiphon.testing.host import InlineExecutor

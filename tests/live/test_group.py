@@ -8,6 +8,7 @@ import os
 import pydoc
 import random
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -448,3 +449,44 @@ def test_help_shows_every_keyword_with_its_default() -> None:
         default = "" if shown[name].default is inspect.Parameter.empty else f" = {shown[name].default!r}"
         assert f"    {name}{default}\n        {word[:20]}" in said, name
     assert {"join", "UsageError", "Receipt"} <= set(dir(antiphon))
+
+
+def test_whoever_leaves_while_another_does_waits_until_it_is_done_and_may_hurry_it(tmp_path: Path) -> None:
+    """The second once returned at once, with the group still there: the end of the program then cut the first short."""
+
+    async def test() -> None:
+        async with members(2, tmp_path, views=False, leave_s=30.0) as groups:
+            one, other = groups
+            await other.stop()
+            receipt = await one.send(b"never delivered by both")
+            first = asyncio.create_task(one.leave())
+            await asyncio.sleep(0.05)
+            second = asyncio.create_task(one.leave())
+            await asyncio.sleep(0.05)
+            assert not first.done()
+            assert not second.done()
+            await one.leave(hurry=True)
+            assert one.status().standing == "left"
+            await asyncio.gather(first, second)
+            assert receipt.outcome in ("unknown", "lost")
+
+    run(test())
+
+
+def test_a_group_is_used_in_the_loop_in_which_it_was_entered(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with members(2, tmp_path) as groups:
+
+            async def elsewhere(use: Callable[[antiphon.Group], Awaitable[object]]) -> None:
+                with pytest.raises(antiphon.UsageError, match=r"^loop: a group belongs to the event loop"):
+                    await use(groups[0])
+
+            async def read(group: antiphon.Group) -> None:
+                async for _ in group:
+                    pass
+
+            for use in (lambda group: group.send(b"x"), lambda group: group.leave(), read):
+                await asyncio.to_thread(lambda use=use: asyncio.run(elsewhere(use)))  # type: ignore[misc]
+            await (await groups[0].send(b"here")).stable()
+
+    run(test())

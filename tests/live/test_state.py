@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
 import io
 import os
+import tempfile
 import threading
 import tracemalloc
 from collections.abc import AsyncIterator, Callable
@@ -18,7 +21,8 @@ import antiphon
 from antiphon import testing
 from antiphon.live.anomalies import Anomalies, MemberLogger
 from antiphon.live.burst import BurstReader, MessageCutter, encode
-from antiphon.live.state import MEMORY_BYTES_MAX, ArrivingState, Spool, StateKeeper
+from antiphon.live.spill import MEMORY_BYTES_MAX
+from antiphon.live.state import ArrivingState, Spool, StateKeeper
 from antiphon.protocol.machine import Chunk, ReadChunk, Release, RestoreChunk, Snapshot
 from antiphon.testing.host import InlineExecutor
 from support.live_group import free_addresses, run
@@ -44,6 +48,7 @@ class Pair:
             await asyncio.sleep(0)
         snapshot = self.said.pop()
         assert isinstance(snapshot, Snapshot)
+        assert snapshot.size is not None
         for offset in range(0, max(1, snapshot.size), chunk):
             self.elder.read(ReadChunk(view, offset, chunk, 9))
             read = self.said.pop()
@@ -231,9 +236,71 @@ def test_a_snapshot_that_breaks_is_counted() -> None:
         pair.elder.capture(1)
         while not pair.anomalies.counts["snapshots-failed"]:
             await asyncio.sleep(0)
-        assert not pair.said
+        assert pair.said == [Snapshot(1, None)]
 
     run(test())
+
+
+def test_a_state_that_cannot_be_read_any_more_is_given_up_and_its_member_lives_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A temporary file on a disk that fails once ended the elder that served it."""
+
+    def broken(*_: object) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    pair = Pair(lambda: b"state", print)
+    pair.elder.capture(1)
+    monkeypatch.setattr(tempfile.SpooledTemporaryFile, "read", broken)
+    pair.elder.read(ReadChunk(1, 0, 9, 9))
+    assert pair.said[1:] == [Snapshot(1, None)]
+    pair.elder.read(ReadChunk(1, 0, 9, 9))
+    assert len(pair.said) == 2
+    assert pair.anomalies.counts["snapshots-failed"] == 1
+
+
+def test_where_snapshot_fails_at_every_elder_a_joiner_comes_anew_and_says_who_could_not() -> None:
+    """It once waited for ever: nobody was asked again, not even in the next view."""
+    failures, seen, waiting = [0], list[object](), list[antiphon.Status]()
+
+    def snapshot() -> bytes:
+        if failures[0] < 6:
+            failures[0] += 1
+            raise ValueError("not now")
+        return b"the state"
+
+    async def main(world: testing.World) -> None:
+        addresses = world.addresses(3)
+
+        def group(own: str) -> antiphon.Group:
+            peers = [peer for peer in addresses if peer != own]
+            return antiphon.join("g", bind=own, peers=peers, snapshot=snapshot, restore=seen.append)
+
+        async def elder(own: str) -> None:
+            async with group(own) as joined:
+                while True:
+                    with contextlib.suppress(ValueError):
+                        async for event in joined:
+                            if isinstance(event, antiphon.ViewChange) and len(event.members) == 3:
+                                await joined.send(b"since")
+
+        async def joiner(own: antiphon.Group) -> None:
+            async with own:
+                seen.extend([type(await anext(aiter(own))) for _ in range(4)])
+
+        for own in addresses[1:]:
+            world.spawn(own, elder, own)
+        await asyncio.sleep(1)
+        coming = group(addresses[0])
+        task = asyncio.create_task(joiner(coming))
+        await asyncio.sleep(6)
+        waiting.append(coming.status())
+        await asyncio.wait_for(task, 20)
+
+    testing.run(main, seed=1)
+    assert waiting[0].standing == "joining"
+    assert waiting[0].counts["states-refused"] == 2
+    assert seen == [b"the state", *[antiphon.Notice] * 3, antiphon.ViewChange]
 
 
 @pytest.mark.parametrize("piece_bytes", [256 << 10, 8 << 20])

@@ -419,6 +419,18 @@ def test_a_round_trip_is_what_an_echo_took_without_the_time_it_was_held() -> Non
 # How long is waited for what
 
 
+def test_what_one_who_stood_still_was_asked_meanwhile_is_no_round_trip() -> None:
+    """It answered questions that had lain in its socket for two seconds: all waited four seconds for what was lost."""
+    times = detector(1).times
+    times.says(1, 0, alive(), 0)
+    before = times.answer_ns((1,))
+    for asked in (100, 200, 300):  # all that waited is answered at once
+        times.says(1, 0, Alive(VIEW.id, "member", echoes=(Echo(0, asked * MS, 0),)), 2_000 * MS)
+    assert times.answer_ns((1,)) == before
+    times.says(1, 0, Alive(VIEW.id, "member", echoes=(Echo(0, 2_001 * MS, 0),)), 2_021 * MS)
+    assert times.answer_ns((1,)) == 60 * MS, "what it is asked since is"
+
+
 def test_every_time_is_longer_than_the_one_that_it_waits_for() -> None:
     times = detector(1, 2).times
     answer_ns, margin_ns = 2 * BEAT, 9 * BEAT

@@ -48,6 +48,7 @@ from antiphon.protocol.membership.messages import (
     MembershipCodec,
     MembershipMessage,
     Newer,
+    NoSnapshot,
     Prepare,
     Refusal,
     SnapshotChunk,
@@ -1001,6 +1002,7 @@ def nonsense(rng: random.Random) -> MembershipMessage:
             Fill(view_id(), rng.randrange(5), rng.randrange(3), rng.randrange(5), []),
             SnapshotRequest(view_id(), b"", rng.randrange(9), rng.randrange(3)),
             SnapshotChunk(view_id(), b"", rng.randrange(9), rng.randrange(9), b"x"),
+            NoSnapshot(view_id()),
         )
     )
 

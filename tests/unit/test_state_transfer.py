@@ -24,7 +24,13 @@ from antiphon.protocol.machine import (
     Send,
     Snapshot,
 )
-from antiphon.protocol.membership.messages import MembershipCodec, MembershipMessage, SnapshotChunk, SnapshotRequest
+from antiphon.protocol.membership.messages import (
+    MembershipCodec,
+    MembershipMessage,
+    NoSnapshot,
+    SnapshotChunk,
+    SnapshotRequest,
+)
 from antiphon.protocol.membership.options import MembershipOptions
 from antiphon.protocol.membership.outbox import Outbox, OwnProcess
 from antiphon.protocol.membership.state_transfer import WINDOW_MAX, WINDOW_MIN, StateTransfer
@@ -225,6 +231,23 @@ def test_a_joiner_asks_at_once_and_then_less_often_and_then_another_elder() -> N
     assert one.transfer.deadline > 3_999 * MS
 
 
+def test_a_joiner_asks_again_as_soon_as_answers_take_now_and_not_as_long_as_they_took_when_it_began() -> None:
+    one = Hand(7)
+    one.times.meet(0)
+    for _ in range(9):
+        one.times.by_name[0].answers.measured(4_000 * MS)
+    one.transfer.begin(VIEW, 7, elder=False, now=0)
+    one.transfer.look(VIEW, 0)
+    assert len(one.said()) == 1
+    for _ in range(60):
+        one.times.by_name[0].answers.measured(2 * MS)
+    one.transfer.look(VIEW, 10 * MS)
+    one.transfer.look(VIEW, 84 * MS)
+    assert one.said() == []
+    one.transfer.look(VIEW, 85 * MS)
+    assert one.said() == [(0, request(0, WINDOW_MIN, b""))]
+
+
 def test_the_first_request_is_for_a_small_window_from_the_beginning() -> None:
     one = joiner()
     one.transfer.look(VIEW, 0)
@@ -421,3 +444,80 @@ def test_how_long_a_chunk_takes_is_measured_and_waited_for_before_it_is_asked_fo
     give(one, [chunk(4, size)], 5_000 * MS)
     give(one, [chunk(5, size), chunk(6, size)], 9_000 * MS)
     assert one.transfer.deadline == 9_000 * MS + 8 * 50 * MS, "at most"
+
+
+# Where there is no state to give
+
+
+def refuse(one: Hand, sender: int, now: Instant) -> None:
+    one.transfer.on_none(sender, NoSnapshot(VIEW.id), now)
+    one.transfer.look(VIEW, now)
+
+
+def failed_elder() -> Hand:
+    one = elder()
+    one.transfer.keep(Snapshot(VIEW.number, None))
+    return one
+
+
+def test_an_elder_whose_application_gave_no_state_says_so_to_whoever_asks() -> None:
+    one = failed_elder()
+    one.transfer.on_request(7, request(0, 1), 0)
+    assert one.said() == [(7, NoSnapshot(VIEW.id))]
+    one.transfer.on_request(7, request(0, 0), 0)
+    assert one.effects() == [Release(4)], "one that has the state needs none of this elder's"
+    one.said()
+    one.transfer.on_request(7, request(0, 1), 0)
+    assert one.said() == []
+
+
+def test_where_one_elder_has_no_state_to_give_the_next_is_asked_at_once() -> None:
+    one = joiner()
+    one.transfer.look(VIEW, 0)
+    one.said()
+    refuse(one, 0, MS)
+    assert one.said() == [(1, request(0, WINDOW_MIN, b""))]
+    refuse(one, 0, 2 * MS)
+    assert one.said() == [], "a repetition is no news"
+    give(one, [chunk(0, 5, data=b"state")], 3 * MS, sender=1)
+    assert Restore(4) in one.effects()
+    assert {name for name, _ in one.said()} == {0, 1}, "both may let theirs go"
+
+
+def test_what_came_before_an_elder_lost_its_state_is_not_asked_for_again() -> None:
+    one = joiner()
+    one.transfer.look(VIEW, 0)
+    give(one, [chunk(0, 9 * CHUNK), chunk(1, 9 * CHUNK)], MS)
+    one.said()
+    refuse(one, 0, 2 * MS)
+    ((name, asked),) = one.said()
+    assert (name, asked.offset, asked.digest) == (1, 2 * CHUNK, DIGEST)  # type: ignore[union-attr]
+
+
+def test_where_nobody_has_a_state_to_give_a_joiner_comes_anew_and_each_time_later() -> None:
+    one, waits = Hand(7), []
+    for _ in range(9):
+        one.transfer.begin(VIEW, 7, elder=False, now=0)
+        for elder in (0, 1):
+            assert not one.transfer.is_in_vain(0)
+            refuse(one, elder, 0)
+        assert one.transfer.deadline is not None
+        waits.append(one.transfer.deadline)
+        assert not one.transfer.is_in_vain(waits[-1] - 1)
+        assert one.transfer.is_in_vain(waits[-1])
+        assert one.transfer.forget(7) == [EndHoldBack(hand_over=False, refused_by=(0, 1))]
+    assert [wait // (1_000 * MS) for wait in waits] == [1, 2, 4, 8, 16, 32, 64, 64, 64]
+    one.transfer.begin(VIEW, 7, elder=False, now=0)
+    give(one, [chunk(0, 5, data=b"state")], 0)
+    one.transfer.begin(VIEW, 7, elder=False, now=0)
+    for elder in (0, 1):
+        refuse(one, elder, 0)
+    assert one.transfer.deadline == 1_000 * MS, "a state that came begins it afresh"
+
+
+def test_a_refusal_that_concerns_no_state_that_is_due_is_passed_over() -> None:
+    one = joiner()
+    one.transfer.on_none(0, NoSnapshot((3, (3, 1))), 0)
+    refuse(one, 7, 0)
+    assert not one.transfer.is_in_vain(10_000 * MS)
+    refuse(elder(), 1, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import math
 import os
@@ -124,11 +125,20 @@ def check_takes(name: str, function: Callable[..., object], arguments: int) -> N
         raise UsageTypeError(f"{name}: is called with {takes}, which {function!r:.60} does not take") from None
 
 
+def check_loop(loop: asyncio.AbstractEventLoop) -> None:
+    """Raise a `UsageError` unless this loop is the one that runs here: a group is not for two threads."""
+    if asyncio.get_running_loop() is not loop:
+        raise UsageError(
+            "loop: a group belongs to the event loop in which it was entered; "
+            "from another, use asyncio.run_coroutine_threadsafe(group.send(...), loop)"
+        )
+
+
 def as_payload(payload: object, name: str = "payload") -> bytes:
     """Return a payload as bytes, or raise: text must be encoded first."""
-    if isinstance(payload, bytes):
+    if type(payload) is bytes:
         return payload
-    if isinstance(payload, bytearray | memoryview):
-        return bytes(payload)
+    if isinstance(payload, bytes | bytearray | memoryview):
+        return bytes(memoryview(payload))  # of a kind of bytes of the application's own, its bytes alone
     hint = "; encode it: text.encode()" if isinstance(payload, str) else ""
     raise UsageTypeError(f"{name}: must be bytes, not {type(payload).__name__}{hint}")

@@ -8,19 +8,19 @@ meanwhile goes behind it. From then on it only shrinks: it may be longer by the 
 from __future__ import annotations
 
 import struct
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
+from antiphon.live.spill import Spill
 from antiphon.protocol.machine import Capture, Deliver, EndHoldBack, HoldBack, Install, StandingChanged
+from antiphon.protocol.membership.views import name_of
 
 if TYPE_CHECKING:
     from antiphon.live.anomalies import Anomalies
     from antiphon.live.inbox import Inbox
 
-MEMORY_BYTES_MAX: Final = 1 << 20  # beyond, it is in a file
 _PORTION_BYTES: Final = 64 << 10  # is read at once
 _FRAME: Final = struct.Struct(">BI")  # kind, length
 
@@ -38,7 +38,7 @@ class Backlog:
     def __init__(self, growth_bytes_max: int) -> None:
         """`growth_bytes_max`: how much longer it may become than it ever was since it began to shrink."""
         self._growth_bytes_max = growth_bytes_max
-        self._file = tempfile.SpooledTemporaryFile(MEMORY_BYTES_MAX)  # noqa: SIM115  # kept open
+        self._bytes = Spill()
         self._start = self._end = 0  # what is left of it
         self._bytes_max: int | None = None  # None: the state has not come, and nothing is taken up
 
@@ -55,8 +55,7 @@ class Backlog:
     def append(self, effect: StreamEffect) -> None:
         """Put something behind all that is there."""
         data = _encode(effect)
-        self._file.seek(self._end)
-        self._file.write(_FRAME.pack(_CODES[type(effect)], len(data)) + data)
+        self._bytes.write(self._end, _FRAME.pack(_CODES[type(effect)], len(data)) + data)
         self._end += _FRAME.size + len(data)
 
     def begin_to_shrink(self) -> None:
@@ -65,8 +64,7 @@ class Backlog:
 
     def take(self) -> Iterator[StreamEffect]:
         """Take some of what is there, from the beginning; all of what is yielded is gone from here."""
-        self._file.seek(self._start)
-        portion = self._file.read(_PORTION_BYTES)
+        portion = self._bytes.read(self._start, _PORTION_BYTES)
         effects: list[StreamEffect] = []
         at = 0
         while at + _FRAME.size <= len(portion):
@@ -75,7 +73,7 @@ class Backlog:
             if end > len(portion):
                 if effects:
                     break
-                portion += self._file.read(end - len(portion))
+                portion += self._bytes.read(self._start + len(portion), end - len(portion))
             effects.append(_DECODERS[code].decode(portion[at + _FRAME.size : end]))
             at = end
         self._start += at
@@ -88,14 +86,14 @@ class Backlog:
     def clear(self) -> None:
         """Throw away what is there, and the file with it."""
         if self._end:
-            self._file.close()
-            self._file = tempfile.SpooledTemporaryFile(MEMORY_BYTES_MAX)  # noqa: SIM115  # kept open
+            self._bytes.close()
+            self._bytes = Spill()
         self._start = self._end = 0
         self._bytes_max = None
 
     def close(self) -> None:
         """Let the file go."""
-        self._file.close()
+        self._bytes.close()
         self._start = self._end = 0
 
 
@@ -108,10 +106,12 @@ class BehindState:
         handlers: Handlers,
         inbox: Inbox,
         growth_bytes_max: int,
+        names: Mapping[int, str],
         anomalies: Anomalies,
     ) -> None:
         """`in_stream` takes what has its place in the stream; in `handlers` another stands in while something waits."""
-        self._in_stream, self._handlers, self._inbox, self._anomalies = in_stream, handlers, inbox, anomalies
+        self._in_stream, self._handlers, self._inbox = in_stream, handlers, inbox
+        self._names, self._anomalies = names, anomalies
         self._backlog = Backlog(growth_bytes_max)
         handlers[HoldBack] = lambda held_back: self._backlog.append(held_back.effect)
         handlers[EndHoldBack] = self._end
@@ -123,6 +123,9 @@ class BehindState:
     def _end(self, end: EndHoldBack) -> None:
         if end.lost:
             self._anomalies.note("states-lost", "all who had the state are gone; this member begins with what it has")
+        if end.refused_by:
+            culprits = ", ".join(self._names[name_of(elder)] for elder in end.refused_by)
+            self._anomalies.note("states-refused", f"{culprits}: snapshot failed there; this member joins anew")
         if not end.hand_over:
             self._backlog.clear()
             return

@@ -51,6 +51,7 @@ class Driver:
     ) -> None:
         """`failed` hears of a broken invariant."""
         self.clock, self._anomalies, self._failed = clock, anomalies, failed
+        self.loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: Instant = 0
         self.handlers: Mapping[type, Callable[[Any], None]] = {}  # take the effects that are not sent, by their type
@@ -61,9 +62,9 @@ class Driver:
 
     def start(self, machine: Member | Process, transport: Transport) -> None:
         """Begin to drive."""
-        self.machine, self.transport, self._loop = machine, transport, asyncio.get_running_loop()
+        self.machine, self.transport = machine, transport
         self.running = True
-        transport.start(self._loop)
+        transport.start(self.loop)
         self.drive(_WAKE)
 
     def stop(self) -> None:
@@ -131,7 +132,7 @@ class Driver:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = deadline
-        self._timer = self._loop.call_later(max(0, deadline - now) / 1e9, self._on_timer)
+        self._timer = self.loop.call_later(max(0, deadline - now) / 1e9, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from itertools import repeat, takewhile
 from typing import TypeAlias
 
+from antiphon.live.arguments import check_loop
 from antiphon.live.events import Batch, Event, Message, Notice, ViewChange
 from antiphon.live.sockets import WAKE_BYTES_MAX
 from antiphon.protocol.machine import Capture, Restore
@@ -26,6 +27,7 @@ class Inbox:
     ) -> None:
         """`listen` false: events are dropped; `at_state` is called where the state is to be given or replaced."""
         self._bytes_max, self._listen, self._at_state = bytes_max, listen, at_state
+        self._loop = asyncio.get_running_loop()
         self._items: deque[tuple[Item, int]] = deque()  # each with its bytes
         self._waiting: list[asyncio.Future[None]] = []  # iterators that have taken everything
         self._current: Iterator[Message] = iter(())  # what is left of the batch being handed out
@@ -167,7 +169,8 @@ class Inbox:
 
     def _news(self) -> asyncio.Future[None]:
         """Return what is done when there may be something to take."""
-        future = asyncio.get_running_loop().create_future()
+        check_loop(self._loop)
+        future = self._loop.create_future()
         self._waiting.append(future)
         return future
 

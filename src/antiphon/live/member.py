@@ -14,6 +14,8 @@ from antiphon.errors import UsageError
 from antiphon.live.addresses import Address, resolve, show
 from antiphon.live.admission import Admission
 from antiphon.live.anomalies import Anomalies, MemberLogger
+from antiphon.live.arguments import check_loop
+from antiphon.live.departure import Departure
 from antiphon.live.driver import Driver
 from antiphon.live.events import GroupClosed, Status
 from antiphon.live.handshake import ADVICE, Difference
@@ -64,7 +66,7 @@ class LiveMember:
         self._closers = ExitStack()  # what is to be closed, in the opposite order
         self._closers.callback(self.upcalls.close)
         self._trace: LiveTrace | None = None
-        self._standing: Literal["open", "leaving", "left"] = "open"
+        self._departure = Departure()
         self.failure: BaseException | None = None
 
     # Coming
@@ -83,10 +85,8 @@ class LiveMember:
             self.upcalls.me = identity.me
             transport = await self._open_transport(identity, self._session)
             await self._run(group, identity, origin, file, transport)
-        except BaseException as error:
+        except BaseException:
             await self.close()
-            if isinstance(error, OSError) and error is self.failure:  # the first thing it does is to write its state
-                raise UsageError(f"state: {error.filename}: {error.strerror}; name a folder of your own") from error
             raise
 
     async def _identify(self) -> Identity:
@@ -237,7 +237,7 @@ class LiveMember:
     def give_up(self, founding: Founding) -> None:
         """Give the group up and join another of the same name, which stands."""
         before, identity = self.driver.machine, self._identity.founded_by(founding)
-        if self._standing != "open" or not isinstance(before, Process) or before.left:
+        if self._departure.standing != "open" or not isinstance(before, Process) or before.left:
             return
         self.anomalies.logger.warning(
             "this group is given up: another of its name, founded by %s, stands", founding.founders
@@ -255,14 +255,17 @@ class LiveMember:
     # Going
 
     async def leave(self, *, hurry: bool) -> None:
-        """Send what is pending, wait for its delivery (unless in a hurry), tell the others, close."""
-        if self._standing != "open":
+        """Send what is pending, wait for its delivery (unless in a hurry), tell the others, close.
+
+        Whoever else leaves meanwhile waits until that is done, and may hurry it.
+        """
+        check_loop(self.driver.loop)
+        if not await self._departure.begin(hurry=hurry):
             return
-        self._standing = "leaving"
         self.sender.refuse(_LEFT)
         try:
-            if not hurry and self.driver.is_set_up:
-                await self._until(self._all_is_said, self._settings.leave_s)
+            if self.driver.is_set_up:
+                await self._until(lambda: self._departure.hurries or self._all_is_said(), self._settings.leave_s)
             if self.driver.is_set_up and (self._settings.views or not self._all_is_said()):
                 self.upcalls.receipts.never_sent(self.driver.unsent, _LEFT)
                 self.driver.drive(protocol.Leave())
@@ -293,9 +296,9 @@ class LiveMember:
 
     async def close(self, *, crashed: bool = False) -> None:
         """Stop at once, and end all that waits; `crashed`: how the trace ends."""
-        before, self._standing = self._standing, "left"
+        is_first = self._departure.end()
         self._closers.close()  # one that was left while it came may have opened something since
-        if before == "left":
+        if not is_first:
             return
         self.anomalies.logger.info("left")
         self._end(_LEFT, _LEFT_UNKNOWN)
@@ -313,7 +316,8 @@ class LiveMember:
         if self.failure is None:
             self.failure = error
         self.driver.stop()
-        self.anomalies.logger.error("failed, and stopped: %r", error, exc_info=error)
+        where = None if isinstance(error, UsageError) else error  # what the outside has done is said by its words
+        self.anomalies.logger.error("failed, and stopped: %r", error, exc_info=where)
         why = f"the group failed: {error!r}"
         self._end(why, why)
         self._admission.refuse(error)
@@ -352,9 +356,9 @@ class LiveMember:
         if self.failure is not None:
             return "failed"
         standing = standing_of(self.driver.machine) if self.driver.is_set_up else "joining"
-        if self._standing == "open" or standing == "left":
+        if self._departure.standing == "open" or standing == "left":
             return standing
-        return self._standing
+        return self._departure.standing
 
     def set_keys(self, keys: list[bytes]) -> None:
         """Seal with the first key from now on, and accept all of them."""
@@ -370,7 +374,7 @@ class LiveMember:
 
     def _tick(self) -> None:
         """Once a second, tell the metrics."""
-        if self._settings.metrics is not None and self._standing != "left":
+        if self._settings.metrics is not None and self._departure.standing != "left":
             try:
                 self._settings.metrics(self.status())
             except Exception as error:  # the application's, which the group does not die of

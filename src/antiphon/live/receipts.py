@@ -99,6 +99,7 @@ class Receipt:
         for _, future in self._futures:
             if not future.done():
                 future.set_exception(type(how)(str(how)))
+                future.exception()  # whoever waits is told; that it was cancelled meanwhile is no mistake
 
 
 class PartReceipt(Receipt):

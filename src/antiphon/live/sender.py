@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from antiphon.errors import UsageError
 from antiphon.live import burst
+from antiphon.live.arguments import check_loop
 from antiphon.live.driver import Driver
 from antiphon.live.events import GroupClosed
 from antiphon.live.receipts import Lost, PartReceipt, Receipt, Receipts
@@ -48,6 +49,7 @@ class Sender:
     async def begin(self, payload: bytes, kind: Kind) -> Receipt:
         """Send a message that does not simply go into the burst that is pending."""
         size, limit = len(payload), self._settings.message_bytes_max
+        check_loop(self._driver.loop)
         self.check_sizes([payload])
         while self._pending and (self.pending_bytes + size > self._sizes.bytes or kind != self._kind):
             await self._wait_for_room()

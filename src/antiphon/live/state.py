@@ -13,7 +13,6 @@ import inspect
 import io
 import os
 import struct
-import tempfile
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
 from concurrent.futures import Executor, Future
@@ -26,10 +25,10 @@ import msgspec
 
 from antiphon.errors import UsageError, UsageTypeError
 from antiphon.live.anomalies import Anomalies
+from antiphon.live.spill import MEMORY_BYTES_MAX, Spill
 from antiphon.protocol.fragment import Fragment
 from antiphon.protocol.machine import Chunk, ReadChunk, Release, RestoreChunk, Snapshot
 
-MEMORY_BYTES_MAX: Final = 1 << 20  # of a state that is kept in memory; beyond, it is in a file
 _PIECE_BYTES: Final = 256 << 10  # is copied in one turn of the loop
 _PIECES_WAITING_MAX: Final = 8  # for a disk that is slower than the network; then the loop waits for it too
 _FOOTER: Final = struct.Struct(">cI")  # kind, length of what had begun, which stands before it
@@ -44,35 +43,30 @@ class Spool:
     """Bytes in a row: in memory, and beyond some in a temporary file."""
 
     def __init__(self) -> None:
-        self._file = cast(BinaryIO, tempfile.SpooledTemporaryFile(MEMORY_BYTES_MAX))  # noqa: SIM115  # kept open
+        self._bytes = Spill()
         self._digest = blake2b(digest_size=16)
         self._is_on_disk = False
         self.size = 0
 
     def append(self, data: bytes) -> None:
         """Write behind what was written before."""
-        self._file.seek(self.size)
-        self._file.write(data)
+        self._bytes.write(self.size, data)
         self._digest.update(data)
         self.size += len(data)
         self._is_on_disk = self.size > MEMORY_BYTES_MAX
 
     def read(self, offset: int, length: int = -1) -> bytes:
         """Return bytes from somewhere."""
-        self._file.seek(offset)
-        return self._file.read(length)
+        return self._bytes.read(offset, length)
 
     def truncate(self, size: int) -> None:
         """Let all but the first bytes go."""
-        self._file.truncate(size)
+        self._bytes.truncate(size)
         self.size = size
 
     def file(self) -> BinaryIO:
         """Return the bytes as a file of its own, at its beginning."""
-        self._file.seek(0)
-        if self._is_on_disk:
-            return os.fdopen(os.dup(self._file.fileno()), "rb")
-        return io.BytesIO(self._file.read())
+        return self._bytes.reopened() if self._is_on_disk else io.BytesIO(self._bytes.read(0))
 
     @property
     def digest(self) -> bytes:
@@ -81,7 +75,7 @@ class Spool:
 
     def close(self) -> None:
         """Let the bytes go."""
-        self._file.close()
+        self._bytes.close()
 
 
 class ArrivingState:
@@ -150,7 +144,7 @@ class StateKeeper:
         try:
             kind, source = _opened(self._snapshot())
         except Exception as error:  # the application's, which hears of it where it reads
-            self._anomalies.note("snapshots-failed", repr(error))
+            self._fail(view, error)
             raise
         begun = msgspec.msgpack.encode(self._begun.pop(view, []))
         end = begun + _FOOTER.pack(kind, len(begun))
@@ -177,9 +171,15 @@ class StateKeeper:
                     await (asyncio.sleep(0) if written.done() else asyncio.wrap_future(written))
         except Exception as error:
             if self._captured.get(view) is spool:
-                self._anomalies.note("snapshots-failed", repr(error))
+                self._fail(view, error)
         else:
             self._offer(view, spool, end)
+
+    def _fail(self, view: int, error: Exception) -> None:
+        """Say that there is no state to give: joiners ask another member."""
+        self._anomalies.note("snapshots-failed", repr(error))
+        self.release(Release(view))
+        self._drive(Snapshot(view, None))
 
     def _offer(self, view: int, spool: Spool, end: bytes) -> None:
         spool.append(end)
@@ -188,8 +188,14 @@ class StateKeeper:
     def read(self, wanted: ReadChunk) -> None:
         """Give part of a state that was captured, if it is still there."""
         spool = self._captured.get(wanted.view)
-        if spool is not None:
-            self._drive(Chunk(wanted.view, wanted.offset, spool.read(wanted.offset, wanted.length), wanted.to))
+        if spool is None:
+            return
+        try:
+            data = spool.read(wanted.offset, wanted.length)
+        except UsageError as error:
+            self._fail(wanted.view, error)
+        else:
+            self._drive(Chunk(wanted.view, wanted.offset, data, wanted.to))
 
     def release(self, release: Release) -> None:
         """Let a state go that nobody needs any more."""

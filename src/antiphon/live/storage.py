@@ -61,24 +61,22 @@ class StateFolder:
     def memory(self, bind: str) -> Memory | None:
         """Return what the member that binds there remembers, or None the first time."""
         path = self._memory_file(bind)
-        try:
-            memory = _decoded(path, self._disk.read(path), msgspec.json.Decoder(Memory).decode)
-        except OSError:
+        content = _read(self._disk, path)
+        if content is None:
             return None
+        memory = _decoded(path, content, msgspec.json.Decoder(Memory).decode)
         _check_format(path, memory)
         return memory
 
     def memory_of_an_address(self, own: Address) -> Memory | None:
         """Return what version 0.1.0 remembered at an address."""
-        try:
-            founders = self._disk.read(self._folder / f"{digest(self._group, show(own))}.founders").decode().split()
-        except OSError:
-            return None
-        return Memory(name=show(own), founding=Founding(tuple(founders)))
+        path = self._folder / f"{digest(self._group, show(own))}.founders"
+        content = _read(self._disk, path)
+        return None if content is None else _decoded(path, content, lambda text: _memory_of(own, text))
 
     def remember(self, bind: str, memory: Memory) -> None:
         """Keep what the member that binds there is to remember."""
-        self._disk.write(self._memory_file(bind), msgspec.json.encode(memory))
+        _write(self._disk, self._memory_file(bind), msgspec.json.encode(memory))
 
     def _memory_file(self, bind: str) -> Path:
         return self._folder / f"{digest(self._group, bind)}.member"
@@ -97,15 +95,18 @@ class MemberFile:
 
     def read(self) -> bytes | None:
         """Return what was persisted last, or None the first time."""
-        try:
-            content = self._disk.read(self._path)
-        except FileNotFoundError:
+        content = _read(self._disk, self._path)
+        if content is None:
             return None
-        except OSError as error:
-            raise UsageError(f"state: {self._path}: {error.strerror}; name a folder of your own") from None
         kept = read_kept(self._path, content)
         saved_in(self._path, kept)  # whatever is wrong with it is said here
-        return kept if isinstance(kept, bytes) else kept.saved
+        if isinstance(kept, bytes):
+            return kept
+        own = self._names.get(self._me, kept.member)
+        if kept.group != self._group or kept.member not in (own, str(self._me)):
+            theirs = f"{kept.member} in {kept.group!r}"
+            raise UsageError(f"state: {self._path} is of {theirs}, not of {own} in {self._group!r}; give each its own")
+        return kept.saved
 
     @property
     def knows_view(self) -> bool:
@@ -117,7 +118,33 @@ class MemberFile:
         """Persist."""
         names = dict(self._names)
         kept = KeptState(group=self._group, member=names.get(self._me, str(self._me)), names=names, saved=state)
-        self._disk.write(self._path, msgspec.msgpack.encode(kept))
+        _write(self._disk, self._path, msgspec.msgpack.encode(kept))
+
+
+def _read(disk: Disk, path: Path) -> bytes | None:
+    """Return what a file of the state folder holds, or None if there is none; one that cannot be read is not passed
+    over, since a name that forgets is another's.
+    """
+    try:
+        return disk.read(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UsageError(f"state: {path}: {error.strerror}; mend that, or name a folder of your own") from error
+
+
+def _write(disk: Disk, path: Path, content: bytes) -> None:
+    try:
+        disk.write(path, content)
+    except OSError as error:
+        raise UsageError(f"state: {path}: {error.strerror}; mend that, or name a folder of your own") from error
+
+
+def _memory_of(own: Address, founders: bytes) -> Memory:
+    try:
+        return Memory(name=show(own), founding=Founding(tuple(founders.decode().split())))
+    except UnicodeDecodeError as error:
+        raise msgspec.DecodeError(str(error)) from None
 
 
 def read_kept(path: Path, content: bytes) -> KeptState | bytes:

@@ -76,7 +76,9 @@ class Upcalls:
             Release: self.states.release,
             RestoreChunk: self.states.receive,
         }
-        self._behind_state = BehindState(in_stream, self.handlers, self.inbox, settings.inbox_bytes_max, anomalies)
+        self._behind_state = BehindState(
+            in_stream, self.handlers, self.inbox, settings.inbox_bytes_max, names, anomalies
+        )
         lifetime_s = settings.membership.lifetime_ns / protocol.SECOND if settings.slow == "lag" else None
         self.receipts = Receipts(lifetime_s)
         self.members: tuple[int, ...] = ()  # processes

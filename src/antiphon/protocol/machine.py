@@ -81,8 +81,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     """
 
     view: int
-    size: int
-    digest: bytes  # at most 32 bytes
+    size: int | None  # None: there is none, since taking or reading it failed
+    digest: bytes = b""  # at most 32 bytes
 
 
 class Chunk(msgspec.Struct, frozen=True):
@@ -199,6 +199,7 @@ class EndHoldBack(msgspec.Struct, frozen=True):
 
     hand_over: bool
     lost: bool = False  # the state that it was to follow: nobody has it any more
+    refused_by: tuple[int, ...] = ()  # where it ends for that reason: who has no state to give, which are all
 
 
 class TraceRow(msgspec.Struct, frozen=True, gc=False):

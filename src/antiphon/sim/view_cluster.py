@@ -109,7 +109,7 @@ class ViewCluster(Cluster):
         self._spoke_at: dict[int, tuple[ViewId, Instant]] = {}  # when each delivered, or had said that it does not
         self.silent: str | None = None  # who stopped without a word
         self._done = False
-        self.snapshot: Callable[[int], bytes] | None = None  # a test's application state, by name
+        self.snapshot: Callable[[int], bytes | None] | None = None  # a test's state, by name; None: it fails
         self.restore: Callable[[int, bytes], None] | None = None
         self._states: dict[tuple[int, int], bytes] = {}  # by name and view, what was captured
         self._received: dict[int, bytearray] = {}  # by name, what came of another's state
@@ -181,8 +181,12 @@ class ViewCluster(Cluster):
         if isinstance(effect, Persist):
             self._disk[me] = effect.state
         elif isinstance(effect, Capture):
-            state = self._states[me, effect.view] = self.snapshot(me) if self.snapshot is not None else b""
-            self._give(me, Snapshot(effect.view, len(state), blake2b(state, digest_size=16).digest()))
+            state = self.snapshot(me) if self.snapshot is not None else b""
+            if state is None:
+                self._give(me, Snapshot(effect.view, None))
+            else:
+                self._states[me, effect.view] = state
+                self._give(me, Snapshot(effect.view, len(state), blake2b(state, digest_size=16).digest()))
         elif isinstance(effect, ReadChunk):
             state = self._states[me, effect.view][effect.offset : effect.offset + effect.length]
             self._give(me, Chunk(effect.view, effect.offset, state, effect.to))

@@ -158,14 +158,23 @@ def _faults(rng: random.Random, members: int) -> Iterator[Fault]:
 
 
 class ApplicationsWithState(ViewCluster):
-    """A group whose applications keep what was delivered to them, as state that joiners are given."""
+    """A group whose applications keep what was delivered to them, as state that joiners are given.
+
+    With every second seed, one in three times an application has none to give.
+    """
 
     def _make_nodes(self, rng: random.Random) -> list[Node]:
         nodes = super()._make_nodes(rng)
         self._applications: dict[int, list[tuple[int, int]]] = defaultdict(list)
         self._newcomers_alone = False
-        self.snapshot, self.restore = lambda me: msgspec.msgpack.encode(self._applications[me]), self._replace
+        self._failures = random.Random(f"{self.seed}/snapshots") if self.seed % 2 else None
+        self.snapshot, self.restore = self._state, self._replace
         return nodes
+
+    def _state(self, me: int) -> bytes | None:
+        if self._failures is not None and self._failures.random() < 1 / 3:
+            return None
+        return msgspec.msgpack.encode(self._applications[me])
 
     def _start(self, name: int) -> None:
         if not isinstance(self.nodes[name].member, Process):

@@ -195,6 +195,13 @@ class SnapshotChunk(Pdu, tag=112):
     data: bytes
 
 
+class NoSnapshot(Pdu, tag=116):
+    """Taking the application's state at the beginning of a view has failed here: ask another."""
+
+    kind: ClassVar[str] = "no-snapshot"
+    view: ViewId
+
+
 MembershipMessage: TypeAlias = (
     Alive
     | Prepare
@@ -211,6 +218,7 @@ MembershipMessage: TypeAlias = (
     | Superseded
     | SnapshotRequest
     | SnapshotChunk
+    | NoSnapshot
 )
 _MESSAGES: Final = (
     Alive,
@@ -228,6 +236,7 @@ _MESSAGES: Final = (
     Superseded,
     SnapshotRequest,
     SnapshotChunk,
+    NoSnapshot,
 )
 
 

@@ -52,6 +52,7 @@ from antiphon.protocol.membership.messages import (
     MembershipCodec,
     MembershipMessage,
     Newer,
+    NoSnapshot,
     Prepare,
     Refusal,
     SnapshotChunk,
@@ -170,6 +171,7 @@ class Process:
             ViewAnswer: self.confirmation.on_answer,
             SnapshotRequest: transfer.on_request,
             SnapshotChunk: self.lifecycle.on_chunk,
+            NoSnapshot: transfer.on_none,
         }
 
     @staticmethod
@@ -439,6 +441,8 @@ class Process:
                 break
         change.fetch_again(now)
         life.transfer.look(life.view, now)
+        if life.active and life.transfer.is_in_vain(now):  # nobody could give the state that is due: join anew
+            life.give_way(life.view, "excluded", now)
         self.confirmation.look(now)
         if detector.beat_at <= now:
             self._outbox.say_to_names(detector.by_name, detector.sign(life.view.id, life.standing, now))

@@ -130,7 +130,7 @@ class Tortured:
 
     def _failed(self, error: BaseException) -> None:
         is_told = not self.schedule.setup.views and isinstance(error, UsageError)  # that it was started again
-        if not isinstance(error, OSError) and not is_told:
+        if not isinstance(error.__cause__, OSError) and not is_told:  # the disk's doing is what was drawn
             self.world.loop.fail(error)
 
     # Applications
