@@ -16,7 +16,7 @@ import pytest
 
 from antiphon.errors import UsageError
 from antiphon.pipeline.ingesting import foreign
-from antiphon.pipeline.ingesting.foreign import otlp, spans
+from antiphon.pipeline.ingesting.foreign import otlp, span_scan, spans
 from antiphon.pipeline.ingesting.foreign.bulk import LogRecord, RecordTable
 from antiphon.pipeline.ingesting.foreign.form import LogForm, NoRow, form_of
 from antiphon.pipeline.ingesting.foreign.records import read_records
@@ -121,6 +121,8 @@ def test_records_by_columns(tmp_path: Path, preset: str, suffix: str) -> None:
                     columns[key] = pa.array(column)
                 except (pa.ArrowInvalid, pa.ArrowTypeError):
                     columns[key] = pa.array([None if one is None else str(one) for one in column])
+                if seed % 2 and pa.types.is_string(columns[key].type):
+                    columns[key] = columns[key].dictionary_encode()
             table = pa.table(columns)
             pq.write_table(table, file)
             expected = [LogRecord(row, record) for row, record in enumerate(table.to_pylist(), 1)]
@@ -264,6 +266,7 @@ def test_spans_by_columns(tmp_path: Path, form_name: str, monkeypatch: pytest.Mo
     for seed in range(60):
         rng = random.Random(seed)
         monkeypatch.setattr(spans, "_SPANS", rng.choice([1, 3, 1 << 10]))
+        monkeypatch.setattr(span_scan, "FEW", rng.choice([1, 4, 256]))
         monkeypatch.setattr(spans, "_BLOCK_BYTES", rng.choice([100, 5_000, 1 << 20]))
         odd = rng.choice([0, 0, 0.05])
         exports = [

@@ -15,12 +15,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from antiphon.pipeline.columns import Array
-from antiphon.pipeline.ingesting.foreign.form import (
-    ABOUT_A_MESSAGE,
-    LogForm,
-    is_yes,
-    least_of_yes,
+from antiphon.pipeline.ingesting.foreign.coded import (
+    chosen,
+    coded,
+    distinct,
+    filled,
+    first_of,
+    is_text,
+    missing,
+    plain,
+    spread,
+    whole,
+    without_empty,
 )
+from antiphon.pipeline.ingesting.foreign.form import ABOUT_A_MESSAGE, LogForm, is_yes, least_of_yes
 from antiphon.pipeline.ingesting.foreign.numbering import FOREIGN_SCHEMA, ROW_BITS
 from antiphon.pipeline.reading.time_units import TimeUnit, times_as_nanoseconds
 from antiphon.trace.schema import ACKNOWLEDGED, BROKER_KINDS
@@ -64,34 +72,34 @@ def rows_in_bulk(form: LogForm, records: RecordTable, file: int) -> tuple[pa.Tab
     """Return the rows of those records that columns decide, and the positions of the others."""
     columns = _Columns(form, records.table)
     size = len(records.table)
-    word = _coded(columns.text("event"))
+    word = coded(columns.text("event"))
     words = word.dictionary.to_pylist()
     kinds = [form.events.get(text.lower(), [text]) for text in words]
-    plain = [len(those) <= _KINDS_MAX and ABOUT_A_MESSAGE.issuperset(those) for those in kinds]
+    known = [len(those) <= _KINDS_MAX and ABOUT_A_MESSAGE.issuperset(those) for those in kinds]
     code = word.indices.fill_null(len(words)).to_numpy(zero_copy_only=False)
-    about = np.array([*(len(those) if good else 0 for those, good in zip(kinds, plain, strict=True)), 0], np.int64)
+    about = np.array([*(len(those) if good else 0 for those, good in zip(kinds, known, strict=True)), 0], np.int64)
     count = about[code]
 
-    member, number = columns.text("member"), columns.text("seq")
-    run, sender, detail = (_coded(columns.text(name)) for name in ("run", "sender", "detail"))
-    topic, partition, group = (_coded(columns.text(name)) for name in ("topic", "partition", "group"))
+    member, number = columns.text("member"), plain(columns.text("seq"))
+    run, sender, detail = (coded(columns.text(name)) for name in ("run", "sender", "detail"))
+    topic, partition, group = (coded(columns.text(name)) for name in ("topic", "partition", "group"))
     step, view, size_bytes = (columns.integer(name) for name in ("step", "view", "bytes"))
     time, redelivered = columns.time("time_ns"), columns.flag("redelivered")
-    span, other = (columns.text(name) if name in form.columns else columns.nothing for name in ("span", "about"))
-    columns.leave(~_missing(columns.value_of_any_kind("members")))
+    span, other = (plain(columns.text(name)) if name in form.columns else columns.nothing for name in ("span", "about"))
+    columns.leave(~missing(columns.value_of_any_kind("members")))
     for key in form.incoming:
         if key in records.table.column_names:
-            columns.leave(~_missing(_whole(records.table[key])))
-    lacking = columns.left | _missing(member) | _missing(number)
-    open_words = np.array([*(not good for good in plain), True], bool)
+            columns.leave(~missing(whole(records.table[key])))
+    lacking = columns.left | missing(member) | missing(number)
+    open_words = np.array([*(not good for good in known), True], bool)
     undecided = open_words[code] | (lacking & (count > 0))
     count[undecided] = 0
 
     index = np.repeat(np.arange(size), count)
     at = np.arange(len(index)) - np.repeat(np.cumsum(count) - count, count)
-    names = list(dict.fromkeys(name for those, good in zip(kinds, plain, strict=True) if good for name in those))
+    names = list(dict.fromkeys(name for those, good in zip(kinds, known, strict=True) if good for name in those))
     kind_of = np.full((len(words) + 1, _KINDS_MAX), -1, np.int32)
-    for row, (those, good) in enumerate(zip(kinds, plain, strict=True)):
+    for row, (those, good) in enumerate(zip(kinds, known, strict=True)):
         if good:
             kind_of[row, : len(those)] = [names.index(name) for name in those]
     kind = kind_of[code[index], at]
@@ -100,22 +108,22 @@ def rows_in_bulk(form: LogForm, records: RecordTable, file: int) -> tuple[pa.Tab
     def taken(column: pa.Array) -> pa.Array:
         return column if every is None else column.take(every)
 
-    who = taken(_coded(member))
+    who = taken(coded(member))
     by_itself = np.array([name in ("send", ACKNOWLEDGED) for name in names] + [False], bool)[kind]
     told = np.array([name in BROKER_KINDS for name in names] + [False], bool)[kind]
     events = pa.array(["control" if name in BROKER_KINDS else name for name in names], pa.string())
     rows = {
-        "run": _filled(taken(run), "log"),
+        "run": filled(taken(run), "log"),
         "member": who,
         "event": pa.DictionaryArray.from_arrays(pa.array(kind, pa.int32()), events),
-        "sender": _chosen(by_itself, who, taken(sender)),
+        "sender": chosen(by_itself, who, taken(sender)),
         "id": taken(number),
         "step": taken(step),
         "time_ns": taken(time),
         "view": taken(view).fill_null(0),
         "bytes": taken(size_bytes),
         "members": pa.nulls(len(index), FOREIGN_SCHEMA.field("members").type),
-        "detail": _chosen(
+        "detail": chosen(
             told,
             pa.DictionaryArray.from_arrays(pa.array(kind, pa.int32()), pa.array(names, pa.string())),
             taken(detail),
@@ -154,10 +162,8 @@ class _Columns:
         found = []
         for key in form.columns.get(name, [name]):
             if key in self._table.column_names:
-                column = _whole(self._table[key])
-                if pa.types.is_string(column.type):
-                    empty = pc.equal(column, "")
-                    column = pc.if_else(empty, None, column) if pc.any(empty).as_py() else column
+                column = whole(self._table[key])
+                column = without_empty(column) if is_text(column) else column
                 if column.null_count < len(column):
                     found.append((key, column))
         if name in form.defaults:
@@ -168,21 +174,21 @@ class _Columns:
         """Return something where there is any value."""
         there = np.zeros(self._size, bool)
         for column in self._found(name):
-            there |= ~_missing(column)
+            there |= ~missing(column)
         return pa.array(there, mask=~there)
 
     def text(self, name: str) -> pa.Array:
         """Return a column's values as texts."""
-        return _first([self._as_text(column) for column in self._found(name)], self.nothing)
+        return first_of([self._as_text(column) for column in self._found(name)], self.nothing)
 
     def _as_text(self, column: pa.Array) -> pa.Array:
-        if pa.types.is_string(column.type):
+        if is_text(column):
             return column
         if pa.types.is_floating(column.type):
             column = self._whole_numbers(column)
         if pa.types.is_integer(column.type):
             return column.cast(pa.string())
-        self.leave(~_missing(column))
+        self.leave(~missing(column))
         return self.nothing
 
     def _whole_numbers(self, column: pa.Array) -> pa.Array:
@@ -190,94 +196,51 @@ class _Columns:
         values = column.fill_null(0).to_numpy(zero_copy_only=False)
         good = (np.abs(values) < _EXACT) & (values == np.trunc(values))
         self.leave(~good)
-        return pa.array(np.where(good, values, 0).astype(np.int64), mask=_missing(column) | ~good)
+        return pa.array(np.where(good, values, 0).astype(np.int64), mask=missing(column) | ~good)
 
     def integer(self, name: str) -> pa.Array:
         """Return a column's values as integers."""
-        return _first([self._as_integer(column) for column in self._found(name)], pa.nulls(self._size, pa.int64()))
+        return first_of([self._as_integer(column) for column in self._found(name)], pa.nulls(self._size, pa.int64()))
 
     def _as_integer(self, column: pa.Array) -> pa.Array:
-        if pa.types.is_string(column.type):
-            digits = pc.fill_null(pc.match_substring_regex(column, r"^-?[0-9]{1,18}$"), True)
+        if is_text(column):
+            texts, rows = distinct(column)
+            digits = pc.fill_null(pc.match_substring_regex(texts, r"^-?[0-9]{1,18}$"), True)
             if not pc.all(digits).as_py():
-                self.leave(~digits.to_numpy(zero_copy_only=False))
-                column = pc.if_else(digits, column, None)
-            return column.cast(pa.int64())
+                self.leave(~spread(digits, rows).fill_null(True).to_numpy(zero_copy_only=False))
+                texts = pc.if_else(digits, texts, None)
+            return spread(texts.cast(pa.int64()), rows)
         if pa.types.is_floating(column.type):
             return self._whole_numbers(column)
         if pa.types.is_signed_integer(column.type):
             return column.cast(pa.int64())
-        self.leave(~_missing(column))
+        self.leave(~missing(column))
         return pa.nulls(self._size, pa.int64())
 
     def time(self, name: str) -> pa.Array:
         """Return a column's times as nanoseconds."""
         times = [self._as_time(column, self._form.unit_of(key)) for key, column in self._found_by_key(name)]
-        return _first(times, pa.nulls(self._size, pa.int64()))
+        return first_of(times, pa.nulls(self._size, pa.int64()))
 
     def _as_time(self, column: pa.Array, unit: TimeUnit) -> pa.Array:
         times = times_as_nanoseconds(column, unit)
         if times is None:
-            self.leave(~_missing(column))
+            self.leave(~missing(column))
         return pa.nulls(self._size, pa.int64()) if times is None else times
 
     def flag(self, name: str) -> pa.Array:
         """Return a column's marks."""
         marks = [self._as_flag(column, least_of_yes(key)) for key, column in self._found_by_key(name)]
-        return _first(marks, pa.nulls(self._size, pa.bool_()))
+        return first_of(marks, pa.nulls(self._size, pa.bool_()))
 
     def _as_flag(self, column: pa.Array, least: int) -> pa.Array:
         if pa.types.is_boolean(column.type):
             return column
-        if pa.types.is_string(column.type):
-            coded = _coded(column)
-            says = pa.array([is_yes(text, least) for text in coded.dictionary.to_pylist()], pa.bool_())
-            return says.take(coded.indices)
+        if is_text(column):
+            texts = coded(column)
+            says = pa.array([is_yes(text, least) for text in texts.dictionary.to_pylist()], pa.bool_())
+            return says.take(texts.indices)
         if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
             return pc.greater_equal(column, least)
-        self.leave(~_missing(column))
+        self.leave(~missing(column))
         return pa.nulls(self._size, pa.bool_())
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    array = column.combine_chunks()
-    array = array.chunk(0) if isinstance(array, pa.ChunkedArray) else array
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    return array.cast(pa.string()) if pa.types.is_large_string(array.type) else array
-
-
-def _missing(column: pa.Array) -> Array:
-    if not column.null_count:
-        return np.zeros(len(column), bool)
-    missing: Array = column.is_null().to_numpy(zero_copy_only=False)
-    return missing
-
-
-def _first(columns: list[pa.Array], nothing: pa.Array) -> pa.Array:
-    """Return in each row what the first column has that has anything."""
-    if not columns:
-        return nothing
-    return columns[0] if len(columns) == 1 or not columns[0].null_count else pc.coalesce(*columns)
-
-
-def _coded(column: pa.Array) -> pa.DictionaryArray:
-    return column.dictionary_encode()
-
-
-def _filled(column: pa.DictionaryArray, text: str) -> pa.DictionaryArray:
-    if not column.null_count:
-        return column
-    texts = pa.concat_arrays([column.dictionary, pa.array([text])]).dictionary_encode()
-    last = texts.indices[len(texts) - 1]
-    return pa.DictionaryArray.from_arrays(texts.indices.take(column.indices).fill_null(last), texts.dictionary)
-
-
-def _chosen(condition: Array, yes: pa.DictionaryArray, no: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Return a coded column with the one's values where the condition holds, else the other's."""
-    if not condition.any():
-        return no
-    texts = pa.concat_arrays([yes.dictionary, no.dictionary]).dictionary_encode()  # a text of both has one code
-    mine, other = texts.indices[: len(yes.dictionary)], texts.indices[len(yes.dictionary) :]
-    indices = pc.if_else(pa.array(condition), mine.take(yes.indices), other.take(no.indices))
-    return pa.DictionaryArray.from_arrays(indices, texts.dictionary)

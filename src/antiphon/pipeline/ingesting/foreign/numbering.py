@@ -99,7 +99,6 @@ def number_run(given: list[pa.Table], form: LogForm, names: dict[str, int]) -> p
         "bytes": rows["bytes"],
         "members": _member_lists(rows["members"], names),
         "detail": rows["detail"],
-        "message_id": rows["id"],
     }
     return pa.table(columns | {name: rows[name] for name in ("topic", "partition", "group", "redelivered")})
 
@@ -154,8 +153,10 @@ def _taken(given: list[pa.Table], order: pa.Array, dropped: set[str]) -> dict[st
         table = table.drop_columns([name])
         if name in dropped or column.null_count == len(column):
             columns[name] = pa.nulls(len(column), column.type)
-        else:
-            columns[name] = column.combine_chunks().take(order)
+            continue
+        if name == "id":  # while what is about one message still stands close together
+            column = column.dictionary_encode()
+        columns[name] = column.combine_chunks().take(order)
     return columns
 
 
@@ -171,6 +172,7 @@ def _with_ids(rows: pa.Table) -> pa.Table:
     """Let an operation that refers to another be about its message: one that sends, or one that refers to such."""
     if rows["about"].null_count == len(rows):
         return rows
+    rows = rows.set_column(rows.schema.get_field_index("id"), "id", rows["id"].cast(pa.string()))
     ids, about, sends = rows["id"], rows["about"], pc.equal(rows["event"].cast(pa.string()), "send")
     for chosen in (sends, pc.invert(sends)):  # an operation on what was received refers to the receipt
         known = rows.filter(pc.and_(chosen, pc.is_valid(rows["span"])))
@@ -278,14 +280,16 @@ def _within_logs(rows: pa.Table) -> pa.ChunkedArray:
     partition = pc.if_else(
         pc.is_valid(partitions), pc.binary_join_element_wise("/", pc.fill_null(partitions, ""), ""), ""
     )
-    return pc.binary_join_element_wise(pc.fill_null(topics, "log"), partition, rows["id"], "/")
+    ids = rows["id"].cast(pa.string())
+    return pc.binary_join_element_wise(pc.fill_null(topics, "log"), partition, ids, "/")
 
 
 def _counts(ids: pa.ChunkedArray) -> Array | None:
     """Return ids as numbers, if all are."""
-    if not pc.all(pc.match_substring_regex(ids, r"^[0-9]{1,18}$")).as_py():
+    code, texts = _codes(ids)
+    if not pc.all(pc.match_substring_regex(texts, r"^[0-9]{1,18}$")).as_py():
         return None
-    found: Array = ids.cast(pa.int64()).to_numpy()
+    found: Array = texts.cast(pa.int64()).to_numpy()[code]
     return found
 
 

@@ -11,12 +11,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from antiphon.pipeline.columns import Array
-from antiphon.pipeline.kernels import compiled, inlined
+from antiphon.pipeline.kernels import alike, borrowing, compiled, inlined, word_at
 
 NOTHING, TEXT, NUMBER, TRUTH, _UNUSUAL = range(5)  # what a value is
 # the first columns are no attributes
 START, KIND, FAILED, SPAN, PARENT, OWN_COLUMNS = range(6)
-PADDING: Final = bytes(8)  # behind a text, so that nothing needs to look whether it has ended
+PADDING: Final = 64  # zeros behind a text, so that nothing needs to look whether it has ended
 
 _ODD: Final = -2
 _END: Final = -1
@@ -25,9 +25,13 @@ _FULL: Final = -3
 _QUOTE, _ESCAPE, _COMMA, _COLON = ord('"'), ord("\\"), ord(","), ord(":")
 _BRACE, _BRACE_END, _BRACKET, _BRACKET_END = ord("{"), ord("}"), ord("["), ord("]")
 _PRODUCER, _CONSUMER, _ERROR = 4, 5, 2
+_FIRST_FIELD, _SECOND_FIELD = 1 << 3 | 2, 2 << 3 | 2  # the tags of fields of protobuf that have a length
 _SPECIAL = np.array(
     [byte < 32 or byte in (_QUOTE, _ESCAPE) for byte in range(256)]
 )  # bytes that mean something in a text
+_ONES, _HIGHEST_BITS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)  # of eight bytes at once
+_QUOTES, _ESCAPES = np.uint64(0x2222222222222222), np.uint64(0x5C5C5C5C5C5C5C5C)
+_ABOVE_CONTROLS = np.uint64(0xE0E0E0E0E0E0E0E0)  # the bits of which a byte from 32 on has one
 
 
 def _word(text: str) -> Array:
@@ -80,6 +84,7 @@ class SpanArrays(NamedTuple):
     link: Array  # (span, position, length), one after the other
     resource: Array  # of one resource, by column: kind, value, length
     counts: Array  # spans and links so far
+    places: Array  # what a scanner of JSON is inside of, the innermost last
 
 
 def span_arrays(columns: int, spans: int) -> SpanArrays:
@@ -93,17 +98,13 @@ def span_arrays(columns: int, spans: int) -> SpanArrays:
         np.zeros((3, 2 * spans), np.int64),
         np.zeros((3, columns), np.int64),
         np.zeros(2, np.int64),
+        np.zeros(_DEPTH_MAX, np.int64),
     )
 
 
-@compiled
+@borrowing
 def _same(text: Array, start: int, end: int, word: Array) -> bool:
-    if end - start != word.size:
-        return False
-    i = 0
-    while i < word.size and text[start + i] == word[i]:
-        i += 1
-    return i == word.size
+    return end - start == word.size and alike(text, start, word, 0, word.size)
 
 
 @inlined
@@ -113,11 +114,7 @@ def _column_of(text: Array, start: int, end: int, keys: WantedKeys) -> int:
     if size + 1 >= keys.by_length.size:
         return 0
     for number in range(keys.by_length[size], keys.by_length[size + 1]):
-        first = keys.start[number]
-        i = size - 1  # keys differ in their ends
-        while i >= 0 and keys.text[first + i] == text[start + i]:
-            i -= 1
-        if i < 0:
+        if alike(text, start, keys.text, keys.start[number], size):
             return int(keys.column[number])
     return 0
 
@@ -133,14 +130,15 @@ def _begin_span(arrays: SpanArrays, start: int) -> int:
     span = arrays.counts[0]
     if span >= arrays.messaging.size:
         return _FULL
-    arrays.kind[span, :] = NOTHING
+    for column in range(arrays.kind.shape[1]):  # far faster than a slice
+        arrays.kind[span, column] = NOTHING
     arrays.messaging[span] = False
     arrays.extent[0, span] = start
     arrays.counts[0] = span + 1
     return int(span)
 
 
-@compiled
+@borrowing
 def _add_link(arrays: SpanArrays, span: int, start: int, length: int) -> bool:
     number = arrays.counts[1]
     if number >= arrays.link.shape[1]:
@@ -150,7 +148,7 @@ def _add_link(arrays: SpanArrays, span: int, start: int, length: int) -> bool:
     return True
 
 
-@compiled
+@borrowing
 def _end_resource(arrays: SpanArrays, first: int) -> None:
     """Let spans have the attributes of their resource that they do not have themselves."""
     for column in range(OWN_COLUMNS, arrays.kind.shape[1]):
@@ -178,18 +176,31 @@ def _note(arrays: SpanArrays, span: int, column: int, kind: int, value: int, len
 # --- JSON -------------------------------------------------------------------------------------------------------------
 
 
-@compiled
+@borrowing
 def _blank(text: Array, at: int) -> int:
     while text[at] == 32 or text[at] == 10 or text[at] == 13 or text[at] == 9:
         at += 1
     return at
 
 
-@compiled
+@borrowing
+def _has_special(word: Any) -> bool:
+    """Say whether one of eight bytes means something in a text.
+
+    What is left of such a byte is 0, and a number has a byte that is 0 if taking 1 from each sets a highest bit anew.
+    """
+    quote, escape, control = word ^ _QUOTES, word ^ _ESCAPES, word & _ABOVE_CONTROLS
+    borrowed = ((quote - _ONES) & ~quote) | ((escape - _ONES) & ~escape) | ((control - _ONES) & ~control)
+    return bool(borrowed & _HIGHEST_BITS)
+
+
+@borrowing
 def _text_end(text: Array, at: int) -> tuple[int, bool]:
     """Return the position of the quote that ends a text, below 0 if none does, and whether it has no escapes."""
     plain = True
     while True:
+        while not _has_special(word_at(text, at)):
+            at += 8
         while not _SPECIAL[text[at]]:
             at += 1
         if text[at] == _QUOTE:
@@ -200,7 +211,7 @@ def _text_end(text: Array, at: int) -> tuple[int, bool]:
         at += 2
 
 
-@compiled
+@borrowing
 def skip_value(text: Array, at: int) -> int:
     """Return the position behind a value; below 0 if it has no end."""
     depth = 0
@@ -231,7 +242,7 @@ def skip_value(text: Array, at: int) -> int:
             return at
 
 
-@compiled
+@borrowing
 def _member(text: Array, at: int, first: bool) -> tuple[int, int, int]:
     """Return key, its end and value of an object's next member; (-1, what is behind, 0) at its end, (-2, 0, 0): odd."""
     at = _blank(text, at)
@@ -252,7 +263,7 @@ def _member(text: Array, at: int, first: bool) -> tuple[int, int, int]:
     return at + 1, end, _blank(text, colon + 1)
 
 
-@compiled
+@borrowing
 def _element(text: Array, at: int, first: bool) -> tuple[int, int]:
     """Return the position of an array's next element; (-1, position behind) at its end, (-2, 0): odd."""
     at = _blank(text, at)
@@ -265,7 +276,7 @@ def _element(text: Array, at: int, first: bool) -> tuple[int, int]:
     return at, 0
 
 
-@compiled
+@borrowing
 def _integer(text: Array, at: int) -> tuple[Any, int]:
     """Return a number, quoted or not, and the position behind it, below 0 if it is none of up to 18 digits."""
     quoted = text[at] == _QUOTE
@@ -290,7 +301,7 @@ def _integer(text: Array, at: int) -> tuple[Any, int]:
     return (-value if negative else value), at
 
 
-@compiled
+@borrowing
 def _any_value(text: Array, at: int) -> tuple[int, int, int, int]:
     """Return what an attribute's value is, the value, its length, and the position behind it."""
     kind, value, length = NOTHING, 0, 0
@@ -332,7 +343,7 @@ def _any_value(text: Array, at: int) -> tuple[int, int, int, int]:
             return kind, value, length, _ODD
 
 
-@compiled
+@borrowing
 def _usual_attribute(text: Array, at: int) -> tuple[int, int, int, int, int]:
     """Read an attribute that is a text, written without blanks: its key and end, value and length, what is behind."""
     if _starts(text, at, _USUAL_KEY):
@@ -346,15 +357,12 @@ def _usual_attribute(text: Array, at: int) -> tuple[int, int, int, int, int]:
     return 0, 0, 0, 0, _ODD
 
 
-@compiled
+@borrowing
 def _starts(text: Array, at: int, word: Array) -> bool:
-    i = 0
-    while i < word.size and text[at + i] == word[i]:
-        i += 1
-    return i == word.size
+    return alike(text, at, word, 0, word.size)
 
 
-@compiled
+@borrowing
 def _json_attribute(text: Array, at: int) -> tuple[int, int, int, int, int, int]:
     """Return an attribute's key and end, what its value is, the value, its length, and what is behind."""
     key, key_end, value, length, behind = _usual_attribute(text, at)
@@ -386,7 +394,7 @@ def _json_attribute(text: Array, at: int) -> tuple[int, int, int, int, int, int]
             return key, key_end, kind, value, length, _ODD
 
 
-@compiled
+@borrowing
 def _attributes(text: Array, at: int, span: int, arrays: SpanArrays, keys: WantedKeys) -> int:
     """Take in the attributes of a span or (below 0) of a resource; return the position behind them."""
     if text[at] != _BRACKET:
@@ -430,7 +438,7 @@ def _take_attribute(
     return True
 
 
-@compiled
+@borrowing
 def _links(text: Array, at: int, span: int, arrays: SpanArrays) -> int:
     if text[at] != _BRACKET:
         return _ODD
@@ -468,7 +476,7 @@ def _links(text: Array, at: int, span: int, arrays: SpanArrays) -> int:
                 return _ODD
 
 
-@compiled
+@borrowing
 def _span_kind(text: Array, at: int, end: int) -> int:
     """Return which kind a span says it is, 0 if it is none of those that count."""
     if end == at + 1 and text[at] in (48 + _PRODUCER, 48 + _CONSUMER):
@@ -480,7 +488,7 @@ def _span_kind(text: Array, at: int, end: int) -> int:
     return 0
 
 
-@compiled
+@borrowing
 def _failed(text: Array, at: int) -> tuple[bool, int]:
     """Return whether a status says that the operation failed, and the position behind it."""
     failed = False
@@ -504,7 +512,7 @@ def _failed(text: Array, at: int) -> tuple[bool, int]:
             )
 
 
-@compiled
+@borrowing
 def _span(text: Array, at: int, arrays: SpanArrays, keys: WantedKeys) -> int:
     if text[at] != _BRACE:
         return _ODD
@@ -559,7 +567,7 @@ _AT_EXPORT, _AT_RESOURCE_SPANS, _AT_RESOURCE_SPAN, _AT_SCOPES, _AT_SCOPE, _AT_SP
 _AT_ATTRIBUTES, _ELSEWHERE, _DEPTH_MAX = 7, 8, 8
 
 
-@compiled
+@borrowing
 def _way(text: Array, key: int, end: int, place: int) -> int:
     """Return where a key of an object leads to."""
     if place == _AT_EXPORT and _same(text, key, end, _RESOURCE_SPANS):
@@ -576,12 +584,12 @@ def _way(text: Array, key: int, end: int, place: int) -> int:
     return _ELSEWHERE
 
 
-@compiled
+@borrowing
 def _export(text: Array, at: int, arrays: SpanArrays, keys: WantedKeys) -> int:
     """Take in one export; return the position behind it. What does not lead to spans or a resource is skipped."""
     if text[at] != _BRACE:
         return _ODD
-    places = np.empty(_DEPTH_MAX, np.int64)  # what it is inside of, the innermost last
+    places = arrays.places
     places[0] = _AT_EXPORT
     depth, first, at = 1, True, at + 1
     first_span, scopes = 0, 0
@@ -625,7 +633,7 @@ def _export(text: Array, at: int, arrays: SpanArrays, keys: WantedKeys) -> int:
     return at
 
 
-@compiled
+@borrowing
 def scan_json(text: Array, at: int, arrays: SpanArrays, keys: WantedKeys) -> tuple[int, bool]:
     """Take in exports, one after the other; return how far it came, and whether what follows there is unusual.
 
@@ -646,7 +654,7 @@ def scan_json(text: Array, at: int, arrays: SpanArrays, keys: WantedKeys) -> tup
 # --- protobuf ---------------------------------------------------------------------------------------------------------
 
 
-@compiled
+@borrowing
 def _varint(content: Array, at: int, stop: int) -> tuple[Any, int]:
     """Return a number and the position behind it, below 0 if it does not end."""
     if at < stop and content[at] < 128:  # as most are
@@ -663,7 +671,7 @@ def _varint(content: Array, at: int, stop: int) -> tuple[Any, int]:
     return 0, _ODD
 
 
-@compiled
+@borrowing
 def _field(content: Array, at: int, stop: int) -> tuple[int, Any, int, int]:
     """Return the number of the next field, its value (or where its content begins), its length, and what is behind."""
     tag, at = _varint(content, at, stop)
@@ -693,7 +701,25 @@ def _field(content: Array, at: int, stop: int) -> tuple[int, Any, int, int]:
 
 
 @inlined
+def _usual_pair(content: Array, at: int, stop: int) -> int:
+    """Return the length of the key of an attribute that is a text, all lengths in one byte; 0 if it is not so."""
+    if stop - at < 7 or content[at] != _FIRST_FIELD or content[at + 1] >= 128:
+        return 0
+    size = int(content[at + 1])
+    value = at + 2 + size
+    rest = stop - value - 2
+    if not 2 <= rest < 128 or content[value] != _SECOND_FIELD or content[value + 1] != rest:
+        return 0
+    return size if content[value + 2] == _FIRST_FIELD and content[value + 3] == rest - 2 else 0
+
+
+@inlined
 def _attribute(content: Array, at: int, stop: int, span: int, arrays: SpanArrays, keys: WantedKeys) -> int:
+    usual = _usual_pair(content, at, stop)
+    if usual:
+        key, text = at + 2, at + usual + 6
+        _take_attribute(content, key, key + usual, span, TEXT, text, stop - text, arrays, keys)
+        return stop
     key = size = 0
     kind, noted, noted_length = NOTHING, 0, 0
     while at < stop:
@@ -724,7 +750,7 @@ def _attribute(content: Array, at: int, stop: int, span: int, arrays: SpanArrays
     return at if good else _ODD
 
 
-@compiled
+@borrowing
 def _protobuf_span(content: Array, at: int, stop: int, arrays: SpanArrays, keys: WantedKeys) -> int:
     span = _begin_span(arrays, at)
     if span < 0:
@@ -765,7 +791,7 @@ def _protobuf_span(content: Array, at: int, stop: int, arrays: SpanArrays, keys:
     return at
 
 
-@compiled
+@borrowing
 def scan_protobuf(content: Array, at: int, stop: int, arrays: SpanArrays, keys: WantedKeys) -> int:
     """Take in one export; below 0 if it is unusual (-2), or if there is no room for its spans (-3)."""
     while at < stop:
@@ -805,7 +831,7 @@ def no_room(position: int) -> bool:
 # --- texts ------------------------------------------------------------------------------------------------------------
 
 
-@compiled
+@borrowing
 def gather(content: Array, kind: Array, value: Array, length: Array, offsets: Array, out: Array, as_hex: bool) -> int:
     """Put the texts of a column one after the other; return how long they are together (`out` may be too short)."""
     digits = b"0123456789abcdef"
@@ -826,3 +852,48 @@ def gather(content: Array, kind: Array, value: Array, length: Array, offsets: Ar
             at += whole
     offsets[kind.size] = at
     return at
+
+
+FEW: Final = 256  # distinct texts that a column may have to be coded
+_SLOTS: Final = 1024
+
+
+@compiled
+def code_texts(content: Array, kind: Array, value: Array, length: Array, codes: Array, first: Array) -> int:
+    """Number the texts of a column by their first appearance, -1 where there is none; 0 if too many are distinct.
+
+    `first` gets the row in which each appears first; returns how many there are.
+    """
+    slots = np.full(_SLOTS, -1, np.int32)
+    few = 0
+    last = -1  # the row of the text before
+    for row in range(kind.size):
+        codes[row] = -1
+        if kind[row] != TEXT:
+            continue
+        start, size = value[row], length[row]
+        if (
+            last >= 0
+            and length[last] == size
+            and (value[last] == start or alike(content, value[last], content, start, size))
+        ):
+            codes[row] = codes[last]
+            continue
+        last = row
+        mixed = np.uint64(size)
+        for i in range(size):
+            mixed = (mixed ^ np.uint64(content[start + i])) * np.uint64(1099511628211)
+        slot = np.int64(mixed >> np.uint64(32)) % _SLOTS
+        while slots[slot] >= 0:
+            known = first[slots[slot]]
+            if length[known] == size and alike(content, value[known], content, start, size):
+                break
+            slot = (slot + 1) % _SLOTS
+        if slots[slot] < 0:
+            if few == first.size:
+                return 0
+            slots[slot] = few
+            first[few] = row
+            few += 1
+        codes[row] = slots[slot]
+    return few

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from antiphon.pipeline.columns import Array
 from antiphon.pipeline.ingesting.foreign import otlp, span_scan
 from antiphon.pipeline.ingesting.foreign.bulk import LogRecord, RecordTable, keys_read
+from antiphon.pipeline.ingesting.foreign.coded import first_of, is_one_of, is_text, plain, without_empty
 from antiphon.pipeline.ingesting.foreign.form import LogForm
 from antiphon.pipeline.ingesting.foreign.span_scan import NUMBER, TEXT, TRUTH, SpanArrays
 from antiphon.pipeline.store.location import location, open_input
@@ -25,6 +26,7 @@ from antiphon.pipeline.store.location import location, open_input
 _BLOCK_BYTES: Final = 8 << 20
 _SPANS: Final = 1 << 14  # that a table has, about
 _OWN: Final = ("span.start", "span.kind", "span.failed", "span.id", "span.parent")
+_KINDS: Final = pa.array([otlp.SPAN_KINDS.get(code, "none") for code in range(6)], pa.string())
 _POPPED: Final = ("span.failed", "span.links", "span.parent")
 _DERIVED: Final = (*otlp.OPERATIONS, *otlp.IDS, *otlp.OFFSETS, *otlp.TOPICS, *otlp.PARTITIONS)
 
@@ -112,7 +114,8 @@ class _SpanReader:
         size = _BLOCK_BYTES
         while at < len(content):
             block = content[at : at + size]
-            text = np.frombuffer(block.tobytes() + span_scan.PADDING, np.uint8)
+            text = np.zeros(len(block) + span_scan.PADDING, np.uint8)
+            text[: len(block)] = block
             end, odd = span_scan.scan_json(text, 0, self._arrays, self._wanted)
             if found := self._flush(text, as_hex=False, decode=decode):
                 yield found
@@ -176,10 +179,9 @@ def _table(arrays: SpanArrays, keys: list[str], content: Array, *, as_hex: bool)
     own = {name: column(number, as_hex and name in ("span.id", "span.parent")) for number, name in enumerate(_OWN)}
     found = {name: column(span_scan.OWN_COLUMNS + number) for number, name in enumerate(keys)}
     columns = {name: one for name, one in (own | found).items() if one.null_count < len(one)}
-    kinds = pa.array([otlp.SPAN_KINDS.get(code) for code in range(6)], pa.string())
-    columns["span.kind"] = kinds.take(own["span.kind"].cast(pa.int64()))
+    columns["span.kind"] = pa.DictionaryArray.from_arrays(own["span.kind"].cast(pa.int32()), _KINDS)
     link = arrays.link[:, :links]
-    texts = _column(content, np.full(links, TEXT, np.uint8), link[1], link[2].astype(np.int32), as_hex)
+    texts = plain(_column(content, np.full(links, TEXT, np.uint8), link[1], link[2].astype(np.int32), as_hex))
     count = np.bincount(link[0], minlength=spans)
     first = np.cumsum(count) - count
     table, index = _completed(columns, len(chosen), count[chosen], first[chosen], texts)
@@ -194,26 +196,27 @@ def _completed(
 
     def texts(keys: tuple[str, ...], *, filled: bool) -> pa.Array:
         """The first of some keys that a span has (`filled`: with a text that is not empty)."""
-        there = [_text(columns[key], filled=filled) for key in keys if key in columns]
-        return pc.coalesce(*there) if there else nothing
+        return first_of([_text(columns[key], filled=filled) for key in keys if key in columns], nothing)
 
-    operation = texts(otlp.OPERATIONS, filled=True)
-    kind = pc.if_else(pc.and_(pc.is_null(operation), pc.is_null(columns["span.kind"])), "none", columns["span.kind"])
+    operation, kind = texts(otlp.OPERATIONS, filled=True), columns["span.kind"]
+    if operation.null_count:
+        neither = pc.and_(pc.is_null(operation), pc.is_null(kind))
+        kind = pa.DictionaryArray.from_arrays(pc.if_else(neither, 0, kind.indices), kind.dictionary)
     columns["span.kind"] = kind
-    sends = pc.is_in(pc.coalesce(operation, kind), pa.array(otlp.SENDING))
+    sends = is_one_of(first_of([operation, kind], nothing), otlp.SENDING)
     if "span.failed" in columns:
         failed = pc.and_(pc.fill_null(columns.pop("span.failed"), False), sends)
-        columns[otlp.OPERATIONS[0]] = pc.if_else(failed, "failed", texts(otlp.OPERATIONS[:1], filled=False))
+        columns[otlp.OPERATIONS[0]] = pc.if_else(failed, "failed", plain(texts(otlp.OPERATIONS[:1], filled=False)))
     known = texts(otlp.IDS, filled=True)
     offset = texts(otlp.OFFSETS, filled=False)
     nameless = pc.is_null(known)
     if offset.null_count < size and pc.any(nameless).as_py():
-        where = [pc.fill_null(texts(keys, filled=False), "") for keys in (otlp.TOPICS, otlp.PARTITIONS)]
-        named = pc.binary_join_element_wise(*where, offset, "/")
-        given = texts(otlp.IDS[:1], filled=False)
+        where = [pc.fill_null(plain(texts(keys, filled=False)), "") for keys in (otlp.TOPICS, otlp.PARTITIONS)]
+        named = pc.binary_join_element_wise(*where, plain(offset), "/")
+        given = plain(texts(otlp.IDS[:1], filled=False))
         columns[otlp.IDS[0]] = pc.if_else(pc.and_(nameless, pc.is_valid(offset)), named, given)
         nameless = pc.is_null(texts(otlp.IDS, filled=True))
-    parent = columns.pop("span.parent", nothing)
+    parent = plain(columns.pop("span.parent", nothing))
     about = pc.if_else(sends, None, parent)
     index = None
     if count.any():
@@ -230,9 +233,9 @@ def _completed(
         about, sends, nameless = pc.coalesce(link, about.take(every)), sends.take(every), nameless.take(every)
     if pc.any(nameless).as_py():
         own = columns.get("span.id")
-        other = about if own is None else pc.coalesce(about, pc.if_else(sends, own, None))
+        other = about if own is None else pc.coalesce(about, pc.if_else(sends, plain(own), None))
         given = columns.get(otlp.IDS[0])
-        given = pa.nulls(len(about), pa.string()) if given is None else _text(given, filled=False)
+        given = pa.nulls(len(about), pa.string()) if given is None else plain(_text(given, filled=False))
         name = pc.binary_join_element_wise("span", other, " ")
         columns[otlp.IDS[0]] = pc.if_else(pc.and_(nameless, pc.is_valid(other)), name, given)
     if about.null_count < len(about):
@@ -242,14 +245,28 @@ def _completed(
 
 def _text(column: pa.Array, *, filled: bool) -> pa.Array:
     """Return values as texts; `filled`: nothing where they are empty."""
-    texts = column if pa.types.is_string(column.type) else column.cast(pa.string())
-    return pc.if_else(pc.equal(texts, ""), None, texts) if filled else texts
+    if pa.types.is_boolean(column.type):
+        column = _words(column)
+    texts = column if is_text(column) else column.cast(pa.string())
+    return without_empty(texts) if filled else texts
+
+
+def _words(truths: pa.Array) -> pa.Array:
+    """Return truths as the texts that Python has for them, as `otlp` does."""
+    return pc.if_else(truths, "True", "False")
 
 
 def _column(content: Array, kind: Array, value: Array, length: Array, as_hex: bool) -> pa.Array:
-    """Return a column's values: texts, numbers or truths; of several kinds, all as texts."""
+    """Return a column's values: texts (coded where few differ), numbers or truths; of several kinds, all as texts."""
     size = len(kind)
     present = np.bincount(kind, minlength=4)
+    if present[TEXT] and not as_hex and not present[NUMBER] and not present[TRUTH]:
+        codes, first = np.empty(size, np.int32), np.empty(span_scan.FEW, np.int64)
+        few = span_scan.code_texts(content, kind, value, length, codes, first)
+        if few:
+            texts = [content[value[row] : value[row] + length[row]].tobytes() for row in first[:few].tolist()]
+            indices = pa.array(codes, mask=None if present[TEXT] == size else codes < 0)
+            return pa.DictionaryArray.from_arrays(indices, pa.array(texts, pa.binary()).cast(pa.string()))
     if present[TEXT]:
         room = int(length[kind == TEXT].sum(dtype=np.int64)) * (2 if as_hex else 1)
         offsets, out = np.empty(size + 1, np.int32), np.empty(room, np.uint8)
@@ -259,7 +276,7 @@ def _column(content: Array, kind: Array, value: Array, length: Array, as_hex: bo
         texts = pa.Array.from_buffers(pa.binary(), size, buffers).cast(pa.string())
         if present[NUMBER] or present[TRUTH]:
             others = pa.array(value, mask=kind == TEXT).cast(pa.string())
-            truths = pa.array(np.where(kind == TRUTH, value, 0).astype(bool), mask=kind != TRUTH).cast(pa.string())
+            truths = _words(pa.array(np.where(kind == TRUTH, value, 0).astype(bool), mask=kind != TRUTH))
             numbers = pc.if_else(pa.array(kind == NUMBER), others, None)
             return pc.coalesce(texts, numbers, truths)
         return texts
