@@ -69,7 +69,10 @@ class Group:
         return await sender.begin(payload, _kind(lifetime_s, priority, self._settings.ordering))
 
     async def send_many(self, payloads: Iterable[bytes]) -> Receipt:
-        """Multicast messages in their order, in as few bursts as they take; the receipt is the last one's."""
+        """Multicast messages in their order, in as few bursts as they take; the receipt is the last one's.
+
+        Once it is delivered or stable all are; if it is lost, those before it may have been sent all the same.
+        """
         if isinstance(payloads, str | bytes | bytearray | memoryview) or not isinstance(payloads, Iterable):
             raise UsageTypeError(f"payloads: must be several payloads, not {type(payloads).__name__}")
         if isinstance(payloads, Collection):

@@ -292,9 +292,10 @@ class Application:
         try:
             await (receipt.delivered() if stage == "delivered" else receipt.stable())
         except antiphon.errors.AntiphonError as error:
-            for note in self._told_of(notes, exclusions):
-                note.told.append(Told(stage, came=False, outcome=receipt.outcome))
-                note.lost = note.lost or (type(error).__name__, str(error))
+            for note in notes[:-1]:
+                note.accepted = False  # what went before it may have been sent, or not
+            notes[-1].told.append(Told(stage, came=False, outcome=receipt.outcome))
+            notes[-1].lost = notes[-1].lost or (type(error).__name__, str(error))
         else:
             for note in self._told_of(notes, exclusions):
                 note.told.append(Told(stage, came=True, outcome=receipt.outcome))

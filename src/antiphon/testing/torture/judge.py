@@ -375,8 +375,11 @@ def _one_beginning(case: Case) -> bool:
 
 
 def _everyone_was_gone(case: Case) -> bool:
-    """Whether a view began without elders after the first one: the group's state was lost with all its members."""
-    return len({segment.key for segment in case.segments if not segment.view.elders}) > 1
+    """Whether the group's state was lost with all who had it: a view after the first began without elders, or one who
+    waited for the state was told so.
+    """
+    told = any(sample.counts.get("states-lost", 0) for start in case.starts for sample in start.samples)
+    return told or len({segment.key for segment in case.segments if not segment.view.elders}) > 1
 
 
 def left_behind(case: Case) -> Iterator[str]:

@@ -51,6 +51,7 @@ class Tortured:
         )
         self.addresses = self.world.addresses(schedule.members)
         self.starts: list[ApplicationStart] = []
+        self._spawned: set[int] = set()
         self._present: dict[int, Application] = {}
         self._keys = [_KEYS[:1] for _ in self.addresses]  # by member
         self._stale: set[int] = set()  # who keep their keys for good
@@ -137,7 +138,8 @@ class Tortured:
 
     def _start(self, member: int) -> None:
         name = self.addresses[member]
-        if name not in {start.address for start in self.starts}:
+        if member not in self._spawned:  # it may not have begun yet
+            self._spawned.add(member)
             self.world.spawn(name, partial(self._application, member))
         elif not self.world.can_restart(name):
             self.world.restart(name)

@@ -59,6 +59,8 @@ class Net(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True,
 
 
 BURST_BYTES: Final = 55_000  # the most that one burst holds
+_STATE_BYTES_PER_MS: Final = 500  # at least so fast a state is brought to a joiner ...
+_STATE_WINDOW_BYTES: Final = 150_000  # ... or so much of it for each latency
 
 
 class Work(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
@@ -147,9 +149,11 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         """When everyone who can go on must be able to deliver again: a stated time after the calm."""
         slow_link = max((fault.delay_ms for fault in self.faults if fault.kind == "link"), default=0)
         large = self.setup.snapshot_bytes or 0
+        transfers = (self.members - 1).bit_length()  # one after the other: as many are let in as have the state
+        state = max(large // _STATE_BYTES_PER_MS, transfers * large * self.latency_ms / _STATE_WINDOW_BYTES)
         backlog = max(map(self._rounds, self.work))  # what was sent before goes first
         wait = 12 * self.setup.suspect_ms + 40 * (self.latency_ms + slow_link) + 10 * self.latency_ms * backlog
-        return self.calm_ms + int(wait) + large // 500
+        return self.calm_ms + int(wait + state)
 
     def _rounds(self, work: Work) -> float:
         """How often all that an application sends fills its window: by the number of bursts, and by their bytes."""
