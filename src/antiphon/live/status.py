@@ -11,13 +11,14 @@ from antiphon.live.driver import Driver
 from antiphon.live.events import Status
 from antiphon.protocol.machine import Instant
 from antiphon.protocol.membership.process import Process
+from antiphon.protocol.membership.slow_receiver import waited_for
 from antiphon.protocol.membership.views import name_of
 from antiphon.protocol.view.member import Member
 
 
 def as_driven(status: Status, driver: Driver, names: Mapping[int, str]) -> Status:
     """Add to a status what the machine and its transport say."""
-    lag, slowest = lags_of(driver.member, names)
+    lag, slowest = lags_of(driver.machine, driver.member, names)
     return replace(
         status,
         lag=lag,
@@ -58,10 +59,14 @@ def shown_links(links: Iterable[tuple[int, int]], names: Mapping[int, str]) -> t
     return tuple((names.get(source, str(source)), names.get(target, str(target))) for source, target in links)
 
 
-def lags_of(member: Member | None, names: Mapping[int, str]) -> tuple[dict[str, int | None], str | None]:
-    """Return how many bursts each member lacks, by address, and who lacks most; None: not heard from."""
+def lags_of(
+    machine: Member | Process, member: Member | None, names: Mapping[int, str]
+) -> tuple[dict[str, int | None], str | None]:
+    """Return how many bursts each member lacks, by address, and who holds the others back; None: not heard from."""
     if member is None:
         return {}, None
+    full = machine.lifecycle.roster.full(machine.lifecycle.view) if isinstance(machine, Process) else ()
+    behind = {other: lacks for other, lacks in waited_for(member, full).items() if lacks > 0 or other in full}
+    slowest = max(behind, key=behind.__getitem__, default=None)
     lag = {names[name_of(process)]: lacks for process, lacks in member.lag().items()}
-    behind = {address: lacks for address, lacks in lag.items() if lacks is None or lacks > 0}
-    return lag, max(behind, key=lambda address: (behind[address] is None, behind[address] or 0), default=None)
+    return lag, None if slowest is None else names[name_of(slowest)]

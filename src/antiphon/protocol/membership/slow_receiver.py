@@ -38,6 +38,16 @@ def fitted(config: GroupOptions, options: MembershipOptions) -> GroupOptions:
     )
 
 
+def waited_for(member: Member, full: Collection[int]) -> dict[int, float]:
+    """Say who may hold all others back, and how much each lacks as far as is known; infinity: not heard from.
+
+    Those who say themselves that their application is `full` are the ones: how much another lacks is known to few, and
+    where reports are passed on, one who waits for another's seems to be the one who is waited for.
+    """
+    lag = {other: inf if lacks is None else lacks for other, lacks in member.lag().items()}
+    return {other: lag.get(other, 0) for other in full if member.held} or lag
+
+
 class SlowReceiverPolicy:
     """Watches whether what is held becomes stable, and accuses whoever prevents it where the policy says so."""
 
@@ -61,18 +71,13 @@ class SlowReceiverPolicy:
     def watch(
         self, member: Member, active: bool, view: GroupView, full: Collection[int], times: Times, now: Instant
     ) -> None:
-        """Accuse who lacks most, if nothing has become stable for too long and the others decide for the view.
-
-        Those who say themselves that their application is `full` are the first: how much another lacks is known to
-        few, and where reports are passed on, one who waits for another's seems to be the one who is waited for.
-        """
+        """Accuse who lacks most, if nothing has become stable for too long and the others decide for the view."""
         policy = self._options.slow
         self.stable_at = max(self.stable_at, member.output.stable_at)
         if not active or member.held == 0 or (policy == "lag" and not member.stuck):
             self.stable_at = now
         elif policy != "block" and now - self.stable_at > times.slow_ns(view.names):
-            lag = {other: inf if lacks is None else lacks for other, lacks in member.lag().items()}
-            lag = {other: lag.get(other, 0) for other in full} or lag
+            lag = waited_for(member, full)
             slow = frozenset(other for other, lacks in lag.items() if lacks == max(lag.values()))
             if view.is_quorum({name_of(other) for other in view.members if other not in slow}):
                 self.accused = slow  # else it is rather this process that is cut off
