@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -38,6 +39,14 @@ def size(number: float | None) -> str:
         if number >= length:
             return f"{number / length:.3g} {unit}"
     return f"{number:,.0f} B"
+
+
+_BEFORE_UNIT: Final = re.compile(r"(?<=\d) (?=(?:ns|µs|ms|s|min|h|B|kB|MB|GB)\b)")
+
+
+def kept_together(text: str) -> str:
+    """Return a text in which no line can end between a number and its unit."""
+    return _BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", text)
 
 
 def count(number: int, one: str, many: str | None = None) -> str:

@@ -76,7 +76,7 @@ def do(page: Any, what: str) -> None:
 
 
 def test_the_page_says_what_happened_and_shows_it_on_the_strip(page: Any) -> None:
-    assert "Member 1 was killed at 1.8 s" in page.inner_text("h1")
+    assert "Member 1 was killed at 1.8\N{NO-BREAK SPACE}s" in page.inner_text("h1")
     assert "events of 5 members, 7 lives" in page.inner_text("#size")
     assert page.locator("#strip .moment.view").count() >= 4
     assert page.locator("#strip .moment.fault").count() >= 2

@@ -533,7 +533,11 @@ INCIDENTS: dict[str, Prepared] = {
         flapping, (r"Member 3 was excluded four times and came back four times, from [\d.]+ s to [\d.]+ s: it flaps.",)
     ),
     "slow reader": Prepared(
-        slow_reader, (r"slow held the others up: they waited up to [\d.]+ s for it alone, over \d+ messages.",)
+        slow_reader,
+        (
+            r"The application of slow did not keep up: its inbox was full from [\d.]+ ms to [\d.]+ s;",
+            r"the others waited up to [\d.]+ s for it alone, over \d+ messages.",
+        ),
     ),
     "wrong key": Prepared(
         wrong_key, ("d never got into the group: no view lists it .another key, other settings or no link",)
@@ -679,7 +683,8 @@ OTHERS: dict[str, Prepared] = {  # whose headlines are tested without their page
     "full disk": Prepared(
         full_disk,
         (
-            r"Member 2 fell silent at \d+ ms \(its log ends without a word\); the others kept it in the view:",
+            r"Member 2 fell silent at \d+ ms or soon after \(its log ends there without a word\);",
+            "the others kept it in the view:",
             r"perhaps only its log was cut short \(a full disk, a missing file\)[.] ",
         ),
     ),

@@ -278,6 +278,20 @@ def test_a_member_that_cannot_get_in_is_told_with_what_to_compare(monkeypatch: p
     assert shown.remedy.startswith(f"Compare the key, settings and peers of {B} with the others'")
 
 
+def test_a_group_that_has_not_begun_says_for_whom_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told(monkeypatch, 2)
+    for _ in range(7):
+        told.now += 1
+        for number, me in enumerate((A, B)):
+            links = ((C, me), ("127.0.0.1:7004", me))
+            told.hear(number, standing="joining", view=0, members=(), lag={}, links=links)
+        told.board.tick()
+    shown = told.board.show().headline
+    heard = f"{A} and {B} wait for the group to begin; nothing is heard from {C} and 127.0.0.1:7004."
+    assert (shown.level, shown.text) == ("bad", f"No view yet: {heard}")
+    assert shown.remedy.startswith(f"Start {C} and 127.0.0.1:7004: a group begins when more than half")
+
+
 def test_nobody_left_is_bad_and_nobody_yet_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     told = Told(monkeypatch, 2)
     assert told.board.show().headline.level == "warn"

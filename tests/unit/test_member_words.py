@@ -17,7 +17,8 @@ from antiphon.report.facts import Facts
 from antiphon.report.member_names import group_size, members_named
 from antiphon.report.run_settings import RunSettings
 from antiphon.trace.event import Event
-from antiphon.wording import duration
+from antiphon.web.elements import element, headline
+from antiphon.wording import duration, kept_together
 from pipeline.traces import write
 
 
@@ -83,3 +84,13 @@ def test_the_size_of_a_group_with_more_lives_than_the_table_of_processes_has() -
 )  # fmt: skip
 def test_times_are_told_in_the_unit_that_suits_them(ns: int, said: str) -> None:
     assert duration(ns) == said
+
+
+def test_no_line_of_a_page_ends_between_a_number_and_its_unit() -> None:
+    said = "at 500 ms; after 1.2 s of 3 sites, 12 kB, 4 members"
+    whole = said.replace("500 ms", "500\N{NO-BREAK SPACE}ms").replace("1.2 s ", "1.2\N{NO-BREAK SPACE}s ")
+    whole = whole.replace("12 kB", "12\N{NO-BREAK SPACE}kB")
+    assert kept_together(said) == whole
+    assert whole in element("p", said)
+    assert whole in headline("", "", "good", "", said)
+    assert "out/5 s" in element("code", "antiphon explore 'out/5 s'"), "what is copied stays as it is"

@@ -222,7 +222,7 @@ def test_ten_witnesses_are_drawn_and_no_guarantee_takes_all_places() -> None:
 def test_many_kinds_of_traffic_are_put_together() -> None:
     page = trace_page(facts())
     assert "29 other kinds" in page
-    assert "4.35 kB" in page  # what those weigh together
+    assert "4.35\N{NO-BREAK SPACE}kB" in page  # what those weigh together
 
 
 @pytest.mark.parametrize(

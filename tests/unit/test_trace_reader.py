@@ -14,6 +14,7 @@ import pytest
 
 from antiphon.errors import UsageError
 from antiphon.live.tracing import LiveTrace
+from antiphon.protocol.machine import TraceRow
 from antiphon.trace.event import Event
 from antiphon.trace.reader import read
 from antiphon.trace.run_file import read_names
@@ -229,6 +230,36 @@ def test_a_live_trace_tells_names_beside_its_events(tmp_path: Path) -> None:
     names[2] = "carol:7000"  # somebody joins
     trace.flush()
     for one in (trace, other):
-        one.close(0, None)
+        one.close(0, is_whole=False)
     (tmp_path / "_names-9.json").write_text("half of")
     assert read_names(tmp_path) == {"0": "alice:7000", "1": "bob:7000", "2": "carol:7000"}
+
+
+def test_a_start_without_its_state_writes_over_no_log(tmp_path: Path) -> None:
+    """It begins under the number of its first life, learns that it had one, and gets another number."""
+    first = LiveTrace(tmp_path, "r", {}, 0, {})
+    log = first.incarnation(0)
+    log.write(1, TraceRow(0, "view", view=1, members=(0, 1)))
+    log.write(2, TraceRow(0, "send", sender=0, seq=1))
+    first.close(3, is_whole=False)
+    kept = (tmp_path / "member-0-000000.parquet").read_bytes()
+
+    second = LiveTrace(tmp_path, "r", {}, 0, {})
+    again = second.incarnation(0)
+    again.write(4, TraceRow(0, "leave", detail="excluded"))
+    second.incarnation(10_000).write(5, TraceRow(10_000, "view", view=3, members=(1, 10_000)))
+    second.flush()
+    assert second.failed is None
+    again.write(6, TraceRow(0, "view", view=1, members=(0,)))  # a group whose members have all lost their states
+    assert second.failed is not None
+    assert "member-0-000000.parquet is of an earlier start; name another folder" in second.failed
+    second.close(7, is_whole=True)
+    assert (tmp_path / "member-0-000000.parquet").read_bytes() == kept
+
+
+def test_who_stops_with_unfinished_messages_has_crashed_and_its_log_is_whole(tmp_path: Path) -> None:
+    trace = LiveTrace(tmp_path, "r", {}, 0, {})
+    trace.incarnation(0).write(1, TraceRow(0, "send", sender=0, seq=1))
+    trace.close(2, is_whole=True, unfinished=True)
+    rows = pq.read_table(tmp_path / "member-0-000000.parquet").to_pylist()
+    assert [(row["event"], row["detail"]) for row in rows] == [("send", None), ("crash", "stopped"), ("end", None)]

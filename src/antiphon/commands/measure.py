@@ -13,7 +13,9 @@ from antiphon.console import show_table
 from antiphon.wording import count, duration
 
 if TYPE_CHECKING:
+    from antiphon.pipeline.reading.mapping import Mapping
     from antiphon.pipeline.results import MeasureResult
+    from antiphon.pipeline.store.location import Location
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -40,19 +42,34 @@ def run(args: argparse.Namespace) -> int:
         if args.json:
             print(as_json(result))
         else:
-            _show(result, MemberWords(args.trace, TraceLayout(laid.folder), result.names))
+            words = MemberWords(args.trace, TraceLayout(laid.folder), result.names)
+            _show(result, words, _happened(args.trace, result, out, laid.mapping))
     if args.out and not args.json:
         print(f"\ntables written to {args.out}")
     return 0
 
 
-def _show(result: MeasureResult, words: MemberWords) -> None:
-    """Print the summary."""
+def _happened(trace: str, measured: MeasureResult, tables: Location, mapping: Mapping) -> list[str]:
+    """Return what happened to the group, in the report's own sentences."""
+    from antiphon.report.facts import measured_facts
+    from antiphon.report.incidents import TOLD_MAX, incidents
+
+    facts = measured_facts(trace, measured, tables, mapping)
+    where = f"run {facts.run.run}: " if facts.runs > 1 and facts.run is not None else ""
+    found = [f"{where}{one.text}." for one in incidents(facts)]
+    more = f"{where}and {count(len(found) - TOLD_MAX, 'more thing')}: antiphon report tells all."
+    return found if len(found) <= TOLD_MAX else [*found[:TOLD_MAX], more]
+
+
+def _show(result: MeasureResult, words: MemberWords, happened: list[str]) -> None:
+    """Print what happened to the group, and the summary."""
     aside = f", {result.quarantined:,} rows quarantined" if result.quarantined else ""
     here = ", ".join((count(result.runs, "run"), count(result.members, "member"), count(result.events, "event")))
     print(f"{result.trace}: {here}{aside}")
     show_reasons(result.quarantine_reasons, result.quarantine_examples)
     show_reading({}, result.guessed_unit)
+    for sentence in happened:
+        print(sentence)
     if result.clock != "global":
         print(
             f"clock: {result.clock}; times of different members are compared as they are, so delivery and stable "

@@ -17,6 +17,7 @@ from antiphon.protocol.membership.views import incarnation_of
 from antiphon.protocol.view.member import Member
 from antiphon.protocol.wire import group_of
 from antiphon.trace.log import IncarnationLogs
+from antiphon.trace.schema import INBOX_FULL, INBOX_READ
 
 if TYPE_CHECKING:
     from antiphon.live.anomalies import Anomalies
@@ -150,6 +151,8 @@ class Driver:
             full = self.inbox.is_full or (told and self.inbox.is_half_full)
             if full is not told:
                 self.drive(Intake(full))
+                if self.logs is not None:
+                    self.logs.note(self.clock(), INBOX_FULL if full else INBOX_READ)
 
     @property
     def is_set_up(self) -> bool:

@@ -56,7 +56,7 @@ class Group:
     async def stop(self) -> None:
         """Stop without a word: to the others it looks like a crash; in the trace too, if something was undelivered."""
         member = self._entered
-        await member.close(crashed=not member.all_is_delivered)
+        await member.close(unfinished=not member.all_is_delivered)
 
     async def send(self, payload: bytes, *, lifetime_s: float | None = None, priority: int = 0) -> Receipt:
         """Multicast a message; wait only while the window and the buffers are full."""

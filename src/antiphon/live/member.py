@@ -276,7 +276,8 @@ class LiveMember:
                 farewell_s = min(farewell_s, self._settings.leave_s)
                 await self._until(lambda: machine.left and machine.deadline is None, farewell_s)
         finally:
-            await self.close()
+            has_left = self.driver.is_set_up and self.driver.machine.left
+            await self.close(unfinished=not self.all_is_delivered and not has_left)
 
     async def _until(self, condition: Callable[[], bool], seconds: float) -> None:
         loop = asyncio.get_running_loop()
@@ -294,8 +295,8 @@ class LiveMember:
             return self.all_is_delivered
         return self.all_is_delivered and self.driver.machine.drained and self.upcalls.receipts.all_settled
 
-    async def close(self, *, crashed: bool = False) -> None:
-        """Stop at once, and end all that waits; `crashed`: how the trace ends."""
+    async def close(self, *, unfinished: bool = False) -> None:
+        """Stop at once, and end all that waits; `unfinished`: something was not delivered here, as the trace says."""
         is_first = self._departure.end()
         self._closers.close()  # one that was left while it came may have opened something since
         if not is_first:
@@ -306,9 +307,9 @@ class LiveMember:
         if self._trace is not None:
             self._begin_log()
             trace, self._trace = self._trace, None
-            last: Literal["end", "crash"] | None = "crash" if crashed else "end"
             await asyncio.get_running_loop().run_in_executor(
-                None, lambda: trace.close(self.driver.clock(), last if self.failure is None else None)
+                None,
+                lambda: trace.close(self.driver.clock(), is_whole=self.failure is None, unfinished=unfinished),
             )
 
     def _fail(self, error: BaseException) -> None:

@@ -11,7 +11,7 @@ import queue
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from antiphon.errors import UsageError
 from antiphon.live.burst import burst_text
@@ -21,6 +21,7 @@ from antiphon.protocol.machine import Instant, TraceRow
 from antiphon.protocol.options import ordering_type
 from antiphon.trace.log import MemberLog, PayloadTeller
 from antiphon.trace.run_file import NAMES_FILE, write_names, write_run_file
+from antiphon.trace.schema import STOPPED
 from antiphon.trace.writer import write_part
 
 EVENTS_PER_FILE: Final = 20_000
@@ -55,10 +56,15 @@ class LiveTrace:
         self._thread.start()
 
     def incarnation(self, member: int) -> LiveLog:
-        """Begin the log of a member's next incarnation."""
-        log = LiveLog(self, MemberLog(member, 0, self._tell))
+        """Begin the log of a member's next incarnation; one that the folder has already is never written over."""
+        log = LiveLog(self, MemberLog(member, 0, self._tell), is_taken=self._file(member, 0).exists())
         self._logs.append(log)
         return log
+
+    def refuse(self, member: int) -> None:
+        """Say that an incarnation takes part whose number another has had, in a group whose states were lost."""
+        written = self._file(member, 0).name
+        self.failed = self.failed or f"{self._folder}: {written} is of an earlier start; name another folder"
 
     def flush(self) -> None:
         """Hand over what was collected."""
@@ -74,10 +80,16 @@ class LiveTrace:
         self._told = dict(self._names)
         write_names(self._names_file, self._told)
 
-    def close(self, now: Instant, last: Literal["end", "crash"] | None) -> None:
-        """Hand over the rest and wait for the thread; `last`: how the last log ends, if that is known."""
-        if last is not None and self._logs:
-            self._logs[-1].write(now, TraceRow(self._logs[-1].member, last))
+    def close(self, now: Instant, *, is_whole: bool, unfinished: bool = False) -> None:
+        """Hand over the rest and wait for the thread; a log that is whole says so by its end.
+
+        Who goes without having left, and has `unfinished` messages, has crashed as far as guarantees are concerned.
+        """
+        if is_whole and self._logs:
+            log = self._logs[-1]
+            if unfinished:
+                log.write(now, TraceRow(log.member, "crash", detail=STOPPED))
+            log.write(now, TraceRow(log.member, "end"))
         self.flush()
         self._jobs.put(None)
         self._thread.join()
@@ -100,7 +112,10 @@ class LiveTrace:
                     self.failed = f"{self._folder}: {why}: the trace ends early"
 
     def _write(self, log: MemberLog, first_step: int, part: int) -> None:
-        write_part(self._folder / f"member-{log.member}-{part:06}.parquet", self._run, log, first_step)
+        write_part(self._file(log.member, part), self._run, log, first_step)
+
+    def _file(self, member: int, part: int) -> Path:
+        return self._folder / f"member-{member}-{part:06}.parquet"
 
 
 def trace_of(settings: Settings, origin: Origin, names: Mapping[int, str]) -> LiveTrace:
@@ -121,15 +136,18 @@ def trace_of(settings: Settings, origin: Origin, names: Mapping[int, str]) -> Li
 class LiveLog:
     """The log of one incarnation of a member, as machines write it."""
 
-    def __init__(self, trace: LiveTrace, log: MemberLog) -> None:
+    def __init__(self, trace: LiveTrace, log: MemberLog, *, is_taken: bool = False) -> None:
+        """Begin; `is_taken`: another start wrote under this number, so that only one that takes no part can have it."""
         self.member = log.member
-        self._trace, self._log = trace, log
+        self._trace, self._log, self._is_taken = trace, log, is_taken
         self._first_step, self._part = 1, 0
         self._cut = False
 
     def write(self, now: Instant, row: TraceRow) -> None:
         """Note what the machine said."""
-        if self._cut:
+        if self._cut or self._is_taken:
+            if self._is_taken and (row.view is not None or row.event in ("send", "deliver")):
+                self._trace.refuse(self.member)
             return
         self._log.write(now, row)
         if len(self._log) >= EVENTS_PER_FILE:

@@ -180,6 +180,7 @@ class ProcessRow(msgspec.Struct, frozen=True):
     set_back_ns: int | None = None  # how far its clock went back, at most; None: it never did
     set_back_at_ns: int | None = None
     keys_at_ns: list[int] | None = None  # when it changed the keys that it seals with
+    unread_at_ns: list[int] | None = None  # when its application's inbox got full, got room again, got full again ...
     clock_off_ns: int | None = None  # how far its clock is ahead of the others', if by a second or more
     sent_at_ns: int | None = None  # its last message
     delivered_at_ns: int | None = None  # its last delivery

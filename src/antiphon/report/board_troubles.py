@@ -34,11 +34,20 @@ def headline(rows: Sequence[MemberRow], live: Sequence[Status], violations: int)
         return Headline("warn", text, "Start members with antiphon join --status-at HOST:PORT, or join(status_at=...).")
     troubles = sorted(_troubles(rows, live, violations), key=lambda one: -_WORSE.index(one.level))
     level: Level = troubles[0].level if troubles else "good"
-    view, members = max(status.view for status in live), count(sum(row.in_view for row in rows), "member")
-    where = f"{members}, view {view}" if view else f"{members}, fixed"
     said = "; ".join(one.text for one in troubles) or "everyone is heard from"
     remedies = dict.fromkeys(one.remedy for one in troubles if one.remedy)
-    return Headline(level, f"{where}: {said}.", " ".join(remedies))
+    return Headline(level, f"{_where(rows, live)}: {said}.", " ".join(remedies))
+
+
+def _where(rows: Sequence[MemberRow], live: Sequence[Status]) -> str:
+    if _before_the_first_view(live):
+        return "No view yet"
+    view, members = max(status.view for status in live), count(sum(row.in_view for row in rows), "member")
+    return f"{members}, view {view}" if view else f"{members}, fixed"
+
+
+def _before_the_first_view(live: Sequence[Status]) -> bool:
+    return all(status.standing == "joining" and not status.view for status in live)
 
 
 def _troubles(rows: Sequence[MemberRow], live: Sequence[Status], violations: int) -> Iterator[Trouble]:
@@ -51,7 +60,7 @@ def _troubles(rows: Sequence[MemberRow], live: Sequence[Status], violations: int
         remedy = f"The others go on without {them} once they suspect a crash." if can_go_on else ""
         yield Trouble("bad", f"no news from {listed(missing)}", remedy)
     yield from _stuck(rows, live, missing)
-    yield from _late(rows)
+    yield from _late(rows, live)
     if violations:
         remedy = "antiphon report on the members' traces shows where."
         yield Trouble("bad", f"watch found {count(violations, 'violation')}", remedy)
@@ -138,12 +147,16 @@ def _stuck(rows: Sequence[MemberRow], live: Sequence[Status], missing: Sequence[
     yield Trouble("bad", text, remedy)
 
 
-def _late(rows: Sequence[MemberRow]) -> Iterator[Trouble]:
+def _late(rows: Sequence[MemberRow], live: Sequence[Status]) -> Iterator[Trouble]:
     """Tell who takes too long to get in, or to change the view."""
-    for row in rows:
+    late = [row for row in rows if row.state == "live" and row.published is not None]
+    late = [row for row in late if row.published is not None and row.published.standing_s >= LATE_S]
+    if _before_the_first_view(live) and not any(row.published is not None and row.published.refused for row in rows):
+        yield from _not_begun([row.member for row in late], live)
+        return
+    for row in late:
         own = row.published
-        if row.state != "live" or own is None or own.standing not in ("joining", "changing") or own.standing_s < LATE_S:
-            continue
+        assert own is not None
         if own.standing == "changing":
             text = f"{row.member} has been changing the view for {own.standing_s} s"
             yield Trouble(
@@ -151,11 +164,25 @@ def _late(rows: Sequence[MemberRow]) -> Iterator[Trouble]:
                 text,
                 "Until the view is changed nothing new is delivered; members that do not answer are left out.",
             )
-            continue
-        refused = f" and has refused {count(own.refused, 'packet')}" if own.refused else ""
-        text = f"{row.member} has been joining for {own.standing_s} s{refused}"
-        remedy = f"Compare the key, settings and peers of {row.member} with the others'; its log names what differs."
-        yield Trouble("bad" if own.refused else "warn", text, remedy)
+        elif own.standing == "joining":
+            refused = f" and has refused {count(own.refused, 'packet')}" if own.refused else ""
+            text = f"{row.member} has been joining for {own.standing_s} s{refused}"
+            remedy = (
+                f"Compare the key, settings and peers of {row.member} with the others'; its log names what differs."
+            )
+            yield Trouble("bad" if own.refused else "warn", text, remedy)
+
+
+def _not_begun(late: Sequence[str], live: Sequence[Status]) -> Iterator[Trouble]:
+    """Tell that a group has not begun, since too few of those who are to found it are there."""
+    if not late:
+        return
+    wait = f"{listed(late)} {'waits' if len(late) == 1 else 'wait'} for the group to begin"
+    here = {status.me for status in live}
+    absent = sorted({source for status in live for source, target in status.links if target == status.me} - here)
+    unheard = f"; nothing is heard from {listed(absent)}" if absent else ""
+    start = f"Start {listed(absent) if absent else 'the others'}"
+    yield Trouble("bad", wait + unheard, f"{start}: a group begins when more than half of its members are there.")
 
 
 def _are(names: Sequence[str]) -> str:

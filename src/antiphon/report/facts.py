@@ -70,6 +70,7 @@ class Facts(msgspec.Struct, kw_only=True):
     settings: RunSettings = RunSettings()  # of that run
     lives: dict[int, int] | None = None  # which of its name's lives each process is, once that was counted
     in_views: set[int] | None = None  # who is in any of its views, once that was asked for
+    left_behind: set[int] | None = None  # who is not in the view that followed its last, once that was asked for
     views: list[ViewRow] = []
     processes: list[ProcessRow] = []
     histogram: list[HistogramRow] = []
@@ -113,7 +114,26 @@ def gather(
             drawn = [DrawnWitness(*one) for one in zip(witnesses, rows, strict=True)]
             known = known or checked or measured
     assert known is not None, "what was given is a trace or about one"
-    facts = Facts(
+    facts = _facts_about(known)
+    facts.checked, facts.uniform, facts.measured, facts.drawn = checked, also, measured, drawn
+    facts.lost = known.trace if given.trace is None and (measured is None or witnesses) else None
+    if tables is not None:
+        _read_tables(facts, tables, run, witnesses)
+    _read_settings(facts, given.trace, known, mapping)
+    return facts
+
+
+def measured_facts(trace: str, measured: MeasureResult, tables: Location, mapping: Mapping) -> Facts:
+    """Return what a measured trace tells, which is all but verdicts; `tables` is where `measure` left its own."""
+    facts = _facts_about(measured)
+    facts.measured = measured
+    _read_tables(facts, tables, None, [])
+    _read_settings(facts, trace, measured, mapping)
+    return facts
+
+
+def _facts_about(known: TraceResult) -> Facts:
+    return Facts(
         trace=known.trace,
         runs=known.runs,
         members=known.members,
@@ -123,18 +143,14 @@ def gather(
         quarantine_examples=known.quarantine_examples,
         guessed_unit=known.guessed_unit,
         stale=known.stale,
-        checked=checked,
-        uniform=also,
-        measured=measured,
-        lost=known.trace if given.trace is None and (measured is None or witnesses) else None,
-        drawn=drawn,
     )
-    if tables is not None:
-        _read_tables(facts, tables, run, witnesses)
+
+
+def _read_settings(facts: Facts, trace: str | None, known: TraceResult, mapping: Mapping | None) -> None:
+    """Read what is said of the run that is shown, with the names of its members."""
     if facts.run is not None:
         named = {} if mapping is None else {number: name for name, number in mapping.members.items()}
-        facts.settings = run_settings(given.trace, facts.run.run, {**known.names, **named})
-    return facts
+        facts.settings = run_settings(trace, facts.run.run, {**known.names, **named})
 
 
 def to_draw(checked: CheckResult) -> list[NamedWitness]:

@@ -19,8 +19,8 @@ from antiphon.wording import count, duration
 LANES_MAX: Final = 40
 LANES_FEW: Final = 12  # of a larger group, where nothing happened to more
 LISTED_MAX: Final = 100
-_MARKED: Final = ("crash", "silent end", "exclusion", "vanishing", "leave", "clock", "merge", "split")
-_SHADED: Final = ("partition", "cut", "pause", "silence")
+_MARKED: Final = ("crash", "silent end", "exclusion", "vanishing", "leave", "stop", "clock", "merge", "split")
+_SHADED: Final = ("partition", "cut", "pause", "silence", "unread")
 
 
 def told(found: Sequence[Incident]) -> Markup | None:

@@ -22,10 +22,12 @@ from antiphon.wording import count, duration, link_quality
 
 Kind: TypeAlias = Literal[
     "view", "join", "return", "leave", "crash", "silent end", "exclusion", "partition", "cut", "pause", "split",
-    "merge", "silence", "clock", "keys", "outside", "absent", "vanishing", "unlogged", "short log", "link",
+    "merge", "silence", "clock", "keys", "outside", "absent", "vanishing", "unlogged", "short log", "link", "stop",
+    "unread",
 ]  # fmt: skip
 Basis: TypeAlias = Literal["recorded", "injected", "inferred"]
 
+UNREAD_NS_MIN: Final = 100_000_000  # an inbox that is full for a shorter time is in order
 BASIS_WORDS: Final[dict[Basis, str]] = {
     "recorded": "recorded",
     "injected": "done by the test",
@@ -307,6 +309,7 @@ _ENDINGS: Final[dict[str | None, tuple[Kind, str]]] = {
     "crash": ("crash", "crashes"),
     "excluded": ("exclusion", "is excluded by the others"),
     "leave": ("leave", "leaves"),
+    "end": ("stop", "stops without leaving"),
     None: ("silent end", "stops without a word"),  # killed, or its log was cut short
 }
 
@@ -323,7 +326,7 @@ def _endings(facts: Facts) -> Iterator[Occurrence]:
             yield Occurrence(
                 kind="outside", text=text, at_ns=began_at(facts, row), members=(row.member,), basis="inferred"
             )
-        elif row.ending != "end":
+        elif row.ending != "end" or went_before_the_end(facts, row):
             kind, words = _ENDINGS[row.ending]
             text = f"{member_name(facts, row.member)} {words}"
             basis: Basis = "inferred" if row.ending is None else "recorded"
@@ -387,6 +390,7 @@ def _standing_out(facts: Facts) -> Iterator[Occurrence]:
             at = since_start(facts, row.set_back_at_ns)
             text = f"the clock of {name} goes back by {duration(row.set_back_ns)}"
             yield Occurrence(kind="clock", text=text, at_ns=at, members=who, basis="inferred")
+        yield from _unread(facts, row)
         for changed in row.keys_at_ns or ():
             text = f"{name} changes the group's keys"
             yield Occurrence(kind="keys", text=text, at_ns=since_start(facts, changed), members=who)
@@ -394,6 +398,17 @@ def _standing_out(facts: Facts) -> Iterator[Occurrence]:
             off = "ahead of" if row.clock_off_ns > 0 else "behind"
             text = f"the clock of {name} is {duration(abs(row.clock_off_ns))} {off} the others'"
             yield Occurrence(kind="clock", text=text, at_ns=began_at(facts, row), members=who, basis="inferred")
+
+
+def _unread(facts: Facts, row: ProcessRow) -> Iterator[Occurrence]:
+    """Yield the times in which the application did not take what was delivered."""
+    edges = [*(row.unread_at_ns or ())]
+    edges += [row.last_ns] if len(edges) % 2 and row.last_ns is not None else []
+    for begins, ends in zip(edges[::2], edges[1::2], strict=False):
+        if ends - begins >= UNREAD_NS_MIN:
+            text = f"the application of {member_name(facts, row.member)} does not take what is delivered"
+            at, until = since_start(facts, begins), since_start(facts, ends)
+            yield Occurrence(kind="unread", text=text, at_ns=at, until_ns=until, members=(row.member,))
 
 
 def _jumped(facts: Facts, row: ProcessRow) -> bool:
@@ -409,4 +424,23 @@ def gone(facts: Facts) -> list[ProcessRow]:
     """Return the logs that do not end with the run."""
     if all(row.ending is None for row in facts.processes):
         return []
-    return [row for row in facts.processes if row.ending != "end" and not is_outside(facts, row)]
+    going = [row for row in facts.processes if row.ending != "end" or went_before_the_end(facts, row)]
+    return [row for row in going if not is_outside(facts, row)]
+
+
+def went_before_the_end(facts: Facts, row: ProcessRow) -> bool:
+    """Say whether a log that is whole is of a member that stopped without leaving: the others went on without it."""
+    if facts.left_behind is None:
+        facts.left_behind = _left_behind(facts)
+    return row.ending == "end" and row.member in facts.left_behind
+
+
+def _left_behind(facts: Facts) -> set[int]:
+    """Return all who are not in a view that others of their last view went on to."""
+    views = sorted(facts.views, key=lambda one: (one.first_ns or 0, one.view))
+    last = {member: place for place, view in enumerate(views) for member in view.members}
+    followed = {
+        place: any(not set(views[place].members).isdisjoint(later.members) for later in views[place + 1 :])
+        for place in set(last.values())
+    }
+    return {member for member, place in last.items() if followed[place]}

@@ -50,5 +50,10 @@ ACKNOWLEDGED, SUBSCRIBED, SUBSCRIBED_LATE, UNSUBSCRIBED = (
     "subscribed-late",
     "unsubscribed",
 )
-KEYS_CHANGED: Final = "keys changed"  # the `detail` of a `control` row: the member seals with other keys from then on
+# what was done at a member, from outside of its protocol: the `detail` of a `control` row
+KEYS_CHANGED: Final = "keys changed"  # it seals with other keys from then on
+INBOX_FULL: Final = "inbox full"  # its application does not take what was delivered, so that nothing more is taken in
+INBOX_READ: Final = "inbox read"  # there is room again
+DONE_AT_MEMBER: Final = (KEYS_CHANGED, INBOX_FULL, INBOX_READ)
+STOPPED: Final = "stopped"  # of a `crash`: its application stopped it, or could not leave, with unfinished messages
 BROKER_KINDS: Final = (ACKNOWLEDGED, SUBSCRIBED, SUBSCRIBED_LATE, UNSUBSCRIBED)

@@ -10,31 +10,40 @@ from typing import Final
 
 from markupsafe import Markup, escape
 
+from antiphon.wording import kept_together
+
 SIGNS: Final[dict[str, str]] = {"good": "✓", "bad": "✗", "warn": "?"}
+
+
+def shown(content: object) -> Markup:
+    """Return what a reader sees of some content: text is escaped, with its quantities kept together on a line."""
+    return content if isinstance(content, Markup) else escape(kept_together(str(content)))
 
 
 def joined(parts: Iterable[object], between: str = "") -> Markup:
     """Put parts one after the other; text is escaped, and what is None or empty is left out."""
-    return Markup(between).join(escape(part) for part in parts if part)
+    return Markup(between).join(shown(part) for part in parts if part)
 
 
 def headline(kicker: str, about: str, mood: str, text: str, happened: str = "") -> Markup:
     """Return the top of a page: what it is about, what happened, and the verdict; `mood` is good, bad or warn."""
-    first = Markup('<span class="happened">{}</span> ').format(happened) if happened else ""
+    first = Markup('<span class="happened">{}</span> ').format(shown(happened)) if happened else ""
     return Markup(
         '<p class="muted kicker">{} <span class="mono">{}</span></p>'
         '<h1 class="headline">{}<span class="{}"><span aria-hidden="true">{}</span> {}</span></h1>'
-    ).format(kicker, about, first, mood, SIGNS[mood], text)
+    ).format(kicker, about, first, mood, SIGNS[mood], shown(text))
 
 
 def notice(kind: str, title: str, text: str) -> Markup:
     """Return something that must not be overlooked; `kind` is good, bad, warn or info."""
-    return Markup('<div class="notice {}" role="note"><strong>{}</strong> {}</div>').format(kind, title, text)
+    return Markup('<div class="notice {}" role="note"><strong>{}</strong> {}</div>').format(
+        kind, shown(title), shown(text)
+    )
 
 
 def tiles(facts: Iterable[tuple[str, object]]) -> Markup:
     """Return a row of figures, each with what it is."""
-    cells = joined(Markup("<div><dt>{}</dt><dd>{}</dd></div>").format(name, value) for name, value in facts)
+    cells = joined(Markup("<div><dt>{}</dt><dd>{}</dd></div>").format(name, shown(value)) for name, value in facts)
     return Markup('<dl class="tiles">{}</dl>').format(cells)
 
 
@@ -85,7 +94,7 @@ def table(
 def element(name: str, content: object, attributes: Mapping[str, str] | None = None) -> Markup:
     """Return one element; an attribute that is empty is left out."""
     given = joined(Markup(' {}="{}"').format(key, value) for key, value in (attributes or {}).items() if value)
-    return Markup("<{0}{1}>{2}</{0}>").format(name, given, content)
+    return Markup("<{0}{1}>{2}</{0}>").format(name, given, content if name == "code" else shown(content))
 
 
 def figure(drawing: str, caption: str, behind: Markup | None = None) -> Markup:
@@ -93,7 +102,7 @@ def figure(drawing: str, caption: str, behind: Markup | None = None) -> Markup:
     numbers = Markup("<details><summary>The numbers behind it</summary>{}</details>").format(behind) if behind else ""
     return Markup(
         '<figure class="chart"><div class="scroll" tabindex="0">{}</div><figcaption>{}</figcaption>{}</figure>'
-    ).format(Markup(drawing), caption, numbers)
+    ).format(Markup(drawing), shown(caption), numbers)
 
 
 def section(name: str, title: str, *content: object) -> Markup:

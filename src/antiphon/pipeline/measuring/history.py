@@ -10,30 +10,32 @@ import numpy as np
 from antiphon.pipeline.columns import CONTROL, CRASH, END, LEAVE, NULL_TIME, VIEW, Array, RunIndex, Unit
 from antiphon.pipeline.measuring.ledger import LogRows
 from antiphon.pipeline.store.layout import TraceLayout
-from antiphon.trace.schema import KEYS_CHANGED
+from antiphon.trace.schema import STOPPED
 
 ENDINGS: Final = (None, "end", "leave", "excluded", "crash")  # None: its log was cut short
 PROCESSES_MAX: Final = 5_000  # of a run; those that did not simply end come first
 VIEWS_MAX: Final = 1_000
-KEYS_MAX: Final = 100  # changes of keys of a process
+NOTED_MAX: Final = 100  # of a kind, of what was done at a process
 
 
 def ending(rows: LogRows) -> Array:
-    """Return how a log ends (an index into ENDINGS), and when."""
-    last = np.flatnonzero(np.isin(rows.event, (LEAVE, CRASH, END)))
-    if not len(last):
+    """Return how a log ends (an index into ENDINGS), and when; who has left or crashed may write its end after that."""
+    going, last = (np.flatnonzero(np.isin(rows.event, kinds)) for kinds in ((LEAVE, CRASH), (END,)))
+    if not len(going) and not len(last):
         return np.array([0, rows.time[-1] if len(rows.time) else NULL_TIME], np.int64)
-    row = int(last[-1])
-    excluded = rows.detail[row] >= 0 and rows.details[rows.detail[row]] == "excluded"
-    name = {END: "end", CRASH: "crash", LEAVE: "excluded" if excluded else "leave"}[int(rows.event[row])]
+    row = int(going[-1] if len(going) else last[-1])
+    detail = rows.details[rows.detail[row]] if rows.detail[row] >= 0 else None
+    name = {END: "end", CRASH: "crash", LEAVE: "excluded" if detail == "excluded" else "leave"}[int(rows.event[row])]
+    name = "end" if name == "crash" and detail == STOPPED else name  # its log is whole
     return np.array([ENDINGS.index(name), rows.time[row]], np.int64)
 
 
-def keys_changed_at(rows: LogRows) -> Array:
-    """Return when a member changed the keys that it seals with."""
-    if KEYS_CHANGED not in rows.details:
+def noted_at(rows: LogRows, *details: str) -> Array:
+    """Return when something was done at a member, which its log notes in one of some words."""
+    codes = [rows.details.index(detail) for detail in details if detail in rows.details]
+    if not codes:
         return np.zeros(0, np.int64)
-    times: Array = rows.time[(rows.event == CONTROL) & (rows.detail == rows.details.index(KEYS_CHANGED))]
+    times: Array = rows.time[(rows.event == CONTROL) & np.isin(rows.detail, codes)]
     known: Array = times[times != NULL_TIME]
     return known
 
@@ -81,9 +83,11 @@ def run_history(here: ReadLogs, run: RunIndex, parted: Parted) -> tuple[list[dic
     ended = [bool(code) for code, _ in endings.values()]
     paces = {unit: here.array(unit, "pace").tolist() or [NULL_TIME, 0, NULL_TIME, 0] for unit in units}
     silent = _silent(here, paces)
-    keys = {unit: here.array(unit, "keys_at").tolist()[:KEYS_MAX] for unit in units}
+    keys = {unit: here.array(unit, "keys_at").tolist()[:NOTED_MAX] for unit in units}
+    unread = {unit: here.array(unit, "unread_at").tolist()[:NOTED_MAX] for unit in units}
     waiting = {unit: int(here.array(unit, "waiting")[0]) for unit in units}
-    stands_out = bool(silent) or any(pace[3] for pace in paces.values()) or any(keys.values()) or any(waiting.values())
+    stands_out = bool(silent) or any(pace[3] for pace in paces.values()) or any(waiting.values())
+    stands_out = stands_out or any(keys.values()) or any(unread.values())
     # a trace in which no log has an end says nothing by that, but that one ends long before the others does
     spans = [(int(span[0]), int(span[1])) for unit in units if len(span := here.array(unit, "span"))]
     plain = all(ended) or (not any(ended) and not any(ends_early(spans)))
@@ -104,6 +108,7 @@ def run_history(here: ReadLogs, run: RunIndex, parted: Parted) -> tuple[list[dic
                 **_pace(*paces[unit], is_silent=unit in silent),
                 "clock_off_ns": off.get(unit),
                 "keys_at_ns": keys[unit],
+                "unread_at_ns": unread[unit],
                 "sent_at_ns": _known(int(here.array(unit, "lasts")[0])),
                 "delivered_at_ns": _known(int(here.array(unit, "lasts")[1])),
                 "waiting": waiting[unit],

@@ -96,6 +96,7 @@ TABLES: Final[dict[str, pa.Schema]] = {
             ("set_back_ns", pa.int64()),  # how far its clock went back, at most
             ("set_back_at_ns", pa.int64()),
             ("keys_at_ns", pa.list_(pa.int64())),  # when it changed the keys that it seals with
+            ("unread_at_ns", pa.list_(pa.int64())),  # when its application's inbox got full, got room, got full ...
             ("clock_off_ns", pa.int64()),  # how far it is ahead of the others' clocks, if by more than they can be
             ("sent_at_ns", pa.int64()),  # its last message
             ("delivered_at_ns", pa.int64()),  # its last delivery

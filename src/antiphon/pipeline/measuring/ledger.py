@@ -32,7 +32,7 @@ from antiphon.pipeline.kernels import compiled
 from antiphon.pipeline.measuring.job import added
 from antiphon.pipeline.store.layout import TraceLayout
 from antiphon.pipeline.store.location import location, open_parquet
-from antiphon.trace.schema import KEYS_CHANGED
+from antiphon.trace.schema import DONE_AT_MEMBER
 
 FINAL: Final = 100  # the code given to control rows that say: its position in the total order is known here
 NO_KIND: Final = -1
@@ -246,7 +246,7 @@ def traffic(rows: LogRows) -> MemberTraffic:
         detail = "control" if number == NO_KIND else rows.details[number]
         chosen = control & (rows.detail == number)
         count, size = int(chosen.sum()), _bytes(rows.size[chosen])
-        if detail in ("final", KEYS_CHANGED):  # nothing was sent
+        if detail in ("final", *DONE_AT_MEMBER):  # nothing was sent
             continue
         if detail == "duplicate":
             duplicates += count

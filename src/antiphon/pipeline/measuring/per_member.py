@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from antiphon.pipeline.columns import CONTROL, DELIVER, DISCARD, NULL_TIME, RECEIVE, SEND, STABLE, VIEW, Array, Unit
-from antiphon.pipeline.measuring.history import ending, keys_changed_at, latest, pace, undelivered_by_itself
+from antiphon.pipeline.measuring.history import ending, latest, noted_at, pace, undelivered_by_itself
 from antiphon.pipeline.measuring.job import MeasureJob, MeasurePart, MeasureTask, added
 from antiphon.pipeline.measuring.ledger import (
     Ledger,
@@ -26,6 +26,7 @@ from antiphon.pipeline.measuring.ledger import (
 from antiphon.pipeline.measuring.quantiles import Sketch, exact
 from antiphon.pipeline.results import BufferPeak, Repairs
 from antiphon.pipeline.store.arena import ArenaWriter
+from antiphon.trace.schema import INBOX_FULL, INBOX_READ, KEYS_CHANGED
 
 
 class Tables:
@@ -95,7 +96,8 @@ def _leave(
     arena.put(unit, "sent_in", np.searchsorted(views, book.send[sent]))  # how many views it had installed by then
     arena.put(unit, "viewed_at", rows.time[views])
     arena.put(unit, "ending", ending(rows))
-    arena.put(unit, "keys_at", keys_changed_at(rows))
+    arena.put(unit, "keys_at", noted_at(rows, KEYS_CHANGED))
+    arena.put(unit, "unread_at", noted_at(rows, INBOX_FULL, INBOX_READ))
     arena.put(unit, "lasts", np.array([latest(at(rows.time, book.send[sent])), latest(deliver)], np.int64))
     arena.put(unit, "waiting", np.array([undelivered_by_itself(sent, book.deliver >= 0)], np.int64))
     known = rows.time[rows.time != NULL_TIME]

@@ -13,13 +13,13 @@ import msgspec
 import numpy as np
 
 from antiphon.pipeline.columns import DELIVER, NULL_TIME, SEND, VIEW, Array, RunIndex, Segment, Unit
-from antiphon.pipeline.measuring.history import ending, keys_changed_at, latest, pace, run_history
+from antiphon.pipeline.measuring.history import ending, latest, noted_at, pace, run_history
 from antiphon.pipeline.measuring.ledger import NO_KIND, LogRows
 from antiphon.pipeline.results import ProcessRow, ViewRow
 from antiphon.pipeline.store.layout import TraceLayout
 from antiphon.pipeline.store.window import EventWindows
 from antiphon.report.incidents.measured import HALT_NS_MIN
-from antiphon.trace.schema import KEYS_CHANGED
+from antiphon.trace.schema import DONE_AT_MEMBER, INBOX_FULL, INBOX_READ, KEYS_CHANGED, STOPPED
 
 CELLS_MAX: Final = 1 << 22  # counts that are kept: members times buckets of time
 BUCKETS_MAX: Final = 1 << 16
@@ -153,8 +153,11 @@ class Survey:
 
     def _arrays(self, unit: Unit, times: list[Array], events: list[Array]) -> dict[str, Array]:
         time, event = np.concatenate(times), np.concatenate(events)
-        detail, details = np.full(len(event), NO_KIND, np.int64), [EXCLUDED, KEYS_CHANGED]
-        if any(self.layout.per_unit(kind)[unit] for kind in ("leave", "control")):
+        detail, details = (
+            np.full(len(event), NO_KIND, np.int64),
+            [EXCLUDED, STOPPED, *DONE_AT_MEMBER],
+        )
+        if any(self.layout.per_unit(kind)[unit] for kind in ("leave", "crash", "control")):
             texts = self.layout.read(unit, ("detail",))["detail"]
             for code, text in enumerate(details):
                 detail[texts == self.layout.texts.code(text)] = code
@@ -163,7 +166,8 @@ class Survey:
         rows = LogRows(event, nothing, nothing, time, nothing, nothing, detail, details)
         return {
             "viewed_at": time[event == VIEW],
-            "keys_at": keys_changed_at(rows),
+            "keys_at": noted_at(rows, KEYS_CHANGED),
+            "unread_at": noted_at(rows, INBOX_FULL, INBOX_READ),
             "ending": ending(rows),
             "span": np.array([known.min(), known.max()], np.int64) if len(known) else nothing,
             "pace": pace(known),

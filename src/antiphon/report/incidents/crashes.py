@@ -36,13 +36,15 @@ class _Crash(msgspec.Struct):
         """Say how they ended."""
         if all(one.basis == "injected" for one in self.occurred):
             return "killed"
+        if all(row.ending == "end" for row in self.rows):
+            return "stopped without leaving"
         return "crashed" if all(row.ending == "crash" for row in self.rows) else "fell silent"
 
 
 def crashes(story: RunStory) -> Iterator[Incident]:
     """Tell of crashes, those together that one view answers; of many, all in one sentence first."""
     found: dict[int, tuple[Occurrence, ProcessRow]] = {}
-    for place in story.untold("crash", "silent end"):
+    for place in story.untold("crash", "silent end", "stop"):
         one = story.occurred[place]
         story.told.add(place)
         row = story.process_of(one)
@@ -94,7 +96,8 @@ def _crash(story: RunStory, group: _Crash) -> str:
     was = "" if does != "killed" else "were " if many else "was "
     said = [f"{who}{post} {was}{does}{phrases.between(instants)}"]
     if all(row.ending is None for row in rows):
-        said[0] += " (their logs end without a word)" if many else " (its log ends without a word)"
+        ends = "their logs end" if many else "its log ends"
+        said[0] += f" or soon after ({ends} there without a word)"
     said += _went_on(story, group)
     said += [] if group.cut_short else _left_behind(rows)
     said += story.returned(rows, forgets=any(one.forgets for one in group.occurred))

@@ -25,6 +25,7 @@ _WORDS: Final = {
 
 def departures(story: RunStory) -> Iterator[Incident]:
     """Tell all that is left, what belongs together in one sentence."""
+    yield from _unread(story)
     yield from _flapping(story)
     yield from _silences(story)
     _leave_out_the_end(story)
@@ -95,6 +96,33 @@ def _flapping(story: RunStory) -> Iterator[Incident]:
             span = f"from {phrases.moment(first.at_ns)} to {phrases.moment(last.at_ns)}"
             text = f"{member_name(facts, name)} was excluded {number(len(out))} times and came back {back}, {span}"
             yield Incident("flapping", first.at_ns, f"{text}: it flaps")
+
+
+def _unread(story: RunStory) -> Iterator[Incident]:
+    """Tell of applications that did not take what was delivered, with who waited for them or went on without them."""
+    by_name: dict[int, list[Occurrence]] = {}
+    for place in story.untold("unread"):
+        story.told.add(place)
+        one = story.occurred[place]
+        by_name.setdefault(lane_of(story.facts, one.members[0]), []).append(one)
+    for name, alike in by_name.items():
+        who = member_name(story.facts, name)
+        text = f"the application of {who} did not keep up: its inbox was full{phrases.spans(alike)}"
+        followed = story.excluded_meanwhile(alike, pronoun="it") or [_waited_for(story, name)]
+        back = story.kept_out([row for row in story.facts.processes if row.member in alike[0].members])
+        never_back = ["it did not come back"] if back else []
+        for each in alike:
+            story.consequences(each, ("silence",))
+        yield Incident("unread", alike[0].at_ns, "; ".join([text, *followed, *never_back]))
+
+
+def _waited_for(story: RunStory, name: int) -> str:
+    """Say how long the others waited for a member, if their clocks tell."""
+    held_back = [] if story.facts.measured is None else story.facts.measured.held_back
+    for row in held_back:
+        if lane_of(story.facts, row.member) == name and row.longest_ns >= phrases.SLOW_NS_MIN:
+            return f"the others {phrases.waited(row)}"
+    return "what the others sent meanwhile had to wait"
 
 
 def _silences(story: RunStory) -> Iterator[Incident]:

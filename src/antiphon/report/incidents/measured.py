@@ -6,17 +6,19 @@ from collections.abc import Iterator
 from typing import Final
 
 from antiphon.report.facts import Facts
+from antiphon.report.incidents import phrases
 from antiphon.report.incidents.story import Incident, RunStory
 from antiphon.report.member_names import lane_of, member_name, members_named, with_names
-from antiphon.report.timeline import ended_at, since_start
+from antiphon.report.timeline import ended_at, gone, since_start
 from antiphon.wording import count, duration, number
 
 STORM_PER_MESSAGE: Final = 1.0  # repairs for each message and member that had to receive it
-SLOW_NS_MIN: Final = 100_000_000
 HALT_NS_MIN: Final = 1_000_000_000  # without a delivery until the run ended
 _AGAIN: Final = " uses its number "  # of a sender, in the checker's words
 _TWO_OF_A_NAME: Final = " (two senders under one name would do that)"
-_EXPLAINS: Final = ("crash", "silent end", "exclusion", "partition", "cut", "pause", "silence", "outside")
+_EXPLAINS: Final = (
+    "crash", "silent end", "exclusion", "partition", "cut", "pause", "silence", "outside", "stop", "unread",
+)  # fmt: skip
 
 
 def measured_incidents(story: RunStory) -> Iterator[Incident]:
@@ -30,7 +32,8 @@ def measured_incidents(story: RunStory) -> Iterator[Incident]:
 
 def _halted(facts: Facts) -> Iterator[Incident]:
     """Tell of a group in which messages waited at the end, and nobody had delivered anything for long."""
-    there = [row for row in facts.processes if row.ending in ("end", None)]
+    gone_before = {row.member for row in gone(facts)}  # what they had sent is told with their going
+    there = [row for row in facts.processes if row.ending in ("end", None) and row.member not in gone_before]
     waited = [row for row in there if row.waiting]
     everyone = len(waited) == len(there)
     delivered = [
@@ -115,7 +118,6 @@ def _slow(story: RunStory) -> Iterator[Incident]:
         return  # it is told why
     stands_out = first.waited_ns >= 3 * max([1, *(row.waited_ns for row in rest if row.run == first.run)])
     usually_last = 2 * (first.last + first.lacked) >= measured.rows.get("send", 0)
-    if stands_out and usually_last and first.longest_ns >= SLOW_NS_MIN:
-        text = f"{member_name(facts, first.member)} held the others up: they waited up to "
-        text += f"{duration(first.longest_ns)} for it alone, over {count(first.last + first.lacked, 'message')}"
+    if stands_out and usually_last and first.longest_ns >= phrases.SLOW_NS_MIN:
+        text = f"{member_name(facts, first.member)} held the others up: they {phrases.waited(first)}"
         yield Incident("slow", None, text)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from antiphon.pipeline.results import HeldBack
 from antiphon.report.timeline import Occurrence
-from antiphon.wording import duration, number
+from antiphon.wording import count, duration, number
+
+SLOW_NS_MIN: Final = 100_000_000  # waiting for a member that is told of
 
 _PAST: Final = {
     "crashes": "crashed",
@@ -71,3 +74,8 @@ def _span(one: Occurrence) -> str:
         return ""
     begins = duration(one.at_ns) if one.at_ns else "the beginning"
     return f" from {begins} " + ("on" if one.until_ns is None else f"to {duration(one.until_ns)}")
+
+
+def waited(row: HeldBack) -> str:
+    """Say how long the others waited for a member alone."""
+    return f"waited up to {duration(row.longest_ns)} for it alone, over {count(row.last + row.lacked, 'message')}"

@@ -20,8 +20,8 @@ SOON_NS: Final = 2_000_000_000  # what follows a fault comes within this time of
 NEAR_NS: Final = 1_000_000  # a recorded crash and the kill that the test meant are no further apart
 
 _GRAVITY: Final = (
-    "crashes", "crash", "halt", "partition", "split", "flapping", "outside", "absent", "loss", "breach", "cut",
-    "exclusion", "vanishing", "unlogged", "short log", "slow", "storm", "link", "pause", "silence", "clock",
+    "crashes", "crash", "halt", "partition", "split", "flapping", "unread", "outside", "absent", "loss", "breach",
+    "cut", "exclusion", "vanishing", "unlogged", "short log", "slow", "storm", "link", "pause", "silence", "clock",
 )  # fmt: skip
 
 

@@ -5,7 +5,7 @@
 
   const node = (tag, text, className) => {
     const made = document.createElement(tag);
-    if (text !== undefined) made.textContent = text;
+    if (text !== undefined) made.textContent = keptTogether(text);
     if (className) made.className = className;
     return made;
   };
@@ -109,10 +109,10 @@
   function draw(state) {
     by("group").textContent = state.group || "(no member yet)";
     document.title = (state.headline.level === "bad" ? "✕ " : "") + "Antiphon: " + (state.group || "a live group");
-    const headline = by("headline");
-    if (headline.textContent !== state.headline.text) headline.textContent = state.headline.text; // read aloud on change only
-    headline.dataset.level = state.headline.level;
-    if (by("remedy").textContent !== state.headline.remedy) by("remedy").textContent = state.headline.remedy;
+    const say = (id, text) => { if (by(id).textContent !== text) by(id).textContent = text; }; // read aloud on change only
+    say("headline", keptTogether(state.headline.text));
+    by("headline").dataset.level = state.headline.level;
+    say("remedy", keptTogether(state.headline.remedy));
     by("remedy").hidden = !state.headline.remedy;
     timeline(state);
     document.querySelector("#members tbody").replaceChildren(...state.members.map(row));

@@ -44,7 +44,7 @@
       const item = document.createElement("li"), time = document.createElement("time"), go = document.createElement("button");
       time.textContent = label(one.at);
       go.type = "button";
-      go.textContent = one.text;
+      go.textContent = keptTogether(one.text);
       if (one.kind === "fault" || one.kind === "violation") go.className = "bad";
       go.addEventListener("click", () => jump(one));
       const known = document.createElement("span");
@@ -71,7 +71,7 @@
       if (mine !== latest) return;
       complain(null);
       last = found;
-      by("words").textContent = (focus ? `Message ${focus}. ` : "") + found.words;
+      by("words").textContent = keptTogether((focus ? `Message ${focus}. ` : "") + found.words);
       by("diagram").innerHTML = found.drawn || "";
       for (const figure of by("diagram").querySelectorAll("figure.diagram")) startDiagram(figure);
       drawLanes();
@@ -165,7 +165,7 @@
     run.moments.forEach((one) => { one.short = one.kind === "view" ? one.text.split(/ of |;/)[0].replace("view ", "v") : ""; });
     by("trace").textContent = run.trace;
     document.title = "Explore " + run.trace;
-    by("headline").textContent = run.headline;
+    by("headline").textContent = keptTogether(run.headline);
     by("size").textContent = `${run.events.toLocaleString("en")} events of ${run.size}${run.runs.length > 1 ? ", run " + run.run : ""}`;
     by("notes").textContent = run.notes.join(" ");
     by("run-choice").hidden = run.runs.length < 2;

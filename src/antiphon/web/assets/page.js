@@ -1,3 +1,5 @@
+// no line ends between a number and its unit
+const keptTogether = (text) => String(text).replace(/(\d) (?=(?:ns|µs|ms|s|min|h|B|kB|MB|GB)\b)/g, "$1\u00a0");
 // The light/dark switch: follows the system until it is pressed, then remembers.
 (() => {
   const root = document.documentElement, button = document.getElementById("theme");
