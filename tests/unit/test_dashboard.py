@@ -273,9 +273,46 @@ def test_a_member_that_cannot_get_in_is_told_with_what_to_compare(monkeypatch: p
     shown = told.board.show().headline
     assert (shown.level, shown.text) == (
         "bad",
-        f"1 member, view 1: {B} has been joining for 6 s and has refused 40 packets.",
+        f"1 member, view 1: {B} has been joining for 6 s and has refused 40 packets under another key.",
     )
     assert shown.remedy.startswith(f"Compare the key, settings and peers of {B} with the others'")
+
+
+def test_who_reads_too_slowly_is_blamed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes one message now and then, and believes that the others lag, of whom it hears nothing."""
+    told = Told(monkeypatch, 3)
+    for second in range(6):
+        told.now += 1
+        for number in range(3):
+            slow = {"slowest": A, "inbox_bytes": 20_000 - second, "counts": {"set-aside": 9 * second}}
+            told.hear(number, held=4, lag={C: 5}, **(slow if number == 2 else {"slowest": C}))
+        told.board.tick()
+    shown = told.board.show().headline
+    assert shown.text == (
+        f"3 members, view 1: the application of {C} does not keep up: its inbox is full, and 20 kB wait for it; "
+        "nobody has delivered anything for 5 s, although messages wait."
+    )
+    assert A not in shown.remedy
+
+
+def test_two_that_are_busy_do_not_blame_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told(monkeypatch, 2)
+    for second in range(6):
+        told.now += 1
+        told.hear(0, members=(A, B), lag={B: 1}, slowest=B, held=2, delivered=second)
+        told.hear(1, members=(A, B), lag={A: 1}, slowest=A, held=2, delivered=second)
+        told.board.tick()
+    assert told.board.show().headline.text == "2 members, view 1: everyone is heard from."
+
+
+def test_where_membership_is_fixed_nothing_goes_on_without_the_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told(monkeypatch, 3)
+    for number in range(3):
+        told.hear(number, view=0)
+    told.lose(1)
+    shown = told.board.show().headline
+    assert shown.text == f"3 members, fixed: no news from {B}."
+    assert shown.remedy.startswith("Membership is fixed: nothing goes on without it")
 
 
 def test_a_group_that_has_not_begun_says_for_whom_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:

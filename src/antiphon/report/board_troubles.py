@@ -12,6 +12,13 @@ from antiphon.report.board_state import Headline, Level, MemberRow
 from antiphon.wording import count, listed, size
 
 LATE_S: Final = 5  # joining or changing the view takes less
+_REFUSED: Final = {  # why packets are refused, where that tells what to mend
+    "unknown-key": " under another key",
+    "sealed": " that are encrypted: it has no key",
+    "unsealed": " that are not encrypted: the others have no key",
+    "other-settings": " of a group that is set up differently",
+    "other-version": " of another version",
+}
 _WORSE: Final[tuple[Level, ...]] = ("good", "warn", "bad")
 
 
@@ -58,13 +65,16 @@ def _troubles(rows: Sequence[MemberRow], live: Sequence[Status], violations: int
         them = "it" if len(missing) == 1 else "them"
         can_go_on = all(status.standing != "stalled" for status in live)
         remedy = f"The others go on without {them} once they suspect a crash." if can_go_on else ""
+        if not max(status.view for status in live):
+            remedy = f"Membership is fixed: nothing goes on without {them}, and a member that starts again is refused. "
+            remedy += "Start the whole group again."
         yield Trouble("bad", f"no news from {listed(missing)}", remedy)
     yield from _stuck(rows, live, missing)
     yield from _late(rows, live)
     if violations:
         remedy = "antiphon report on the members' traces shows where."
         yield Trouble("bad", f"watch found {count(violations, 'violation')}", remedy)
-    slow = [row.member for row in rows if row.holds_back_s and row.member not in missing]
+    slow = [row.member for row in rows if row.holds_back_s and row.member not in missing and not _takes_nothing(row)]
     if slow:
         verb, whose = ("holds", "its") if len(slow) == 1 else ("hold", "their")
         remedy = f"Look at {listed(slow)}: a busy machine, a slow link, or an application that does not read."
@@ -117,15 +127,14 @@ def _failed(rows: Sequence[MemberRow]) -> Iterator[Trouble]:
 
 def _stuck(rows: Sequence[MemberRow], live: Sequence[Status], missing: Sequence[str]) -> Iterator[Trouble]:
     """Tell who should deliver and does not, and for what it waits."""
-    unread = [row for row in rows if row.published is not None and row.published.unread_s]
+    unread = [row for row in rows if _takes_nothing(row)]
     for row in unread:
         assert row.published is not None
         held, waited_s = size(row.published.inbox_bytes), row.published.unread_s
-        remedy = (
-            f"Let it read on (async for event in group); what is not taken at {row.member} holds the others up too."
-        )
-        text = f"the application of {row.member} has taken nothing for {waited_s} s, and {held} wait for it"
-        yield Trouble("bad", text, remedy)
+        takes = f"has taken nothing for {waited_s} s, and" if waited_s else "does not keep up: its inbox is full, and"
+        how = "Let it read on" if waited_s else "Let it read faster"
+        remedy = f"{how} (async for event in group); what is not taken at {row.member} holds the others up too."
+        yield Trouble("bad", f"the application of {row.member} {takes} {held} wait for it", remedy)
     stuck = [row for row in rows if row.published is not None and row.published.stuck_s]
     if not stuck:
         return
@@ -133,9 +142,11 @@ def _stuck(rows: Sequence[MemberRow], live: Sequence[Status], missing: Sequence[
     who = "nobody" if len(stuck) == len(live) else listed([row.member for row in stuck])
     what = "has delivered anything" if who == "nobody" else f"{_have([row.member for row in stuck])} delivered nothing"
     text = f"{who} {what} for {least_s} s, although messages wait"
-    named = sorted({status.slowest for status in live if status.slowest is not None} - set(missing))
+    # who takes nothing in does not know how far the others are
+    lagging = {row.member for row in unread}
+    named = {status.slowest for status in live if status.slowest is not None and status.me not in lagging}
     in_view = {row.member for row in rows if row.in_view}
-    waited_for = [member for member in named if member in in_view and member not in {row.member for row in unread}]
+    waited_for = sorted(member for member in named & in_view if member not in {*lagging, *missing})
     remedy = ""
     if waited_for and not missing:
         text += f": {_are(waited_for)} waited for"
@@ -145,6 +156,10 @@ def _stuck(rows: Sequence[MemberRow], live: Sequence[Status], missing: Sequence[
             "Nobody is known to be waited for: look at the members' logs, and whether the network lets packets pass."
         )
     yield Trouble("bad", text, remedy)
+
+
+def _takes_nothing(row: MemberRow) -> bool:
+    return row.published is not None and bool(row.published.unread_s or row.published.full)
 
 
 def _late(rows: Sequence[MemberRow], live: Sequence[Status]) -> Iterator[Trouble]:
@@ -165,7 +180,8 @@ def _late(rows: Sequence[MemberRow], live: Sequence[Status]) -> Iterator[Trouble
                 "Until the view is changed nothing new is delivered; members that do not answer are left out.",
             )
         elif own.standing == "joining":
-            refused = f" and has refused {count(own.refused, 'packet')}" if own.refused else ""
+            why = _REFUSED.get(own.refused_why, "")
+            refused = f" and has refused {count(own.refused, 'packet')}{why}" if own.refused else ""
             text = f"{row.member} has been joining for {own.standing_s} s{refused}"
             remedy = (
                 f"Compare the key, settings and peers of {row.member} with the others'; its log names what differs."

@@ -61,6 +61,7 @@ class Follower:
         self._delivered_at = 0.0  # when it delivered last, or had nothing to deliver
         self._taken_at = 0.0  # when its application took something last, or had nothing to take
         self._standing_at = 0.0  # since when it stands as it does
+        self._full_at = 0.0  # when it last took in nothing, its inbox being full
 
     async def follow(self, board: Board) -> None:
         """Connect, read line by line, connect again; for ever."""
@@ -98,6 +99,8 @@ class Follower:
             self._delivered_at = time.time()
         if before is None or status.inbox_bytes < before.inbox_bytes or not status.inbox_bytes:
             self._taken_at = time.time()
+        if before is not None and status.counts.get("set-aside", 0) > before.counts.get("set-aside", 0):
+            self._full_at = time.time()
         if before is None or before.standing != status.standing:
             self._standing_at = time.time()
         return before
@@ -133,6 +136,7 @@ class Follower:
             return None
         live = self.state(now) == "live"
         recent = list(self.rates)[-int(STUCK_S) :]
+        refused = {what: number for what, number in status.counts.items() if what.startswith("refused-") and number}
         return Published(
             standing=status.standing,
             has_left=status.standing in ("leaving", "left"),
@@ -149,7 +153,9 @@ class Follower:
             unread_s=self.unread_s(now) if live else 0,
             standing_s=int(now - self._standing_at),
             idle=live and not _waits(status) and not any(delivered for _, delivered in recent),
-            refused=sum(number for what, number in status.counts.items() if what.startswith("refused")),
+            full=live and now - self._full_at < STUCK_S,
+            refused=sum(refused.values()),
+            refused_why=max(refused, key=lambda what: refused[what], default="").removeprefix("refused-"),
             retransmissions=status.counts.get("retransmissions", 0),
             heard_s=now - self.heard_at,
         )
@@ -253,6 +259,8 @@ class Board:
         live = self._live(now)
         named = Counter(status.slowest for status in live if status.slowest is not None)
         most = {member for member, voices in named.items() if 2 * voices >= len(live) - 1}
+        if {status.me for status in live} <= most:
+            most = set()  # where each waits for the other, as two do that are busy, nobody stands out
         self._slowest_s = Counter({member: self._slowest_s[member] + 1 for member in most})
         self._extend_timeline(now)
 
@@ -349,6 +357,8 @@ def _standing(state: State, own: Published | None, *, in_view: bool) -> tuple[st
         return own.standing, "bad" if own.standing in ("stalled", "failed") else "warn"
     if own.unread_s:
         return f"its application has taken nothing for {own.unread_s} s", "bad"
+    if own.full:
+        return "its application does not keep up: the inbox is full", "bad"
     if own.stuck_s:
         return f"has delivered nothing for {own.stuck_s} s", "bad"
     return ("active, idle", "plain") if own.idle else ("active", "good")
