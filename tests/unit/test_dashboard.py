@@ -310,7 +310,13 @@ def test_where_membership_is_fixed_nothing_goes_on_without_the_dead(monkeypatch:
     for number in range(3):
         told.hear(number, view=0)
     told.lose(1)
+    for _ in range(5):
+        told.now += 1
+        for number in (0, 2):
+            told.hear(number, view=0, slowest=B, lag={B: 7}, delivered=int(told.now))
+        told.board.tick()
     shown = told.board.show().headline
+    assert told.row(B).holds_back_s == 0, "that it is gone says it"
     assert shown.text == f"3 members, fixed: no news from {B}."
     assert shown.remedy.startswith("Membership is fixed: nothing goes on without it")
 

@@ -320,9 +320,10 @@ class Board:
             lags = [status.lag[member] for status in statuses if member in status.lag]
             follower = own.get(member)
             in_view = newest is not None and member in newest.members
-            # whoever is not in the view holds nobody up any more
-            holds_back_s = self._slowest_s[member] if in_view and any(lag != 0 for lag in lags) else 0
+            # of who is gone or out of the view it need not be said
             state: State = "unpublished" if follower is None else follower.state(now)
+            lags_behind = in_view and state != "gone" and any(lag != 0 for lag in lags)
+            holds_back_s = self._slowest_s[member] if lags_behind else 0
             published = None if follower is None else follower.published(now)
             says, level = _standing(state, published, in_view=in_view)
             rows.append(

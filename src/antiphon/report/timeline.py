@@ -429,18 +429,22 @@ def gone(facts: Facts) -> list[ProcessRow]:
 
 
 def went_before_the_end(facts: Facts, row: ProcessRow) -> bool:
-    """Say whether a log that is whole is of a member that stopped without leaving: the others went on without it."""
+    """Say whether a log that is whole is of a member that stopped without leaving: later the others went on."""
+    if row.ending != "end":
+        return False
     if facts.left_behind is None:
         facts.left_behind = _left_behind(facts)
-    return row.ending == "end" and row.member in facts.left_behind
+    followed, ended = since_start(facts, facts.left_behind.get(row.member)), ended_at(facts, row)
+    return followed is not None and ended is not None and ended < followed
 
 
-def _left_behind(facts: Facts) -> set[int]:
-    """Return all who are not in a view that others of their last view went on to."""
+def _left_behind(facts: Facts) -> dict[int, int | None]:
+    """Return when others of their last view went on to another, for all who are not in that one."""
     views = sorted(facts.views, key=lambda one: (one.first_ns or 0, one.view))
     last = {member: place for place, view in enumerate(views) for member in view.members}
     followed = {
-        place: any(not set(views[place].members).isdisjoint(later.members) for later in views[place + 1 :])
+        place: next((view for view in views[place + 1 :] if not others.isdisjoint(view.members)), None)
         for place in set(last.values())
+        for others in [set(views[place].members)]
     }
-    return {member for member, place in last.items() if followed[place]}
+    return {member: view.first_ns for member, place in last.items() if (view := followed[place]) is not None}
