@@ -377,8 +377,6 @@ def test_a_message_waits_while_the_ordering_or_the_window_says_so() -> None:
     assert sent(one.do(Submit(b"3"), 0)) == []
     assert one.member.stuck
     one.stability.script.answers["wake"].append(Step([Frontier((1, 0, 0))], []))
-    assert sent(one.do(Wake(), 1)) == [], "all hold it, but its place in the order is not known yet"
-    one.says("wake", Deliver(one.member.output.rank, 1, b"1"))
     assert len(sent(one.do(Wake(), 1))) == 1
     assert one.member.submissions.sent == 3
     assert one.member.submissions.starved.at is None, "an acknowledgment will come by itself"
@@ -386,6 +384,19 @@ def test_a_message_waits_while_the_ordering_or_the_window_says_so() -> None:
     assert not alone.member.stuck
     alone.ordering.held = 4
     assert alone.member.held == 4
+
+
+def test_messages_that_all_hold_and_nobody_can_deliver_yet_are_at_most_two_windows() -> None:
+    one = Parts(window=2, queue=9)
+    for number in range(1, 5):
+        one.do(Submit(b"%d" % number), 0)
+        one.stability.script.answers["wake"].append(Step([Frontier((number, 0, 0))], []))
+        one.do(Wake(), number)
+    one.do(Submit(b"5"), 5)
+    assert one.member.submissions.sent == 4, "nothing is unstable, and nothing was delivered"
+    one.says("wake", Deliver(one.member.output.rank, 1, b"1"))
+    one.do(Wake(), 9)
+    assert one.member.submissions.sent == 5
 
 
 def test_a_blocked_member_says_nothing_not_even_to_ask_for_credit() -> None:

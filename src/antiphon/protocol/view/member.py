@@ -155,8 +155,8 @@ class Member:
             return False
         if not self.ordering.may_submit(submissions.waiting[0].priority):
             return True
-        # one that all hold may still wait for its place in the order, and makes them all wait with it
-        outstanding = max(submissions.sent - self.output.own_stable, len(self.output.unsettled))
+        # what all hold may still wait for its place in the order: another window of that, and no more
+        outstanding = max(submissions.sent - self.output.own_stable, len(self.output.unsettled) - self.config.window)
         return self.recovery is not None and not submissions.flow.open(outstanding)
 
     def lag(self) -> dict[int, int | None]:

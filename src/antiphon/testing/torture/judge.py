@@ -112,9 +112,17 @@ class Case:
         return seen[-1] if seen else None
 
     def prompt(self, start: ApplicationStart) -> bool:
-        """Say whether an application takes its events as soon as they are there."""
+        """Say whether an application takes its events as soon as they are there, and these waited for no names."""
         work = self.schedule.work[start.member]
-        return not work.read_pause_ms and not work.restore_ms and work.deaf_ms[0] == work.deaf_ms[1]
+        reads = not work.read_pause_ms and not work.restore_ms and work.deaf_ms[0] == work.deaf_ms[1]
+        return reads and not self.had_to_show_numbers(start)
+
+    def had_to_show_numbers(self, start: ApplicationStart) -> bool:
+        """Say whether an application saw members by their numbers, after their names were waited for.
+
+        "Views that were shown with a member by its number, since for three seconds no hello told its name."
+        """
+        return any(sample.counts.get("members-unnamed", 0) for sample in start.samples)
 
 
 Rule: TypeAlias = Callable[[Case], Iterator[str]]
@@ -133,7 +141,8 @@ def integrity(case: Case) -> Iterator[str]:
                 state = set(entry.history)
             if isinstance(entry, SeenMessage):
                 case.counts["delivered"] += 1
-                if entry.identity not in sent or entry.sender != addresses[entry.identity.member]:
+                unnamed = entry.sender.startswith("member ") and case.had_to_show_numbers(start)
+                if entry.identity not in sent or not (unnamed or entry.sender == addresses[entry.identity.member]):
                     yield f"{start.address} delivers {entry.identity} from {entry.sender}, which did not send it"
                 if entry.identity in state:
                     yield f"{start.address} delivers {entry.identity} twice"
@@ -459,7 +468,7 @@ def bounds(case: Case) -> Iterator[str]:
     largest = max((work.large_bytes if work.large else work.size for work in works), default=0)
     window = (setup.window_bytes + BURST_BYTES) * (1 + _EACH_BYTES / min(work.size for work in works))
     inbox_max = setup.inbox_bytes_max + len(works) * window + largest
-    held_max = 4 * setup.window * case.schedule.members
+    held_max = 5 * setup.window * case.schedule.members
     for start in case.starts:
         for sample in start.samples:
             case.counts["samples"] += 1
