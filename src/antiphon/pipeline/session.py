@@ -41,6 +41,10 @@ _LAPTOP: dict[str, bool | float | int | str | None] = {
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "8",
+    # Workers keep what they free of arrays that are not very large: the kernel clears every page that it hands out.
+    "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
+    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(256 << 20),
 }
 _S3A = ("access.key", "secret.key", "session.token", "endpoint", "endpoint.region", "aws.credentials.provider")
 _ALWAYS: dict[str, bool | float | int | str | None] = {

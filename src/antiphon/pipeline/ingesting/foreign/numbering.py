@@ -19,7 +19,6 @@ UNKNOWN_AUTHOR = "(unknown author)"
 ROW_BITS = 40  # of a place: below the number of its file
 CODED = ["run", "member", "event", "sender", "detail", "topic", "partition", "group"]  # columns with few distinct texts
 _TEXT_CODE = pa.dictionary(pa.int32(), pa.string())
-_DENSE_MAX = 1 << 22  # numbers that lie closer together than this are ranked by a table
 FOREIGN_SCHEMA = pa.schema(
     [
         ("run", _TEXT_CODE),
@@ -79,21 +78,21 @@ def number_run(given: list[pa.Table], form: LogForm, names: dict[str, int]) -> p
     rows = _in_order(given, form, names)
     rows = _with_ids(rows)
     rows = _with_beginnings(rows)
-    event, member = _deliveries(rows, form), _numbers(rows["member"], names)
+    event, ranked = _deliveries(rows, form), RankedNames(names)
     about = pc.is_valid(rows["id"]).to_numpy(zero_copy_only=False)
-    sender, seq = np.zeros(len(about), np.int64), np.zeros(len(about), np.int64)
+    sender, seq = np.zeros(len(about), np.int32), np.zeros(len(about), np.int64)
     if about.all():
-        sender, seq = _messages(rows, event == SEND, member, form, names)
+        sender, seq = _messages(rows, event == SEND, form, ranked)
     elif about.any():
         part, sends = rows.filter(pa.array(about)).combine_chunks(), event[about] == SEND
-        sender[about], seq[about] = _messages(part, sends, member[about], form, names)
+        sender[about], seq[about] = _messages(part, sends, form, ranked)
     columns: dict[str, Any] = {
         "run": rows["run"],
-        "member": pa.array(member, pa.int32()),
+        "member": pa.array(ranked.numbers[ranked.of(rows["member"])]),
         "step": rows["step"],
         "time_ns": rows["time_ns"],
         "event": pa.DictionaryArray.from_arrays(pa.array(event), pa.array(EVENTS, pa.string())),
-        "sender": pa.array(sender.astype(np.int32), mask=~about),
+        "sender": pa.array(sender, mask=~about),
         "seq": pa.array(seq, mask=~about),
         "view": rows["view"],
         "bytes": rows["bytes"],
@@ -120,14 +119,12 @@ def _deliveries(rows: pa.Table, form: LogForm) -> Array:
 def _in_order(given: list[pa.Table], form: LogForm, names: dict[str, int]) -> pa.Table:
     """Put rows in order of (member, step); steps are as logged if each row has one, else positions."""
     rows = given[0]
-    member = _numbers(rows["member"], names)
+    who = RankedNames(names).of(rows["member"])
     stepped = rows["step"].null_count == 0
     if stepped:
-        order = np.lexsort((rows["step"].to_numpy(), member))
+        order = np.lexsort((rows["step"].to_numpy(), who))
     else:
         place = rows["place"].to_numpy()
-        who = _ranks(member, np.array(sorted(names.values()), np.int64))
-        who = who.astype(np.uint16) if len(names) < 1 << 16 else who  # few are sorted faster
         if (place[1:] > place[:-1]).all():
             order = np.argsort(who, kind="stable")
         else:
@@ -220,34 +217,45 @@ def _codes(column: pa.ChunkedArray) -> tuple[Array, pa.Array]:
     return codes, encoded.dictionary
 
 
-def _numbers(column: pa.ChunkedArray, names: dict[str, int]) -> Array:
-    codes, texts = _codes(column)
-    table = np.array([*(names[name] for name in texts.to_pylist()), 0], np.int64)
-    found: Array = table[codes]
-    return found
+class RankedNames:
+    """The numbers of all names, in order: rows name one by its rank, as few ranks take few bits and sort faster."""
+
+    def __init__(self, names: dict[str, int]) -> None:
+        self.names = names
+        self.numbers = np.array(sorted({*names.values()}), np.int32)
+        self._kind = np.uint16 if len(self.numbers) < 1 << 16 else np.int32
+
+    def of(self, column: pa.ChunkedArray) -> Array:
+        """Return the rank of each row's name; 0 where there is none."""
+        codes, texts = _codes(column)
+        ranks = np.searchsorted(self.numbers, [self.names[name] for name in texts.to_pylist()])
+        found: Array = np.append(ranks, 0).astype(self._kind)[codes]
+        return found
 
 
-def _messages(rows: pa.Table, sends: Array, member: Array, form: LogForm, names: dict[str, int]) -> tuple[Array, Array]:
+def _messages(rows: pa.Table, sends: Array, form: LogForm, ranked: RankedNames) -> tuple[Array, Array]:
     """Return the sender and the number of each row's message.
 
     Numbers go by each author's first sendings, in order; then come those that nobody sent, as far as the log says.
     """
+    numbers = ranked.numbers
     if form.sends == "unrecorded":
-        return _of_logs(rows, rows["id"].to_pylist(), form, names)
-    said, known = _numbers(rows["sender"], names), pc.is_valid(rows["sender"]).to_numpy(zero_copy_only=False)
+        return _of_logs(rows, rows["id"].to_pylist(), form, ranked.names)
+    said, known = ranked.of(rows["sender"]), pc.is_valid(rows["sender"]).to_numpy(zero_copy_only=False)
     if known.all() and form.ids == "message" and (counts := _counts(rows["id"])) is not None:
-        return said, counts + 1 - form.numbers_from
+        return numbers[said], counts + 1 - form.numbers_from
     code, texts = _codes(_within_logs(rows) if form.ids == "log" else rows["id"])
     sent = np.flatnonzero(sends)
-    author_of = np.full(len(texts), names[UNKNOWN_AUTHOR], np.int64)
-    author_of[code[sent][::-1]] = member[sent][::-1]  # of several who send one id the first
-    author = np.where(known, said, author_of[code]) if known.any() else author_of[code]
-    numbers = np.array(sorted(names.values()), np.int64)
-    owner, sender = _ranks(author, numbers), _ranks(member[sent], numbers)
+    sender = ranked.of(rows["member"])[sent]
+    unknown = np.searchsorted(numbers, ranked.names[UNKNOWN_AUTHOR])
+    author_of = np.full(len(texts), unknown, said.dtype)
+    author_of[code[sent][::-1]] = sender[::-1]  # of several who send one id the first
+    author = author_of[code]
+    author[known] = said[known]
     seq = np.empty(len(code), np.int64)
-    if not number_by_owner(code, owner, code[sent], sender, len(texts), len(numbers), seq):
-        seq = _number_pairs(code, owner, code[sent], sender, len(texts))
-    return author, seq
+    if not number_by_owner(code, author, code[sent], sender, len(texts), len(numbers), seq):
+        seq = _number_pairs(code, author, code[sent], sender, len(texts))
+    return numbers[author], seq
 
 
 def _number_pairs(code: Array, owner: Array, sent: Array, sender: Array, texts: int) -> Array:
@@ -261,17 +269,6 @@ def _number_pairs(code: Array, owner: Array, sent: Array, sender: Array, texts: 
     number[by_owner] = np.arange(len(of_key)) - first + 1
     seq: Array = number[encoded.indices.to_numpy()[len(sent) :]]
     return seq
-
-
-def _ranks(values: Array, numbers: Array) -> Array:
-    """Return the position of each value among sorted numbers that have them all."""
-    spread = int(numbers[-1] - numbers[0]) + 1
-    if spread > _DENSE_MAX:
-        return np.searchsorted(numbers, values).astype(np.int32)
-    table = np.zeros(spread, np.int32)
-    table[numbers - numbers[0]] = np.arange(len(numbers), dtype=np.int32)
-    ranks: Array = table[values - numbers[0]]
-    return ranks
 
 
 def _within_logs(rows: pa.Table) -> pa.ChunkedArray:

@@ -26,7 +26,7 @@ from antiphon.pipeline.store.location import location, open_input
 _BLOCK_BYTES: Final = 8 << 20
 _SPANS: Final = 1 << 14  # that a table has, about
 _OWN: Final = ("span.start", "span.kind", "span.failed", "span.id", "span.parent")
-_KINDS: Final = pa.array([otlp.SPAN_KINDS.get(code, "none") for code in range(6)], pa.string())
+_KINDS: Final = [otlp.SPAN_KINDS.get(code, "none") for code in range(6)]
 _POPPED: Final = ("span.failed", "span.links", "span.parent")
 _DERIVED: Final = (*otlp.OPERATIONS, *otlp.IDS, *otlp.OFFSETS, *otlp.TOPICS, *otlp.PARTITIONS)
 
@@ -179,7 +179,7 @@ def _table(arrays: SpanArrays, keys: list[str], content: Array, *, as_hex: bool)
     own = {name: column(number, as_hex and name in ("span.id", "span.parent")) for number, name in enumerate(_OWN)}
     found = {name: column(span_scan.OWN_COLUMNS + number) for number, name in enumerate(keys)}
     columns = {name: one for name, one in (own | found).items() if one.null_count < len(one)}
-    columns["span.kind"] = pa.DictionaryArray.from_arrays(own["span.kind"].cast(pa.int32()), _KINDS)
+    columns["span.kind"] = pa.DictionaryArray.from_arrays(own["span.kind"].cast(pa.int32()), pa.array(_KINDS))
     link = arrays.link[:, :links]
     texts = plain(_column(content, np.full(links, TEXT, np.uint8), link[1], link[2].astype(np.int32), as_hex))
     count = np.bincount(link[0], minlength=spans)
