@@ -16,6 +16,7 @@ from antiphon.pipeline.inline import Inline
 from antiphon.report.headline import headline
 from antiphon.report.member_names import group_size
 from antiphon.trace.event import Event
+from antiphon.trace.reader import read
 from pipeline.traces import write
 from support.incidents import OTHERS
 from support.reports import facts_of, simulated_trace
@@ -55,6 +56,11 @@ STAY: list[tuple[int, str, str | None]] = [(2_500, "view", None), (4_000, "end",
     ("last", "said"),
     [
         ([(2_000, "leave", None), (2_010, "end", None)], "Member 1 left at 2 s; the other two went on."),
+        (
+            [],
+            "Member 1 fell silent at 1 s or soon after (its log ends there without a word); the other two went on "
+            "after 1.5 s; as far as its log goes, no message of it was lost; what it had delivered alone: 0.",
+        ),
         ([(2_000, "end", None)], "Member 1 stopped without leaving at 2 s; the other two went on after 500 ms."),
         (
             [(2_000, "crash", "stopped"), (2_000, "end", None)],
@@ -115,3 +121,12 @@ def test_measure_tells_what_happened_before_its_figures(
     first, second, *_ = capsys.readouterr().out.splitlines()
     assert first.startswith(f"{trace}: 1 run, 4 members")
     assert second.startswith("Member 0, the coordinator, was killed at 200 ms; the other three went on after ")
+
+
+def test_a_named_member_without_a_log_is_told_where_membership_is_fixed(tmp_path: Path) -> None:
+    trace = simulated_trace(tmp_path / "trace", members=2, messages=2)
+    about = json.loads((trace / "run.json").read_text())
+    (trace / "run.json").write_text(json.dumps({**about, "names": {"0": "a", "1": "b", "2": "c"}}))
+    rows = [*read(trace).events, Event("fifo-3", 1, 10**6, "crash", None, None, 10**10)]
+    write(rows, trace / "events.parquet")
+    assert "There is no log of c (perhaps a file is missing)." in headline(facts_of(tmp_path / "work", trace))

@@ -103,6 +103,8 @@ class LiveTrace:
         return self.failed is None
 
     def _write_all(self) -> None:
+        import pyarrow.parquet  # noqa: F401  # takes long on a busy machine, and the first rows should not wait for it
+
         while (job := self._jobs.get()) is not None:
             if self.failed is None:
                 try:

@@ -349,8 +349,12 @@ def _absent(facts: Facts) -> Iterator[Occurrence]:
     """Yield who is named as a member, has no log here and was in no view."""
     known = {*names_in(facts), *(lane_of(facts, member) for view in facts.views for member in view.members)}
     numbers = [int(number) for number in facts.settings.names if number.isdecimal()]  # another system's may be others
-    for number in sorted(numbers) if facts.views else ():
-        if number not in known:
+    missing = [number for number in sorted(numbers) if number not in known]
+    if missing and facts.processes and not facts.views:
+        text = f"there is no log of {members_named(facts, missing)}"
+        yield Occurrence(kind="unlogged", text=text, members=tuple(missing), basis="inferred")
+    if facts.views:
+        for number in missing:
             text = f"{member_name(facts, number)} never takes part: no view lists it, and there is no log of it"
             yield Occurrence(kind="absent", text=text, members=(number,), basis="inferred")
 

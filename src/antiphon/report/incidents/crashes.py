@@ -99,7 +99,10 @@ def _crash(story: RunStory, group: _Crash) -> str:
         ends = "their logs end" if many else "its log ends"
         said[0] += f" or soon after ({ends} there without a word)"
     said += _went_on(story, group)
-    said += [] if group.cut_short else _left_behind(rows)
+    left_behind = [] if group.cut_short else _left_behind(rows)
+    if left_behind and any(row.ending is None for row in rows):
+        left_behind[0] = f"as far as {'their logs go' if many else 'its log goes'}, {left_behind[0]}"
+    said += left_behind
     said += story.returned(rows, forgets=any(one.forgets for one in group.occurred))
     said += story.kept_out(rows)
     return "; ".join(said)
