@@ -173,6 +173,8 @@ def test_vectors_that_fit_into_no_datagram_are_not_advised() -> None:
         (["--members", "5", "--degree", "0"], "degree: 0"),
         (["--members", "5", "--loss", "1"], "loses everything"),
         (["--members", "5", "--ordering", "best"], "unknown need 'best'"),
+        (["--members", "5", "--ordering", "totl"], "unknown need 'totl' (did you mean total?)"),
+        (["--members", "5", "--loss", "1.5"], "loss: a probability from 0 to 1, not 1.5"),
         (["--members", "5", "--senders", "0,1,1"], "member 1 is named twice"),
         (["--members", "5", "--senders", "7"], "members are 0 to 4"),
         (["--members", "5", "--senders", "a"], "not a list of members"),

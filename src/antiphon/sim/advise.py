@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 import numpy as np
 
-from antiphon.errors import UsageError
+from antiphon.errors import UsageError, did_you_mean
 from antiphon.protocol.machine import MILLISECOND, SECOND, Instant
 from antiphon.protocol.options import GroupOptions, stability_type
 from antiphon.protocol.ordering import ORDERINGS
@@ -98,7 +98,10 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         if self.members < 2:
             raise UsageError(f"members: {self.members} is no group; advice needs at least 2")
         if self.need not in NEEDS:
-            raise UsageError(f"ordering: unknown need {self.need!r}; choose from {', '.join(NEEDS)}")
+            near = did_you_mean(self.need, NEEDS)
+            raise UsageError(f"ordering: unknown need {self.need!r}{near}; choose from {', '.join(NEEDS)}")
+        if not 0 <= self.loss <= 1:
+            raise UsageError(f"loss: a probability from 0 to 1, not {self.loss:g}")
         if not (math.isfinite(self.rate_per_s) and self.rate_per_s > 0):
             raise UsageError(f"rate: {self.rate_per_s:g} messages a second; it must be above 0")
         payload_max = PAYLOAD_BYTES_MAX - self.framing.message
