@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import uuid
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from pyspark.sql import DataFrame, functions
 
 from antiphon import pipeline
 from antiphon.errors import UsageError
+from antiphon.pipeline.reading.time_units import TimeReading
 from antiphon.pipeline.session import Session
 from antiphon.pipeline.tables import JOBS, TraceTable
 from antiphon.trace.event import Event
@@ -83,6 +86,28 @@ def test_columns_are_named_by_a_mapping_and_may_be_other_types(spark_session: Se
         pipeline.check(frame).result  # noqa: B018
     with pytest.raises(UsageError, match="no trace column is called 'who'"):
         pipeline.check(frame, mapping={"columns": {"who": "member"}})
+
+
+def test_uuids_moments_and_structs_of_a_frame(spark_session: Session) -> None:
+    """Bytes are UUIDs, timestamps are times, and numbers that may be times in any unit are looked at first."""
+    spark = spark_session.spark
+    name = {number: uuid.uuid5(uuid.NAMESPACE_OID, str(number)) for number in range(9)}
+    rows = [
+        ("calm", (name[e.member].bytes, e.step), e.event, name[5 + (e.seq or 0)].bytes, datetime(2026, 1, 1 + e.step))
+        for e in good()
+    ]
+    types = "run string, at struct<node: binary, line: long>, event string, id binary, time_ns timestamp"
+    mapping = {"columns": {"member": "at.node", "step": "at.line", "seq": "id"}}
+    table = pipeline.ingest(spark.createDataFrame(rows, types), mapping=mapping)
+    result = pipeline.check(table).result
+    assert {*result.names.values()} == {str(name[member]) for member in range(3)}
+    assert (result.guarantees["agreement"].verdict, result.events, result.quarantined) == ("holds", 12, 0)
+    latency = pipeline.measure(table).result.latency["delivery"]
+    assert (latency.count, latency.max_ns) == (9, 86_400 * 10**9)
+
+    renamed = timed(spark_session).withColumnRenamed("time_ns", "at")
+    result = pipeline.check(renamed, mapping={"columns": {"time_ns": "at"}}).result
+    assert (result.events, result.times) == (12, TimeReading("ms", "closeness"))
 
 
 def test_nothing_runs_before_it_is_asked_for_and_then_in_so_many_jobs(spark_session: Session) -> None:

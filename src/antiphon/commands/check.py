@@ -12,6 +12,7 @@ from antiphon.commands.quarantine import show_reasons
 from antiphon.commands.spark_options import add_spark_options, say_stale, trace_work
 from antiphon.console import show_table
 from antiphon.trace.schema import ALL_GUARANTEES
+from antiphon.wording import count
 
 if TYPE_CHECKING:
     from antiphon.pipeline.results import CheckResult
@@ -86,12 +87,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _show(result: CheckResult, decisive: list[str], words: MemberWords) -> None:
-    named = (("run", result.runs), ("member", result.members), ("event", result.events))
-    counts = ", ".join(f"{count:,} {name}{'s' if count != 1 else ''}" for name, count in named)
-    aside = f", {result.quarantined:,} rows quarantined" if result.quarantined else ""
+    counts = ", ".join((count(result.runs, "run"), count(result.members, "member"), count(result.events, "event")))
+    aside = f", {count(result.quarantined, 'row')} quarantined" if result.quarantined else ""
     print(f"{result.trace}: {counts}{aside}")
     show_reasons(result.quarantine_reasons, result.quarantine_examples)
-    show_reading(result.names, result.guessed_unit)
+    show_reading(result.names, result.times)
     show_table(
         ("guarantee", "verdict", "promised", "examined", "violations"),
         [

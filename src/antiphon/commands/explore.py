@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
                 told,
                 stale=totals.stale,
                 measured=given.measure,
-                guessed_unit=totals.guessed_unit,
+                times=totals.times,
             )
             explorer.run(args.run)
         about = {"trace": trace, "runs": totals.runs, "members": totals.members, "events": totals.events}

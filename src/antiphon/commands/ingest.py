@@ -39,9 +39,9 @@ def run(args: argparse.Namespace) -> int:
         return 0
     counted = ", ".join((count(totals.runs, "run"), count(totals.members, "member"), count(totals.events, "event")))
     aside = sum(totals.quarantined.values())
-    print(f"{args.trace}: {counted}" + (f", {aside:,} rows quarantined" if aside else ""))
+    print(f"{args.trace}: {counted}" + (f", {count(aside, 'row')} quarantined" if aside else ""))
     show_reasons(totals.reasons, totals.examples)
-    show_reading(totals.names, totals.guessed_unit)
+    show_reading(totals.names, totals.times)
     where = f"described in place by {args.out}, which needs the trace" if kept.in_place else f"kept in {args.out}"
     print(f"{where}; check, measure, report, explore and diagram take it as their TRACE")
     return 0

@@ -12,7 +12,7 @@ from antiphon.commands.choices import one_of
 
 if TYPE_CHECKING:
     from antiphon.pipeline.reading.mapping import Mapping
-    from antiphon.pipeline.reading.time_units import TimeUnit
+    from antiphon.pipeline.reading.time_units import TimeReading
 
 PRESETS = tuple(
     sorted(file.stem for file in Path(antiphon.__file__).parent.glob("pipeline/ingesting/foreign/presets/*.toml"))
@@ -59,11 +59,9 @@ def mapping_of(args: argparse.Namespace) -> Mapping | None:
     return msgspec.structs.replace(mapping, preset=args.preset or mapping.preset, sends=args.sends or mapping.sends)
 
 
-def show_reading(names: Names[int, str], guessed_unit: TimeUnit = "") -> None:
+def show_reading(names: Names[int, str], times: TimeReading) -> None:
     """Print how a foreign log was read: which member has which number, and what was guessed of its times."""
-    from antiphon.pipeline.reading.time_units import guess_words
-
-    if guessed_unit:
-        print(guess_words(guessed_unit))
+    if words := times.words():
+        print(words)
     if names:
         print("members: " + ", ".join(f"{number} = {name}" for number, name in sorted(names.items())))

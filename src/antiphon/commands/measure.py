@@ -63,11 +63,11 @@ def _happened(trace: str, measured: MeasureResult, tables: Location, mapping: Ma
 
 def _show(result: MeasureResult, words: MemberWords, happened: list[str]) -> None:
     """Print what happened to the group, and the summary."""
-    aside = f", {result.quarantined:,} rows quarantined" if result.quarantined else ""
+    aside = f", {count(result.quarantined, 'row')} quarantined" if result.quarantined else ""
     here = ", ".join((count(result.runs, "run"), count(result.members, "member"), count(result.events, "event")))
     print(f"{result.trace}: {here}{aside}")
     show_reasons(result.quarantine_reasons, result.quarantine_examples)
-    show_reading({}, result.guessed_unit)
+    show_reading({}, result.times)
     for sentence in happened:
         print(sentence)
     if result.clock != "global":

@@ -15,7 +15,7 @@ from antiphon.commands.quarantine import show_reasons
 from antiphon.commands.spark_options import add_spark_options, spark_session
 from antiphon.console import show_table
 from antiphon.errors import UsageError
-from antiphon.wording import duration
+from antiphon.wording import count, duration
 
 if TYPE_CHECKING:
     from antiphon.pipeline.results import WatchAlarm, WatchCommit, WatchResult
@@ -180,12 +180,14 @@ def _result(directory: str, checkpoint: str, final: WatchCommit) -> WatchResult:
         live=final.live,
         quarantined=sum(final.quarantined.values()),
         quarantine_reasons=final.quarantine_reasons,
+        quarantine_examples=final.quarantine_examples,
         missing=final.missing,
         alarms=final.alarms,
         lag=final.lag,
         quiet=final.quiet,
         behind=final.behind,
         names=final.names,
+        times=final.times,
         events_per_s=round(final.events_per_s),
         guarantees={
             name: WatchGuarantee(
@@ -198,10 +200,11 @@ def _result(directory: str, checkpoint: str, final: WatchCommit) -> WatchResult:
 
 
 def _show(result: WatchResult) -> None:
-    aside = f"; {result.quarantined:,} rows quarantined" if result.quarantined else ""
+    aside = f"; {count(result.quarantined, 'row')} quarantined" if result.quarantined else ""
     print(
-        f"{result.directory}: {result.events:,} events of {result.runs:,} runs in {result.files:,} files, "
-        f"{result.batches:,} batches; {result.live:,} messages kept, {result.waiting:,} rows wait{aside}"
+        f"{result.directory}: {count(result.events, 'event')} of {count(result.runs, 'run')} in "
+        f"{count(result.files, 'file')}, {count(result.batches, 'batch', 'batches')}; "
+        f"{count(result.live, 'message')} kept, {count(result.waiting, 'row')} waiting{aside}"
     )
     show_table(
         ("guarantee", "verdict", "promised", "examined", "violations", ""),
@@ -220,8 +223,8 @@ def _show(result: WatchResult) -> None:
     )
     for name, why in result.not_judged.items():
         print(f"{name} is not judged: {why.replace('DIR', result.directory)}")
-    show_reading(result.names)
-    show_reasons(result.quarantine_reasons, {})
+    show_reading(result.names, result.times)
+    show_reasons(result.quarantine_reasons, result.quarantine_examples)
     for path, why in result.missing.items():
         print(f"not read: {path}: {why}")
-    print(f"{result.alarms:,} alarms; state and alarms are in {result.checkpoint}")
+    print(f"{count(result.alarms, 'alarm')}; state and alarms are in {result.checkpoint}")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 import msgspec
 
 from antiphon.errors import UsageError
-from antiphon.pipeline.reading.time_units import TimeUnit
+from antiphon.pipeline.reading.time_units import UNSAID, TimeReading
 from antiphon.pipeline.store.location import Location, files_in, open_parquet
 from antiphon.pipeline.verdicts import left_open, verdict
 from antiphon.trace.schema import GUARANTEES
@@ -41,7 +41,7 @@ class TraceResult(msgspec.Struct, kw_only=True, omit_defaults=True):
     quarantine_reasons: dict[str, int] = {}  # why rows were put aside, the most frequent first; said if any were
     quarantine_examples: dict[str, str] = {}  # by reason, one such row
     names: dict[int, str] = {}  # number -> name, of members and senders whose log had names
-    guessed_unit: TimeUnit = ""  # in which a foreign log's times were read, if nothing said it
+    times: TimeReading = UNSAID  # in which unit they were read, and what said so
     stale: str = ""  # how the trace has changed since the kept table that was read was made of it
 
 
@@ -484,6 +484,7 @@ class WatchCommit(msgspec.Struct):
     )
     quarantined: dict[str, int] = {}  # by event
     quarantine_reasons: dict[str, int] = {}
+    quarantine_examples: dict[str, str] = {}  # by reason, one such row
     broken: dict[str, str] = {}  # file -> why nothing of it could be read
     unreachable: dict[str, str] = {}  # folder or link -> why nobody can look into it now
     promises: list[str] | None = None
@@ -493,6 +494,7 @@ class WatchCommit(msgspec.Struct):
     behind: UnreadFiles | None = None
     stream_batch: int = -1  # the last micro-batch of the stream that is watched
     names: dict[int, str] = {}  # of members and senders whose name is no number
+    times: TimeReading = UNSAID  # in which unit they are read, and what said so
     events_per_s: float = 0.0
 
     @property
@@ -551,12 +553,14 @@ class WatchResult(msgspec.Struct, kw_only=True):
     live: int
     quarantined: int
     quarantine_reasons: dict[str, int]
+    quarantine_examples: dict[str, str]  # by reason, one such row
     missing: dict[str, str]  # file or folder -> why nothing of it could be read
     alarms: int
     lag: StabilityLag | None
     quiet: QuietMember | None
     behind: UnreadFiles | None
     names: dict[int, str]  # of members and senders whose name is no number
+    times: TimeReading  # in which unit they are read, and what said so
     events_per_s: int
     guarantees: dict[str, WatchGuarantee]
     not_judged: dict[str, str]  # guarantee -> why, and what to do instead

@@ -43,6 +43,7 @@ from pyspark.sql.types import StructType
 from antiphon.atomic_write import Replacement
 from antiphon.errors import UsageError
 from antiphon.pipeline.ingesting import FILE_PART_BYTES, TASK_ROWS
+from antiphon.pipeline.ingesting.foreign import decide_times
 from antiphon.pipeline.reading import read_batches
 from antiphon.pipeline.reading.mapping import Mapping, load_mapping
 from antiphon.pipeline.reading.rows import TRACE_SCHEMA
@@ -106,7 +107,8 @@ class TraceReader(DataSourceReader):
     def __init__(self, options: dict[str, str]) -> None:
         self.path = _path(options)
         self.skip = _unreadable(options)
-        self.mapping = load_mapping(options["mapping"]) if "mapping" in options else Mapping()
+        mapping = load_mapping(options["mapping"]) if "mapping" in options else Mapping()
+        self.mapping, _ = decide_times(find_files(self.path), mapping)
         self.filters: list[Filter] = []
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)

@@ -13,7 +13,7 @@ from antiphon.pipeline.checking import CheckOptions, check_layout
 from antiphon.pipeline.ingesting.keep import lay_out_trace, look_at_trace
 from antiphon.pipeline.measuring import measure_layout
 from antiphon.pipeline.reading.mapping import Mapping
-from antiphon.pipeline.reading.time_units import TimeUnit
+from antiphon.pipeline.reading.time_units import UNSAID, TimeReading
 from antiphon.pipeline.results import (
     CheckResult,
     HistogramRow,
@@ -60,7 +60,7 @@ class Facts(msgspec.Struct, kw_only=True):
     quarantined: int
     quarantine_reasons: dict[str, int] = {}
     quarantine_examples: dict[str, str] = {}
-    guessed_unit: TimeUnit = ""  # in which a foreign log's times were read, if nothing said it
+    times: TimeReading = UNSAID  # in which unit they were read, and what said so
     stale: str = ""  # how the trace has changed since the table that was read was made of it
     checked: CheckResult | None = None
     uniform: CheckResult | None = None  # the same with the deliveries of members that crashed or left, if any did
@@ -141,7 +141,7 @@ def _facts_about(known: TraceResult) -> Facts:
         quarantined=known.quarantined,
         quarantine_reasons=known.quarantine_reasons,
         quarantine_examples=known.quarantine_examples,
-        guessed_unit=known.guessed_unit,
+        times=known.times,
         stale=known.stale,
     )
 

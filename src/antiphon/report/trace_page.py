@@ -9,7 +9,6 @@ from markupsafe import Markup
 
 from antiphon.diagram.marks import tell_payload
 from antiphon.diagram.page import DIAGRAM_SCRIPT, DIAGRAM_STYLE, witness_diagram
-from antiphon.pipeline.reading.time_units import guess_words
 from antiphon.pipeline.results import CheckResult, GuaranteeResult
 from antiphon.report.facts import Facts
 from antiphon.report.guarantee_words import GUARANTEES, verdict
@@ -136,8 +135,8 @@ def _notices(facts: Facts) -> list[Markup]:
         )
         text = f"They were put aside and are part of nothing below.{which}{reasons}"
         said.append(notice("warn", f"{count(facts.quarantined, 'row')} could not be read.", text))
-    if facts.guessed_unit:
-        said.append(notice("info", "The unit of times is a guess.", f"{guess_words(facts.guessed_unit)}."))
+    if words := facts.times.words():
+        said.append(notice("info", "The unit of times is a guess.", f"{words}."))
     if facts.stale:
         said.append(notice("warn", "The trace has changed since the table was made.", f"{facts.stale}."))
     if facts.lost is not None:

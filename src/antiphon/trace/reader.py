@@ -5,10 +5,14 @@ For traces that fit into memory as Python objects (tests, diagrams, the naive ch
 
 from __future__ import annotations
 
+import calendar
 import csv
+import gzip
+import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +25,9 @@ from antiphon.trace.run_file import RunFile, RunFiles
 from antiphon.trace.schema import BROKER_COLUMNS, COLUMNS, EVENTS, REQUIRED
 
 _ABOUT_A_MESSAGE: Final = frozenset({"send", "receive", "deliver", "discard", "stable"})
+_DATE: Final = re.compile(
+    r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d)?)(?:[.,](\d+))?\s*(Z|z|UTC|GMT|[+-]\d\d(?::?\d\d)?)?", re.ASCII
+)
 _RANGE: Final = {"int32": 1 << 31, "int64": 1 << 63}
 
 
@@ -86,15 +93,20 @@ def _files(root: Path) -> list[Path]:
         return [root]
     if not root.is_dir():
         raise UsageError(f"there is no trace at {root}; give a Parquet, CSV or JSON lines file, or a directory of them")
-    files = sorted(visible_files(root, lambda name: Path(name).suffix in _FORMATS))
+    files = sorted(visible_files(root, lambda name: _suffix(Path(name)) in _FORMATS))
     if not files:
         raise UsageError(f"{root} has no trace in it: no file ends in {', '.join(_FORMATS)}")
     return files
 
 
+def _suffix(file: Path) -> str:
+    """How a file's name ends, compressed or not."""
+    return Path(file.stem).suffix if file.suffix == ".gz" else file.suffix
+
+
 def _rows(file: Path) -> Iterator[Mapping[str, Any] | ValueError]:
     """The rows of one file by the contract's names; instead of a row that is none, what is wrong with it."""
-    format_of = _FORMATS.get(file.suffix)
+    format_of = _FORMATS.get(_suffix(file))
     if format_of is None:
         with file.open("rb") as opened:
             if opened.read(4) != b"PAR1":
@@ -111,30 +123,47 @@ def _parquet_rows(file: Path) -> Iterator[Mapping[str, Any] | ValueError]:
         parquet = pq.ParquetFile(file)
         columns = _known_columns(file, parquet.schema_arrow.names)
         for batch in parquet.iter_batches(columns=columns):
-            yield from batch.to_pylist()
+            scale = 1
+            if "time_ns" in columns and pa.types.is_timestamp(batch["time_ns"].type):
+                scale = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}[batch["time_ns"].type.unit]
+                since_1970 = batch["time_ns"].cast(pa.int64())
+                batch = batch.set_column(columns.index("time_ns"), "time_ns", since_1970)
+            for row in batch.to_pylist():
+                yield row if scale == 1 or row["time_ns"] is None else {**row, "time_ns": row["time_ns"] * scale}
     except (pa.ArrowException, OSError) as problem:
         raise UsageError(f"{file} cannot be read as Parquet: {str(problem).splitlines()[0]}") from None
 
 
 def _csv_rows(file: Path) -> Iterator[Mapping[str, Any] | ValueError]:
-    with file.open(encoding="utf-8-sig", newline="") as opened:
-        rows = csv.DictReader(opened)
-        try:
-            columns = _known_columns(file, rows.fieldnames or ())
-            for row in rows:
-                yield {name: row[name] or None for name in columns}
-        except (csv.Error, UnicodeDecodeError) as problem:
-            raise UsageError(f"{file} cannot be read as CSV: {problem}") from None
+    try:
+        text = _text(file)
+        header = text.partition("\n")[0]
+        delimiter = next((one for one in ",;\t|" if one in header), ",")
+        rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
+        columns = _known_columns(file, rows.fieldnames or ())
+        for row in rows:
+            yield {name: row[name] or None for name in columns}
+    except (csv.Error, UnicodeDecodeError) as problem:
+        raise UsageError(f"{file} cannot be read as CSV: {problem}") from None
+
+
+def _text(file: Path) -> str:
+    content = file.read_bytes()
+    if content.startswith(b"\x1f\x8b"):
+        content = gzip.decompress(content)
+    return content.decode("utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
 
 
 def _json_rows(file: Path) -> Iterator[Mapping[str, Any] | ValueError]:
     rows: list[Mapping[str, Any] | ValueError] = []
     names: set[str] = set()
     try:
-        lines = file.read_text(encoding="utf-8-sig").splitlines()
+        text = _text(file)
     except UnicodeDecodeError as problem:
         raise UsageError(f"{file} cannot be read as JSON lines: {problem}") from None
-    for line in lines:
+    if text.lstrip().startswith("["):
+        text = "\n".join(json.dumps(one) for one in json.loads(text))
+    for line in text.splitlines():
         if not line.strip():
             continue
         try:
@@ -156,6 +185,7 @@ def _json_rows(file: Path) -> Iterator[Mapping[str, Any] | ValueError]:
 _FORMATS: Final[dict[str, Callable[[Path], Iterator[Mapping[str, Any] | ValueError]]]] = {
     ".parquet": _parquet_rows,
     ".csv": _csv_rows,
+    ".tsv": _csv_rows,
     ".jsonl": _json_rows,
     ".ndjson": _json_rows,
 }
@@ -212,7 +242,15 @@ def _value(name: str, value: Any) -> Any:
         if not isinstance(value, list):
             raise ValueError(f"{name} is not a list: {value!r}")
         return tuple(_integer(name, "int32", item) for item in value)
+    if name == "time_ns" and isinstance(value, str) and (date := _DATE.fullmatch(value.strip())):
+        value = _since_1970(*date.groups())
     return _integer(name, kind, value)
+
+
+def _since_1970(date: str, clock: str, fraction: str | None, zone: str | None) -> int:
+    """Return the nanoseconds since 1970 of ISO 8601 text; one without a zone is in UTC."""
+    moment = datetime.fromisoformat(f"{date}T{clock}{zone if zone and zone[0] in '+-' else '+00:00'}")
+    return calendar.timegm(moment.utctimetuple()) * 10**9 + int(((fraction or "") + 9 * "0")[:9])
 
 
 def _integer(name: str, kind: str, value: Any) -> int:

@@ -19,16 +19,24 @@ import msgspec
 import numpy as np
 
 from antiphon.errors import NotATrace, UsageError
-from antiphon.pipeline.ingesting.foreign import bring, find_logs, first_records, has_text
+from antiphon.pipeline.ingesting.foreign import bring, decide_times, find_logs, first_records, has_text
 from antiphon.pipeline.ingesting.foreign.form import form_of
 from antiphon.pipeline.ingesting.foreign.guess import suggest
-from antiphon.pipeline.ingesting.frame import FrameFacts, fit_frame, may_have_names, spill_frame, write_frame
+from antiphon.pipeline.ingesting.frame import (
+    FrameFacts,
+    fit_frame,
+    has_open_times,
+    may_have_names,
+    spill_frame,
+    write_frame,
+)
 from antiphon.pipeline.ingesting.job import FilePart, IngestJob, IngestPart
 from antiphon.pipeline.ingesting.relayout import SPILL, lay_out, share_buckets, spill
 from antiphon.pipeline.ingesting.survey import segments_do_not_overlap, survey
 from antiphon.pipeline.reading import open_parquet_input
 from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.pipeline.reading.text import TextSpan, can_be_cut, count_marks
+from antiphon.pipeline.reading.time_units import TimeReading
 from antiphon.pipeline.session import Session
 from antiphon.pipeline.store.files import find_files, format_of
 from antiphon.pipeline.store.layout import INDEX, QUARANTINE, ROWS, SKELETON, Totals, TraceLayout
@@ -48,6 +56,7 @@ def ingest(session: Session, trace: str, folder: Location, mapping: Mapping | No
     mapping = mapping or Mapping()
     files = find_trace(trace, mapping)
     try:
+        mapping, times = decide_times(files, mapping)
         if mapping.preset or has_text(files, mapping):
             totals = _ingest_foreign(session, trace, files, folder, mapping)
         else:
@@ -57,6 +66,7 @@ def ingest(session: Session, trace: str, folder: Location, mapping: Mapping | No
     except NotATrace as problem:
         raise UsageError(f"{problem}{_hint(files)}") from None
     totals.promises = totals.promises or mapping.promises or None
+    totals.times = times
     return totals
 
 
@@ -97,7 +107,7 @@ def _ingest_foreign(session: Session, trace: str, files: list[str], folder: Loca
         (location(brought.folder) / "run.json").write_text(about.read_text())
     totals = _ingest_files(session, brought.folder, find_files(brought.folder), folder, Mapping())
     copy_tree(folder / FOREIGN / QUARANTINE, folder / QUARANTINE)
-    totals.trace, totals.names, totals.guessed_unit = trace, brought.names, brought.guessed_unit
+    totals.trace, totals.names = trace, brought.names
     for part in brought.parts:
         totals.quarantined = dict(Counter(totals.quarantined) + Counter(part.quarantined))
         totals.examples = part.examples | totals.examples
@@ -113,15 +123,17 @@ def _unreadable(trace: str, reasons: dict[str, int]) -> str:
 
 def _hint(files: list[str]) -> str:
     """Say how the files could be read, as far as their first records show it."""
-    records = [record for file in files[:4] for record in itertools.islice(first_records(file), 100)]
+    records = [record for file in files[:4] for record in first_records(file, 100)]
     said = suggest(records) if records else ""
     return f"; {said}" if said else ""
 
 
 def ingest_frame(session: Session, frame: DataFrame, folder: Location, mapping: Mapping, about: FrameFacts) -> Totals:
     """Ingest the rows of a DataFrame, which Spark computes once; they never come to the driver."""
-    if may_have_names(frame, mapping):
+    times = TimeReading(mapping.time_unit, "mapping" if mapping.time_unit else "")
+    if may_have_names(frame, mapping) or has_open_times(frame, mapping):
         files = _write_frame(session, frame, folder, about)
+        mapping, times = decide_times(files, mapping)
         if mapping.preset or has_text(files, mapping):
             totals = ingest(session, str(folder / FRAME), folder, mapping)
             totals.trace = about.name
@@ -135,6 +147,7 @@ def ingest_frame(session: Session, frame: DataFrame, folder: Location, mapping: 
     spilled = _decoded(session.over(wanted, functools.partial(spill_frame, job, about), "read"))
     totals = _sort(session, about.name, folder, spilled)
     totals.promises = sorted(about.promises) if about.promises else None
+    totals.times = times
     return totals
 
 
@@ -232,8 +245,9 @@ def _plan(files: list[str], mapping: Mapping) -> Iterator[list[FilePart]]:
 
 def _cut_texts(session: Session, files: list[str]) -> dict[str, list[TextSpan]]:
     """Large CSV and JSON lines files in spans; one job counts what must be known of all that lies before a span."""
-    sizes = {file: size_of(file) for file in files if can_be_cut(Path(file))}
-    cuts = {file: [*range(0, size, FILE_PART_BYTES), size] for file, size in sizes.items() if size > FILE_PART_BYTES}
+    texts = (file for file in files if format_of(Path(file)) in ("csv", "json lines"))
+    sizes = {file: size for file in texts if (size := size_of(file)) > FILE_PART_BYTES and can_be_cut(file)}
+    cuts = {file: [*range(0, size, FILE_PART_BYTES), size] for file, size in sizes.items()}
     pieces = [(file, start, stop) for file, at in cuts.items() for start, stop in itertools.pairwise(at)]
     if not pieces:
         return {}

@@ -15,6 +15,7 @@ from antiphon.pipeline.ingesting.quarantine import Quarantine
 from antiphon.pipeline.ingesting.relayout import write_buckets
 from antiphon.pipeline.reading import BATCH_ROWS, require_columns
 from antiphon.pipeline.reading.mapping import Mapping
+from antiphon.pipeline.reading.plain_columns import plain_schema, plain_table
 from antiphon.pipeline.reading.rows import sort_out
 from antiphon.pipeline.store.location import location, replacement
 from antiphon.trace.schema import BROKER_COLUMNS, COLUMNS
@@ -36,21 +37,40 @@ def fit_frame(frame: DataFrame, mapping: Mapping) -> tuple[DataFrame, Mapping]:
     from pyspark.sql import functions
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    mapping = mapping.fitted("", frame.columns)
-    names = (*COLUMNS, *BROKER_COLUMNS)
-    wanted = [foreign for name in names if (foreign := mapping.foreign(name)) in frame.columns]
-    chosen = frame.select(*(functions.col("`" + name.replace("`", "``") + "`") for name in wanted))
-    require_columns(to_arrow_schema(chosen.schema), "the DataFrame", mapping, texts=True)
+    schema = plain_schema(to_arrow_schema(frame.schema), mapping.keys)
+    mapping = mapping.fitted("", [*frame.columns, *(name for name in schema.names if name not in frame.columns)])
+    wanted = [foreign for name in (*COLUMNS, *BROKER_COLUMNS) if (foreign := mapping.foreign(name)) in schema.names]
+    inside = {name: name.split(".") for name in wanted if name not in frame.columns}  # of a struct, or of a map
+    chosen = frame.select(
+        *(functions.col(".".join(map(_quoted, inside.get(name, [name])))).alias(name) for name in wanted)
+    )
+    require_columns(plain_schema(to_arrow_schema(chosen.schema)), "the DataFrame", mapping, texts=True)
     return chosen, mapping
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
 
 
 def may_have_names(frame: DataFrame, mapping: Mapping) -> bool:
     """Say whether a DataFrame may have names of members or ids of messages that are no numbers."""
-    from pyspark.sql.types import StringType
+    kinds = [_type_of(frame, mapping, name) for name in ("member", "seq")]
+    return bool(mapping.preset) or any(kind is not None and pa.types.is_string(kind) for kind in kinds)
 
-    lower = {field.name.lower(): field.dataType for field in frame.schema.fields}
-    found = (lower.get(mapping.foreign(name).lower()) for name in ("member", "seq"))
-    return bool(mapping.preset) or any(isinstance(kind, StringType) for kind in found)
+
+def has_open_times(frame: DataFrame, mapping: Mapping) -> bool:
+    """Say whether a DataFrame has times that are numbers, and nothing but these says in which unit."""
+    kind = _type_of(frame, mapping, "time_ns")
+    return kind is not None and not pa.types.is_temporal(kind) and not mapping.unit_of_times
+
+
+def _type_of(frame: DataFrame, mapping: Mapping, name: str) -> pa.DataType | None:
+    """Return the type of the column that is one of the trace's, None if there is none."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    schema = plain_schema(to_arrow_schema(frame.schema), mapping.keys)
+    lower = {field.name.lower(): field.type for field in schema}
+    return None if name in mapping.constants else lower.get(mapping.foreign(name).lower())
 
 
 def write_frame(folder: str, batches: Iterable[pa.RecordBatch]) -> bytes:
@@ -72,7 +92,7 @@ def spill_frame(job: IngestJob, about: FrameFacts, batches: Iterable[pa.RecordBa
     part = IngestPart()
     quarantine = Quarantine(job.folder, f"read-{uuid.uuid4().hex}")
     for table in _gathered(batches):
-        rows = sort_out(table, about.name, 1, job.mapping)
+        rows = sort_out(plain_table(table), about.name, 1, job.mapping)
         # where Spark computes a row is no property of it
         quarantine.add([msgspec.structs.replace(row, row=None) for row in rows.bad])
         if rows.good.num_rows:

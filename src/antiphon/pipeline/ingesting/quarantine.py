@@ -28,6 +28,12 @@ QUARANTINE_SCHEMA = pa.schema(
 EXAMPLE_CHARACTERS = 300
 
 
+def example_of(row: UnreadableRow) -> str:
+    """Return a row to be shown, and where it is."""
+    where = f"{location(row.file).name} row {row.row}: " if row.file and row.row is not None else ""
+    return f"{where}{row.content[:EXAMPLE_CHARACTERS]}"
+
+
 class Quarantine:
     """Rows that cannot be read, written beside the rest with a reason each; no file is begun before there is one."""
 
@@ -53,8 +59,7 @@ class Quarantine:
         self.reasons.update(row.reason for row in rubbish)
         for row in rubbish:
             if row.reason not in self.examples:
-                where = f"{location(row.file).name} row {row.row}: " if row.file and row.row is not None else ""
-                self.examples[row.reason] = f"{where}{row.content[:EXAMPLE_CHARACTERS]}"
+                self.examples[row.reason] = example_of(row)
 
     def close(self, part: IngestPart) -> None:
         """Finish the file; note how many rows were put aside, by event and by reason."""

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from antiphon.pipeline.ingesting.job import IngestJob, IngestPart
 from antiphon.pipeline.ingesting.segments import Segments
 from antiphon.pipeline.reading import open_parquet_input
+from antiphon.pipeline.reading.plain_columns import is_plain
 from antiphon.pipeline.reading.rows import TYPES
 from antiphon.pipeline.store.layout import TraceLayout
 from antiphon.pipeline.store.location import Location, location
@@ -41,13 +42,17 @@ def survey(source: IngestJob, task: int) -> bytes:
 
 
 def _has_plain_types(file: pq.ParquetFile) -> bool:
-    """Whether the numbers are stored as such, and so can be read where they lie."""
+    """Whether numbers and texts are stored as such, and so can be read where they lie."""
     schema = file.schema_arrow
     for name, kind in TYPES.items():
-        if name in schema.names and pa.types.is_integer(kind):
-            found = schema.field(name).type
+        if name not in schema.names:
+            continue
+        found = schema.field(name).type
+        if pa.types.is_integer(kind):
             if not pa.types.is_signed_integer(found) or found.bit_width > kind.bit_width:
                 return False
+        elif pa.types.is_string(kind) and not (pa.types.is_large_string(found) or is_plain(found)):
+            return False
     return True
 
 

@@ -11,11 +11,12 @@ import pyarrow.parquet as pq
 
 from antiphon.errors import NotATrace, UsageError
 from antiphon.pipeline.reading.mapping import Mapping
+from antiphon.pipeline.reading.plain_columns import plain_schema, plain_table, top_columns
 from antiphon.pipeline.reading.rows import TYPES, RowBatch, sort_out
 from antiphon.pipeline.reading.text import TextSpan, read_csv, read_json_lines
 from antiphon.pipeline.store.files import format_of
-from antiphon.pipeline.store.location import location, open_parquet
-from antiphon.trace.schema import BROKER_COLUMNS, COLUMNS, REQUIRED
+from antiphon.pipeline.store.location import damage_named, location, open_parquet
+from antiphon.trace.schema import COLUMNS, REQUIRED
 
 BATCH_ROWS: Final = 1 << 21
 
@@ -24,19 +25,24 @@ def read_batches(
     file: str, row_groups: list[int] | None, mapping: Mapping, span: TextSpan | None = None
 ) -> Iterator[RowBatch]:
     """All rows of a file (or of some of its row groups, or of a span), a bounded number at a time."""
+    with damage_named(file):
+        yield from _batches(file, row_groups, mapping, span)
+
+
+def _batches(file: str, row_groups: list[int] | None, mapping: Mapping, span: TextSpan | None) -> Iterator[RowBatch]:
     kind = format_of(Path(file)) or "parquet"
     if kind == "parquet":
         source, mapping = open_parquet_input(file, mapping)
-        present = {*source.schema_arrow.names}
-        wanted = [foreign for name in (*COLUMNS, *BROKER_COLUMNS) if (foreign := mapping.foreign(name)) in present]
+        wanted = top_columns(source.schema_arrow, mapping.keys)
         if row_groups is None and source.metadata.num_rows <= BATCH_ROWS:
-            yield sort_out(source.read(columns=wanted, use_threads=False), file, 1, mapping)
+            rows = source.read(columns=wanted, use_threads=False)
+            yield sort_out(plain_table(rows, mapping.keys), file, 1, mapping)
             return
         row = 1
         if row_groups is not None:
             row += sum(source.metadata.row_group(group).num_rows for group in range(row_groups[0]))
         for batch in source.iter_batches(BATCH_ROWS, row_groups=row_groups, columns=wanted, use_threads=False):
-            yield sort_out(pa.Table.from_batches([batch]), file, row, mapping)
+            yield sort_out(plain_table(pa.Table.from_batches([batch]), mapping.keys), file, row, mapping)
             row += batch.num_rows
     elif kind == "csv":
         yield from read_csv(file, mapping, span)
@@ -50,14 +56,15 @@ def open_parquet_input(file: str, mapping: Mapping) -> tuple[pq.ParquetFile, Map
         where = location(file)
         plain = open_parquet(where)
         names = plain.schema_arrow.names
-        mapping = mapping.fitted(file, names)
+        inner = [name for name in plain_schema(plain.schema_arrow, mapping.keys).names if name not in names]
+        mapping = mapping.fitted(file, [*names, *inner])
         texts = [foreign for name in ("run", "event") if (foreign := mapping.foreign(name)) in names]
         source = open_parquet(where, metadata=plain.metadata, read_dictionary=texts)
     except pa.ArrowInvalid:
         is_named_so = file.lower().endswith(".parquet")
         remedy = "" if is_named_so else "; a file of another kind is known by its name: *.csv, *.jsonl, *.ndjson"
         raise UsageError(f"{file}: not a Parquet file{remedy}") from None
-    require_columns(source.schema_arrow, file, mapping)
+    require_columns(plain_schema(source.schema_arrow, mapping.keys), file, mapping)
     return source, mapping
 
 
@@ -75,6 +82,8 @@ def require_columns(schema: pa.Schema, where: str, mapping: Mapping, *, texts: b
                 raise NotATrace(f"{where}: the column {foreign!r} is missing; a trace needs {', '.join(REQUIRED)}")
         elif not _fits(schema.field(foreign).type, kind):
             found = schema.field(foreign).type
+            if name == "time_ns" and (pa.types.is_temporal(found) or _fits(found, pa.string())):
+                continue
             if texts and _fits(found, pa.string()):
                 continue
             names_members = name in ("member", "sender", "members")
@@ -93,5 +102,5 @@ def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
         listed = pa.types.is_list(found) or pa.types.is_large_list(found)
         return bool(listed and pa.types.is_integer(found.value_type))
     if pa.types.is_integer(wanted):
-        return bool(pa.types.is_integer(found) or pa.types.is_floating(found) or pa.types.is_decimal(found))
+        return bool(pa.types.is_integer(found) or pa.types.is_floating(found))
     return bool(pa.types.is_string(found) or pa.types.is_large_string(found))

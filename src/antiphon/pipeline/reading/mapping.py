@@ -28,11 +28,17 @@ class Mapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     members: dict[str, int] = {}  # the name of a member in the log -> its number
     numbers_from: int = 1  # what the log's numbers of messages start from
     time_unit: TimeUnit = ""  # of its times: s, ms, us or ns; without it, what the name or the times suggest
+    guessed_unit: TimeUnit = ""  # of times since some beginning whose key names none; no file says this
     own_deliveries: Literal["recorded", "implied"] = "recorded"  # implied: by the sends
     sends: Literal["recorded", "unrecorded"] = "recorded"  # unrecorded: nobody logs what was sent, as in a topic
     lines: str = ""  # of a text log: what a line is like, a regular expression whose named groups are the columns
     preset: str = ""  # the kind of log that this starts from, as `--from` names it
     promises: list[str] = []  # what decides where no run.json says it
+
+    @property
+    def keys(self) -> list[str]:
+        """All keys of the log that are looked for."""
+        return [self.foreign(name) for name in (*COLUMNS, *BROKER_COLUMNS)]
 
     @property
     def renames(self) -> bool:
@@ -42,8 +48,8 @@ class Mapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def unit_of_times(self) -> TimeUnit:
-        """The unit of times in a log that has the contract's columns, by whichever names."""
-        return self.time_unit or unit_named(self.foreign("time_ns")) or "ns"
+        """The unit of times in a log that has the contract's columns, by whichever names; "": of each by its size."""
+        return self.time_unit or unit_named(self.foreign("time_ns")) or self.guessed_unit
 
     def foreign(self, name: str) -> str:
         """Return the log's name of one of the contract's columns."""
@@ -56,8 +62,8 @@ class Mapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         tables are laid out that are partitioned as in Hive.
         """
         columns, constants = dict(self.columns), dict(self.constants)
-        folders = _partition(file)
-        for name in COLUMNS:
+        folders = said_by_folders(file)
+        for name in (*COLUMNS, *BROKER_COLUMNS):
             foreign = self.foreign(name)
             if name not in constants and list(names).count(foreign) > 1:
                 raise UsageError(f"{file or 'the table'}: there are several columns {foreign!r}; which is meant?")
@@ -73,14 +79,14 @@ class Mapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return msgspec.structs.replace(self, columns=columns, constants=constants)
 
 
-def _partition(file: str) -> dict[str, str]:
+def said_by_folders(file: str) -> dict[str, str]:
     """Return what the folders above a file say, each as NAME=VALUE; the names in small letters."""
     parts = (folder.partition("=") for folder in Path(file).parts[:-1])
     return {name.lower(): unquote(value) for name, equals, value in parts if equals and value != _NO_VALUE}
 
 
 def _constant(file: str, name: str, value: str) -> str | int:
-    if COLUMNS[name] == "string":
+    if COLUMNS.get(name, "string") == "string":
         return value
     try:
         return int(value)
@@ -107,6 +113,8 @@ def make_mapping(content: dict[str, Any], where: str) -> Mapping:
         re.compile(mapping.lines)
     except re.error as error:
         raise UsageError(f"{where}: lines is no regular expression: {error}") from None
+    if mapping.guessed_unit:
+        raise UsageError(f"{where}: not a mapping file: the unit of times is said by time_unit, not guessed_unit")
     for name in [*mapping.columns, *mapping.constants]:
         if name not in COLUMNS and name not in BROKER_COLUMNS:
             known = ", ".join((*COLUMNS, *BROKER_COLUMNS))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping as Record
 from typing import Any, Final
 
 import msgspec
@@ -13,7 +14,7 @@ import pyarrow.compute as pc
 
 from antiphon.pipeline.columns import CONTROL, NO_EVENT, SEND, Array, event_codes
 from antiphon.pipeline.reading.mapping import Mapping
-from antiphon.pipeline.reading.time_units import TimeUnit, times_as_nanoseconds
+from antiphon.pipeline.reading.time_units import NUMBER, TimeUnit, times_as_nanoseconds
 from antiphon.trace.schema import BROKER_COLUMNS, COLUMNS, EVENTS
 
 TYPES: Final[dict[str, pa.DataType]] = {
@@ -108,7 +109,7 @@ def _typed(raw: pa.Table, mapping: Mapping) -> tuple[pa.Table, Array]:
             column = raw[foreign].combine_chunks()
             column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
             column = _with_numbers(column, mapping.members) if name in _MEMBERS and mapping.members else column
-            if name == "time_ns" and mapping.unit_of_times != "ns":
+            if name == "time_ns":
                 columns[name], unreadable[name] = _times(column, mapping.unit_of_times)
             else:
                 columns[name], unreadable[name] = _convert(column, kind)
@@ -215,9 +216,28 @@ def _convert(column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Array]:
 
 def _times(column: pa.Array, unit: TimeUnit) -> tuple[pa.Array, Array]:
     """Times of a unit in nanoseconds, null where that is impossible; and where that was."""
-    times = times_as_nanoseconds(column, unit)
-    times = pa.nulls(len(column), pa.int64()) if times is None else times
-    return times, _lost(times, column)
+    if pa.types.is_binary(column.type):
+        column = _as_text(column)
+    if unit != "ns" or pa.types.is_temporal(column.type):
+        times = times_as_nanoseconds(column, unit)
+        times = pa.nulls(len(column), pa.int64()) if times is None else times
+        lost = _lost(times, column)
+        if not unit and not pa.types.is_temporal(column.type):  # a number of which nothing tells the unit is no time
+            lost &= ~pc.match_substring_regex(pc.fill_null(column.cast(pa.string()), ""), NUMBER).to_numpy(False)
+        return times, lost
+    times, lost = _convert(column, pa.int64())  # as the trace's other numbers
+    if lost.any() and pa.types.is_string(column.type):
+        dates = times_as_nanoseconds(pc.if_else(pa.array(lost), column, None))
+        times = pc.coalesce(times, dates)
+        lost = _lost(times, column)
+    return times, lost
+
+
+def _as_text(column: pa.Array) -> pa.Array:
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([None if one is None else one.decode(errors="replace") for one in column.to_pylist()])
 
 
 def _lost(typed: pa.Array, column: pa.Array) -> Array:
@@ -280,6 +300,15 @@ def sort_out_objects(
     return RowBatch(table.filter(pa.array(reason == 0)), broken)
 
 
+def value_inside(record: Record[str, Any], key: str) -> Any:
+    """Return the value of a key; one with dots may lead into objects, as `headers.id`."""
+    if key in record or "." not in key:
+        return record.get(key)
+    first, _, rest = key.partition(".")
+    inner = record.get(first)
+    return value_inside(inner, rest) if isinstance(inner, Record) else None
+
+
 def _numbered(value: Any, numbers: dict[str, int]) -> Any:
     if isinstance(value, list):
         return [_numbered(one, numbers) for one in value]
@@ -290,12 +319,12 @@ def _typed_objects(objects: list[dict[str, Any]], mapping: Mapping) -> tuple[pa.
     columns: dict[str, pa.Array] = {}
     wrong = np.zeros(len(objects), bool)
     for name, kind in TYPES.items():
-        values = [content.get(mapping.foreign(name)) for content in objects]
+        values = [value_inside(content, mapping.foreign(name)) for content in objects]
         if name in _MEMBERS and mapping.members:
             values = [_numbered(value, mapping.members) for value in values]
         if pa.types.is_list(kind):
             parsed: list[Any] = [None if value is None else _parse_list(value) for value in values]
-        elif name == "time_ns" and mapping.unit_of_times != "ns":
+        elif name == "time_ns":
             parsed = [None if value is None else str(value) for value in values]
             kind = pa.string()
         elif pa.types.is_integer(kind):
@@ -308,7 +337,7 @@ def _typed_objects(objects: list[dict[str, Any]], mapping: Mapping) -> tuple[pa.
         lost = [value is not None and good is None for value, good in zip(values, parsed, strict=True)]
         wrong |= np.array(lost, bool)
     for name in BROKER_COLUMNS:
-        texts = [content.get(mapping.foreign(name)) for content in objects]
+        texts = [value_inside(content, mapping.foreign(name)) for content in objects]
         columns[mapping.foreign(name)] = pa.array([None if text is None else str(text) for text in texts], pa.string())
     table, reason = _typed(pa.table(columns), mapping)
     reason[wrong & (reason == 0)] = BAD_TYPE  # what is no row stays none

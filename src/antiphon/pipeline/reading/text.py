@@ -1,9 +1,17 @@
-"""CSV and JSON lines, whole or in spans, so that many tasks can read one large text."""
+"""CSV and JSON lines, whole or in spans, so that many tasks can read one large text.
+
+A text may be compressed, in UTF-16, begin with a byte order mark; CSV may have semicolons, tabs or bars, and JSON may
+be one list, or objects on many lines.
+"""
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
+import itertools
+import json
+import re
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -17,11 +25,14 @@ from antiphon.errors import NotATrace, UsageError
 from antiphon.pipeline.columns import CONTROL
 from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.pipeline.reading.rows import INTEGERS, TYPES, RowBatch, UnreadableRow, sort_out, sort_out_objects
-from antiphon.pipeline.store.files import format_of, plain_name
-from antiphon.pipeline.store.location import location, open_binary, open_stream
+from antiphon.pipeline.store.files import format_of
+from antiphon.pipeline.store.location import compression_of, is_utf16, location, open_binary, open_stream
 from antiphon.trace.schema import BROKER_COLUMNS, EVENTS, REQUIRED
 
 BLOCK_BYTES: Final = 32 << 20
+HEAD_BYTES: Final = 1 << 18  # by which it is seen how a text is written
+_BLANKS: Final = re.compile(r"\s*")
+_OPENING: Final = re.compile(r"[\s\[,\]]*")  # before an object of a list
 
 
 class TextSpan(msgspec.Struct, frozen=True):
@@ -34,9 +45,46 @@ class TextSpan(msgspec.Struct, frozen=True):
     in_quotes_after: bool
 
 
-def can_be_cut(path: Path) -> bool:
-    """Whether a file is text of which a part can be read by itself."""
-    return format_of(path) in ("csv", "json lines") and plain_name(path.name) == path.name
+def can_be_cut(file: str) -> bool:
+    """Whether of a CSV or JSON lines file a part can be read by itself."""
+    kind = format_of(Path(file))
+    with open_binary(location(file)) as text:
+        first = text.read(HEAD_BYTES)
+    return compression_of(first) is None and not is_utf16(first) and (kind == "csv" or has_lines_of_records(first))
+
+
+def text_of(content: bytes) -> str:
+    """Return the text of a file, whatever is wrong with it."""
+    return content.decode("utf-8-sig", errors="replace")
+
+
+def csv_delimiter(text: str) -> str:
+    """Return what parts the columns: a comma or, where the first line has none, a semicolon, a tab or a bar."""
+    header = text.partition("\n")[0]
+    return next((one for one in (",", ";", "\t", "|") if one in header), ",")
+
+
+def has_lines_of_records(text: bytes) -> bool:
+    """Say whether the first line of a text is for itself, not the beginning of a list or of an object on many lines."""
+    line = text.removeprefix(codecs.BOM_UTF8).lstrip()[: 1 << 20].partition(b"\n")[0].strip()
+    return not line.startswith(b"[") and not line.endswith((b"{", b"[", b","))
+
+
+def json_values(text: str, file: str) -> Iterator[dict[str, Any]]:
+    """Return the objects of a text that is a list of them, or has one after the other on many lines."""
+    decode, at = json.JSONDecoder().raw_decode, _end_of_blanks(text, 0)
+    while at < len(text):
+        try:
+            value, at = decode(text, at)
+        except ValueError as error:
+            raise UsageError(f"{file}: no JSON, neither a line for each record nor a list of them: {error}") from None
+        yield from (one for one in (value if isinstance(value, list) else [value]) if isinstance(one, dict))
+        at = _end_of_blanks(text, at)
+
+
+def _end_of_blanks(text: str, at: int) -> int:
+    found = _BLANKS.match(text, at)
+    return at if found is None else found.end()
 
 
 def count_marks(file: str, start: int, stop: int) -> tuple[int, int]:
@@ -91,7 +139,7 @@ def read_csv(file: str, mapping: Mapping, span: TextSpan | None) -> Iterator[Row
         ragged.append((row.number, str(row.text)))
         return "skip"
 
-    header = _csv_header(file)
+    header, delimiter = _csv_header(file)
     if not header:
         return  # an empty file, as a job writes that had nothing to write
     mapping = mapping.fitted(file, header)
@@ -102,7 +150,9 @@ def read_csv(file: str, mapping: Mapping, span: TextSpan | None) -> Iterator[Row
         reader = pa.csv.open_csv(
             text,
             read_options=pa.csv.ReadOptions(block_size=BLOCK_BYTES, use_threads=False),
-            parse_options=pa.csv.ParseOptions(invalid_row_handler=put_aside, newlines_in_values=True),
+            parse_options=pa.csv.ParseOptions(
+                delimiter=delimiter, invalid_row_handler=put_aside, newlines_in_values=True
+            ),
             convert_options=pa.csv.ConvertOptions(
                 column_types=dict.fromkeys(header, pa.binary()), null_values=[""], strings_can_be_null=True
             ),
@@ -115,16 +165,22 @@ def read_csv(file: str, mapping: Mapping, span: TextSpan | None) -> Iterator[Row
         raise UsageError(f"{file}: not CSV: {str(error).splitlines()[0]}") from None
     if ragged:  # too many or too few fields: what is there may still be enough
         objects = [
-            {name: value or None for name, value in zip(header, next(csv.reader([text]), []), strict=False)}
+            {name: value or None for name, value in zip(header, _fields(text, delimiter), strict=False)}
             for _, text in ragged
         ]
         yield sort_out_objects(objects, [before + number for number, _ in ragged], [], file, mapping)
 
 
-def _csv_header(file: str) -> list[str]:
+def _fields(line: str, delimiter: str) -> list[str]:
+    return next(csv.reader([line], delimiter=delimiter), [])
+
+
+def _csv_header(file: str) -> tuple[list[str], str]:
+    """Return the columns of a CSV file, and what parts them."""
     with open_stream(location(file)) as stream:
-        text = io.TextIOWrapper(io.BytesIO(stream.read(1 << 20)), encoding="utf-8-sig", errors="replace", newline="")
-    return next(csv.reader(text), [])
+        text = text_of(stream.read(HEAD_BYTES))
+    delimiter = csv_delimiter(text)
+    return next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), []), delimiter
 
 
 def _require(header: Collection[str], file: str, mapping: Mapping) -> None:
@@ -137,21 +193,30 @@ def _require(header: Collection[str], file: str, mapping: Mapping) -> None:
 
 def read_json_lines(file: str, mapping: Mapping, span: TextSpan | None) -> Iterator[RowBatch]:
     """One JSON object a line; a block with a line that does not fit is read line by line."""
-    mapping = mapping.fitted(file, _json_keys(file))
-    fields = [(mapping.foreign(name), _json_type(name, kind, mapping)) for name, kind in TYPES.items()]
+    known = _json_keys(file)
+    mapping = mapping.fitted(file, known)
+    fields = [(mapping.foreign(name), _json_type(name, kind, mapping, known)) for name, kind in TYPES.items()]
     fields += [(mapping.foreign(name), pa.type_for_alias(kind)) for name, kind in BROKER_COLUMNS.items()]
     schema = pa.schema(fields)
+    inside = any(isinstance(known.get(name.partition(".")[0]), dict) for name in schema.names if name in known)
     decode = msgspec.json.Decoder().decode
     text, before = _open_text(file, span)
     row = before + 1
     for block in line_blocks(text):
+        if row == 1 and not has_lines_of_records(block):
+            with open_stream(location(file)) as whole:
+                objects = list(json_values(text_of(whole.read()), file))
+            yield sort_out_objects(objects, [*range(1, len(objects) + 1)], [], file, mapping)
+            return
         if row == 1:  # a key may be absent from a line, but not from all of them
-            present = {name for name in schema.names if f'"{name}"'.encode() in block}
+            present = {name for name in schema.names if name in known or f'"{name}"'.encode() in block}
             if not mapping.events and not any(f'"{event}"'.encode() in block for event in EVENTS[:CONTROL]):
                 present |= {mapping.foreign(name) for name in ("sender", "seq")}  # nobody needs them
             _require(present, file, mapping)
         lines = block.count(b"\n") + (not block.endswith(b"\n"))
         try:
+            if inside:
+                raise pa.ArrowInvalid("what is looked for is inside of objects")
             table = pa.json.read_json(
                 pa.BufferReader(block),
                 read_options=pa.json.ReadOptions(use_threads=False, block_size=len(block) + 1),
@@ -165,24 +230,50 @@ def read_json_lines(file: str, mapping: Mapping, span: TextSpan | None) -> Itera
         row += lines
 
 
-def _json_type(name: str, kind: pa.DataType, mapping: Mapping) -> pa.DataType:
+def _json_type(name: str, kind: pa.DataType, mapping: Mapping, known: dict[str, Any]) -> pa.DataType:
     if mapping.members and name in ("member", "sender"):
         return pa.string()
+    if name == "time_ns":
+        return {str: pa.string(), float: pa.float64()}.get(type(known.get(mapping.foreign(name))), pa.int64())
     return pa.int64() if name in INTEGERS else kind
 
 
-def _json_keys(file: str) -> set[str]:
-    """Return the keys of a file's first lines."""
+def _json_keys(file: str) -> dict[str, Any]:
+    """Return the keys of a file's first records, those inside of objects with dots, each with a value that it has."""
     with open_stream(location(file)) as stream:
-        lines = stream.read(1 << 18).splitlines()[:100]
-    keys: set[str] = set()
-    for line in lines:
+        known: dict[str, Any] = {}
+        for record in itertools.islice(first_json_values(text_of(stream.read(HEAD_BYTES))), 100):
+            known = dict(_with_inner_keys("", record)) | known
+    return known
+
+
+def _with_inner_keys(above: str, record: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, value in record.items():
+        yield above + key, value
+        if isinstance(value, dict):
+            yield from _with_inner_keys(f"{above}{key}.", value)
+
+
+def first_json_values(text: str) -> Iterator[dict[str, Any]]:
+    """Return the objects with which a text begins: of lines those that can be read, of a list those that are whole."""
+    if has_lines_of_records(text.encode()):
+        for line in text.splitlines():
+            try:
+                content = msgspec.json.decode(line)
+            except (msgspec.DecodeError, UnicodeEncodeError):
+                continue
+            if isinstance(content, dict):
+                yield content
+        return
+    decode, at = json.JSONDecoder().raw_decode, _OPENING.match(text).end()  # type: ignore[union-attr]
+    while at < len(text):
         try:
-            content = msgspec.json.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            continue
-        keys |= content.keys() if isinstance(content, dict) else set()
-    return keys
+            content, at = decode(text, at)
+        except ValueError:
+            return
+        if isinstance(content, dict):
+            yield content
+        at = _OPENING.match(text, at).end()  # type: ignore[union-attr]
 
 
 def _line_by_line(block: bytes, file: str, first: int, mapping: Mapping, decode: Callable[[bytes], Any]) -> RowBatch:

@@ -12,7 +12,10 @@ from antiphon.trace.files import visible_files
 from antiphon.trace.run_file import RUN_FILE
 
 COMPRESSED: Final = (".gz", ".zst")  # behind the name of a text
-SUFFIXES: Final = {".parquet": "parquet", ".csv": "csv", ".jsonl": "json lines", ".ndjson": "json lines"}
+SUFFIXES: Final = {
+    ".parquet": "parquet", ".csv": "csv", ".tsv": "csv", ".jsonl": "json lines", ".ndjson": "json lines",
+}  # fmt: skip
+_NAMED_ONLY: Final = {".json": "json lines"}  # in a folder it may be anything
 
 
 def find_files(trace: str) -> list[str]:
@@ -72,6 +75,11 @@ def _hidden(name: str) -> bool:
     return name.startswith((".", "_"))
 
 
+def is_csv(name: str) -> bool:
+    """Say whether a file is CSV, by its name; compressed or not."""
+    return format_of(Path(name)) == "csv"
+
+
 def format_of(path: Path) -> str | None:
     """The format that a file's name says, or None."""
-    return SUFFIXES.get(Path(plain_name(path.name)).suffix.lower())
+    return (SUFFIXES | _NAMED_ONLY).get(Path(plain_name(path.name)).suffix.lower())

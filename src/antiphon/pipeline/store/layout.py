@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from antiphon.pipeline.columns import NO_TEXT, TEXTS, Array, RunIndex, Segment, TextCodes, Unit, as_numpy
-from antiphon.pipeline.reading.time_units import TimeUnit
+from antiphon.pipeline.reading.time_units import UNSAID, TimeReading
 from antiphon.pipeline.store.location import Location, location, open_parquet, read_tables
 from antiphon.trace.schema import EVENTS
 
@@ -70,7 +70,7 @@ class Totals(msgspec.Struct):
     reasons: dict[str, int] = msgspec.field(default_factory=dict)  # why rows were put aside, the most frequent first
     examples: dict[str, str] = msgspec.field(default_factory=dict)  # by reason, one row that was put aside
     names: dict[int, str] = msgspec.field(default_factory=dict)  # of members whose log had names
-    guessed_unit: TimeUnit = ""  # in which a foreign log's times were read, if nothing said it
+    times: TimeReading = UNSAID  # in which unit they were read, and what said so
     promises: list[str] | None = None  # what the run.json files promise; None if there is none
     stale: str = ""  # how the trace has changed since a kept table was made of it
 
@@ -85,7 +85,7 @@ class Totals(msgspec.Struct):
             "quarantine_reasons": self.reasons,
             "quarantine_examples": self.examples,
             "names": self.names,
-            "guessed_unit": self.guessed_unit,
+            "times": self.times if self.times.by else UNSAID,
             "stale": self.stale,
         }
 

@@ -10,6 +10,8 @@ Who may do what is said by the environment, as each store's own tools have it, a
 
 from __future__ import annotations
 
+import codecs
+import contextlib
 import fnmatch
 import functools
 import io
@@ -34,6 +36,8 @@ S3: Final = ("s3", "s3a", "s3n")
 OBJECT_STORES: Final = (*S3, "gs", "gcs")  # here an object appears when it is complete, and cannot be renamed
 BUILT_IN: Final = ("gs", "gcs", "hdfs", "viewfs", "abfs", "abfss")  # pyarrow knows how to reach these by URI
 BLOCK_BYTES: Final = 8 << 20
+
+_COMPRESSED: Final = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}  # with which bytes such a file begins
 
 _settings: dict[str, str] = {}  # Hadoop's names, such as fs.s3a.endpoint
 
@@ -172,10 +176,10 @@ class StorePath:
         system, path = self._there
         return system.open_input_file(path)
 
-    def stream(self) -> pa.NativeFile:
-        """Open a file for reading from its beginning, decompressed as its name says."""
+    def stream(self, codec: str | None) -> pa.NativeFile:
+        """Open a file for reading from its beginning, decompressed."""
         system, path = self._there
-        return system.open_input_stream(path, compression="detect")
+        return system.open_input_stream(path, compression=codec)
 
     def upload(self, file: Path) -> None:
         """Put a finished file of this machine there; its name appears only with all of it."""
@@ -271,10 +275,48 @@ def open_binary(path: Location) -> IO[bytes]:
 
 
 def open_stream(path: Location) -> pa.NativeFile:
-    """Open a file for reading from its beginning, decompressed as its name says."""
+    """Open a text for reading from its beginning: decompressed, whatever its name, and as UTF-8."""
     import pyarrow as pa
 
-    return path.stream() if isinstance(path, StorePath) else pa.input_stream(str(path), compression="detect")
+    stream = _decompressed(path)
+    if not is_utf16(stream.read(2)):
+        stream.close()
+        return _decompressed(path)
+    stream.close()
+    return pa.transcoding_input_stream(_decompressed(path), "utf-16", "utf-8")
+
+
+@contextlib.contextmanager
+def damage_named(file: str) -> Iterator[None]:
+    """Let the error of a file that is cut short, damaged or out of reach be one line that names it."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        if error.errno is not None and error.filename is not None:
+            raise
+        raise UsageError(
+            f"{file}: cannot be read to its end: {(str(error).splitlines() or ['no reason'])[0]}"
+        ) from None
+
+
+def is_utf16(first: bytes) -> bool:
+    """Say whether a text that begins with these bytes is in UTF-16, as PowerShell writes it."""
+    return first[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+def compression_of(first: bytes) -> str | None:
+    """Return how a file is compressed that begins with these bytes, None if it is not."""
+    return next((codec for mark, codec in _COMPRESSED.items() if first.startswith(mark)), None)
+
+
+def _decompressed(path: Location) -> pa.NativeFile:
+    import pyarrow as pa
+
+    with open_binary(path) as file:
+        codec = compression_of(file.read(4))
+    return path.stream(codec) if isinstance(path, StorePath) else pa.input_stream(str(path), compression=codec)
 
 
 def open_parquet(path: Location, **options: Any) -> pq.ParquetFile:

@@ -29,6 +29,7 @@ from antiphon.pipeline.columns import (
 )
 from antiphon.pipeline.ingesting.foreign import names_in
 from antiphon.pipeline.ingesting.foreign.form import LogForm, form_of
+from antiphon.pipeline.ingesting.quarantine import example_of
 from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.pipeline.results import WatchAlarm
 from antiphon.pipeline.store.location import (
@@ -76,6 +77,7 @@ class ReadResult(msgspec.Struct):
     runs: list[str] = []
     quarantined: dict[str, int] = {}
     reasons: dict[str, int] = {}
+    examples: dict[str, str] = {}  # by reason, one row
     promises: list[str] | None = None
     names: set[str] = set()  # of members and senders of other systems' logs
     versions: dict[str, FileVersion] = {}  # of the files that were there, as they were read
@@ -158,6 +160,7 @@ def read_files(job: BatchJob, shares: list[list[tuple[int, str]]], task: int) ->
             part.promises = sorted({*(part.promises or ()), *about.promises})
         quarantined.update(row.event or "" for row in found.bad)
         rubbish += [msgspec.structs.asdict(row) for row in found.bad]
+        part.examples = {row.reason: example_of(row) for row in reversed(found.bad)} | part.examples
         for table in found.traced:
             for run, rows in _by_run(table):
                 pieces.setdefault(run, []).append(rows)

@@ -12,9 +12,11 @@ from typing import Final, TypeVar
 import msgspec
 
 from antiphon.errors import UsageError
+from antiphon.pipeline.ingesting.foreign import decide_times
 from antiphon.pipeline.ingesting.foreign.form import LogForm, form_of
 from antiphon.pipeline.ingesting.foreign.numbering import UNKNOWN_AUTHOR, number_said
 from antiphon.pipeline.reading.mapping import Mapping
+from antiphon.pipeline.reading.time_units import TimeReading
 from antiphon.pipeline.results import WatchAlarm, WatchCommit, WatchFinding, last_commit
 from antiphon.pipeline.session import Session
 from antiphon.pipeline.store.files import SUFFIXES
@@ -138,18 +140,19 @@ class DirectoryWatch:
         number = self.sum.batch + 1
         commit = self._kept / "commits" / f"{number:010}.json"
         self._refuse_company(commit)
+        mapping, times = self._decided_times(list(files))
         job = BatchJob(
             self.directory,
             self.checkpoint,
             number,
             self.sum.batch,
             self.patience_ns,
-            self.mapping,
+            mapping,
             {file: self.files.begin(file) for file in files if grows(file)},
             self.files.to_the_end,
         )
         fresh = msgspec.json.decode(msgspec.json.encode(self.sum), type=WatchCommit)
-        fresh.batch, before = number, fresh.events
+        fresh.batch, fresh.times, before = number, times, fresh.events
         fresh.stream_batch = fresh.stream_batch if stream_batch is None else stream_batch
         fresh.unreachable = self.files.problems
         if fresh.promises is None:
@@ -169,6 +172,14 @@ class DirectoryWatch:
         remove_tree(job.scratch)
         self.sum = fresh
         self.tell(fresh, shown, took, max(0, waiting))
+
+    def _decided_times(self, files: list[str]) -> tuple[Mapping, TimeReading]:
+        """Return the mapping with the unit of times: it is decided by the first batch that has any, for good."""
+        known = self.sum.times
+        if not known.by:
+            return decide_times(files, self.mapping)
+        guessed = known.unit if known.by == "closeness" else ""
+        return msgspec.structs.replace(self.mapping, guessed_unit=guessed), known
 
     def _refuse_company(self, commit: Location) -> None:
         if commit.is_file():
@@ -207,6 +218,7 @@ class DirectoryWatch:
             names |= part.names
             fresh.quarantined = _added(fresh.quarantined, part.quarantined)
             fresh.quarantine_reasons = _added(fresh.quarantine_reasons, part.reasons)
+            fresh.quarantine_examples = part.examples | fresh.quarantine_examples
             fresh.broken |= part.broken
             if part.promises is not None:
                 fresh.promises = sorted({*(fresh.promises or ()), *part.promises})

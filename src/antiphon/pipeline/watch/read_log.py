@@ -16,7 +16,8 @@ from antiphon.pipeline.ingesting.foreign.records import read_records
 from antiphon.pipeline.reading import read_batches
 from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.pipeline.reading.rows import UnreadableRow
-from antiphon.pipeline.store.location import facts_of, location, open_binary
+from antiphon.pipeline.store.files import is_csv
+from antiphon.pipeline.store.location import facts_of, is_utf16, location, open_binary
 from antiphon.pipeline.watch.seen_files import FileVersion, LogPosition, fingerprint, grows, version_of
 
 PART_BYTES_MAX: Final = 256 << 20  # of a log that one batch reads
@@ -49,9 +50,14 @@ class FileReader(msgspec.Struct, frozen=True):
         if not text:
             return found
         with tempfile.TemporaryDirectory() as folder:
-            part = Path(folder, f"part{Path(file).suffix}")
+            said = [one for one in Path(file).parts[:-1] if "=" in one]  # by folders, as in Hive
+            part = Path(folder, *said, f"part{Path(file).suffix}")
+            part.parent.mkdir(parents=True, exist_ok=True)
             part.write_bytes(text)
-            self._read_rows(str(part), file, number, found)
+            try:
+                self._read_rows(str(part), file, number, found)
+            except UsageError as problem:
+                raise UsageError(str(problem).replace(str(part), file)) from None
         found.bad = [
             msgspec.structs.replace(row, file=file, row=None if row.row is None else row.row + begin.rows)
             for row in found.bad
@@ -61,16 +67,19 @@ class FileReader(msgspec.Struct, frozen=True):
     def _new_lines(self, file: str, begin: LogPosition) -> tuple[bytes, FileVersion]:
         """Return the new lines of a log, behind its header if it has one, and how far it has been read now."""
         size, changed = facts_of(location(file))
-        is_csv = file.lower().endswith(".csv")
+        has_header = is_csv(file)
         with open_binary(location(file)) as log:
-            header = log.readline() if is_csv and begin.read else b""
+            if is_utf16(log.read(2)):
+                raise UsageError(f"{file}: in UTF-16, of which only the whole can be read: antiphon check")
+            log.seek(0)
+            header = log.readline() if has_header and begin.read else b""
             log.seek(begin.read)
             text = log.read(min(PART_BYTES_MAX, size - begin.read))
             whole = begin.read + len(text) >= size
             if not (whole and self.to_the_end):
                 text = text[: text.rfind(b"\n") + 1]
             read = begin.read + len(text)
-            position = LogPosition(read, begin.rows + text.count(b"\n") - (is_csv and not begin.read))
+            position = LogPosition(read, begin.rows + text.count(b"\n") - (has_header and not begin.read))
             version = FileVersion(size if whole else read, changed, fingerprint(log, read), position)
         return header + text if text else b"", version
 

@@ -16,7 +16,7 @@ from antiphon.diagram.links import Message
 from antiphon.diagram.page import figure
 from antiphon.errors import UsageError
 from antiphon.pipeline.columns import Unit
-from antiphon.pipeline.reading.time_units import TimeUnit, guess_words
+from antiphon.pipeline.reading.time_units import UNSAID, TimeReading
 from antiphon.pipeline.results import CheckResult, ProcessRow, RunRow, ViewRow, read_measure, read_measured
 from antiphon.pipeline.store.layout import TraceLayout
 from antiphon.report.explore.survey import Survey
@@ -125,7 +125,7 @@ class ExploredRun:
         survey = self.survey
         edges = np.linspace(survey.start, survey.end, STRIP_BUCKETS + 1)
         density = sum(survey.events(unit, edges) for unit in survey.units)
-        notes = [f"{said}." for said in (explorer.stale, guess_words(explorer.guessed_unit)) if said]
+        notes = [f"{said}." for said in (explorer.stale, explorer.times.words()) if said]
         if not survey.timed:
             notes.append("The trace has no times: positions are rows of each member's log, side by side.")
         elif not self.global_clock:
@@ -323,12 +323,12 @@ class Explorer:
         told: Callable[[int], None] = lambda rows: None,
         stale: str = "",
         measured: Path | None = None,
-        guessed_unit: TimeUnit = "",
+        times: TimeReading = UNSAID,
     ) -> None:
         if not layout.runs:
             raise UsageError(f"{trace}: it has no events, so there is nothing to explore")
         self.trace, self.layout, self.settings, self.checked, self.told = trace, layout, settings, checked, told
-        self.guessed_unit: TimeUnit = guessed_unit  # in which a foreign log's times were read, if nothing said it
+        self.times = times  # in which unit they were read, and what said so
         self.measured = measured  # the folder that antiphon measure wrote
         self.stale = stale  # how the trace has changed since the table was made of it
         self._run = functools.lru_cache(maxsize=4)(functools.partial(ExploredRun, self))

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 import itertools
-import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from antiphon.pipeline.ingesting.foreign.bulk import LogRecord, RecordTable, keys_read, rows_in_bulk
+from antiphon.pipeline.ingesting.foreign.bulk import LogRecord, RecordTable, rows_in_bulk
 from antiphon.pipeline.ingesting.foreign.form import LogForm, NoRow, form_of
 from antiphon.pipeline.ingesting.foreign.numbering import (
     CODED,
@@ -29,14 +29,16 @@ from antiphon.pipeline.ingesting.foreign.numbering import (
     number_names,
     number_run,
 )
-from antiphon.pipeline.ingesting.foreign.records import LogKeys, Records, csv_records, read_records, text_of
+from antiphon.pipeline.ingesting.foreign.records import LogKeys, Records, csv_records, read_records
 from antiphon.pipeline.ingesting.job import IngestPart
 from antiphon.pipeline.ingesting.quarantine import Quarantine
 from antiphon.pipeline.reading.mapping import Mapping
+from antiphon.pipeline.reading.plain_columns import plain_table
 from antiphon.pipeline.reading.rows import UnreadableRow
-from antiphon.pipeline.reading.time_units import TimeUnit, guess_unit
+from antiphon.pipeline.reading.text import HEAD_BYTES, first_json_values, text_of
+from antiphon.pipeline.reading.time_units import UNSAID, TimeReading, as_number, guess_unit, nanoseconds, unit_named
 from antiphon.pipeline.session import Session
-from antiphon.pipeline.store.files import files_ending, plain_name
+from antiphon.pipeline.store.files import files_ending, format_of, is_csv, plain_name
 from antiphon.pipeline.store.layout import QUARANTINE
 from antiphon.pipeline.store.location import (
     Location,
@@ -48,7 +50,9 @@ from antiphon.pipeline.store.location import (
     replacement,
 )
 
+TIME: Final = "time_ns"
 _TIMED: Final = 1_000  # records of a file, to see in which unit its times are
+_TIMED_FILES: Final = 8
 _LOOKED_AT: Final = 50  # records of a file, to see whether it has names and ids of its own
 
 
@@ -78,7 +82,6 @@ class Brought(msgspec.Struct):
     runs: int
     parts: list[IngestPart]
     names: dict[int, str]  # of members and senders whose name is no number
-    guessed_unit: TimeUnit = ""  # of its times, if nothing said it
 
 
 def find_logs(trace: str, mapping: Mapping) -> list[str]:
@@ -92,43 +95,46 @@ def has_text(files: list[str], mapping: Mapping) -> bool:
     Where some are numbers and some are not, it is a trace with rows that cannot be read.
     """
     form = form_of(mapping)
+    looked_for = [key for name in ("member", "seq") for key in form.columns.get(name, [name])]
+    keys = LogKeys(looked_for)
     for file in files[:4]:
-        records = list(itertools.islice(first_records(file), _LOOKED_AT))
+        records = [keys.renamed(record) for record in first_records(file, _LOOKED_AT, keys)]
+        of_file = form.for_file(file)
         for name in ("member", "seq"):
-            found = [text for record in records if (text := form.text(record, name)) is not None]
+            found = [text for record in records if (text := of_file.text(record, name)) is not None]
             if found and not any(_reads_as_number(text) or text in mapping.members for text in found):
                 return True
     return False
 
 
-def first_records(file: str) -> Iterator[dict[str, Any]]:
-    """Return the first records of a file; none of what is neither text nor Parquet."""
+def first_records(file: str, count: int, keys: LogKeys | None = None) -> list[dict[str, Any]]:
+    """Return the first records of a file, as far as these keys go; none of what is neither text nor Parquet."""
+    return list(itertools.islice(_records(file, count, keys), count))
+
+
+def _records(file: str, count: int, keys: LogKeys | None) -> Iterator[dict[str, Any]]:
     name = plain_name(file.lower())
     if name.endswith(".parquet"):
         try:
             source = open_parquet(location(file))
         except (pa.ArrowInvalid, OSError):
             return
-        if any(pa.types.is_string(field.type) for field in source.schema_arrow if field.name not in ("run", "event")):
-            for batch in itertools.islice(source.iter_batches(_LOOKED_AT), 1):
-                yield from batch.to_pylist()
+        schema = source.schema_arrow
+        columns = schema.names if keys is None else [name for name in schema.names if keys.may_be_in(name)]
+        for batch in itertools.islice(source.iter_batches(count, columns=columns), 1):
+            yield from plain_table(pa.Table.from_batches([batch]), keys.keys if keys else ()).to_pylist()
         return
-    if not name.endswith((".csv", ".jsonl", ".ndjson", ".json")):
+    if format_of(Path(file)) not in ("csv", "json lines"):
         return
-    with open_stream(location(file)) as stream:
-        text = text_of(stream.read(1 << 16))
-    if name.endswith(".csv"):
+    try:
+        with open_stream(location(file)) as stream:
+            text = text_of(stream.read(HEAD_BYTES))
+    except OSError:
+        return  # who reads all of it says what is wrong with it
+    if is_csv(file):
         yield from csv_records(text)
         return
-    if text.lstrip().startswith("["):
-        text = "\n".join(re.findall(r"\{[^{}]*\}", re.sub(r"\s+", " ", text)))  # of a list, what may be whole records
-    for line in text.splitlines():
-        try:
-            content = msgspec.json.decode(line)
-        except msgspec.DecodeError:
-            continue
-        if isinstance(content, dict):
-            yield content
+    yield from first_json_values(text)
 
 
 def _reads_as_number(text: str) -> bool:
@@ -140,8 +146,7 @@ def bring(session: Session, files: list[str], mapping: Mapping, folder: Location
     for name in (QUARANTINE, "rows", "brought"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     tasks = max(1, min(len(files), 4 * session.parallelism))
-    form = with_unit_guessed(form_of(mapping), files)
-    job = BringJob(form, mapping.preset, files, tasks, str(folder))
+    job = BringJob(form_of(mapping), mapping.preset, files, tasks, str(folder))
     decode = msgspec.msgpack.Decoder(BroughtPart).decode
     parts = [decode(result) for result in session.each(tasks, functools.partial(_read_files, job), "read logs")]
     names = number_names(set().union(*(part.names for part in parts)), job.form.members)
@@ -152,19 +157,40 @@ def bring(session: Session, files: list[str], mapping: Mapping, folder: Location
         tasks = min(len(runs), 4 * session.parallelism)
         session.each(tasks, functools.partial(_number_runs, numbered, runs, tasks), "number")
     named = {number: name for name, number in names.items() if name not in (str(number), UNKNOWN_AUTHOR)}
-    return Brought(str(folder / "brought"), len(runs), [part.part for part in parts], named, form.guessed_unit)
+    return Brought(str(folder / "brought"), len(runs), [part.part for part in parts], named)
 
 
-def with_unit_guessed(form: LogForm, files: list[str]) -> LogForm:
-    """Return a form with the unit of the times that the first records have, if nothing says it."""
-    keys = LogKeys(keys_read(form))
-    times = [
-        time
-        for file in files[:4]
-        for record in itertools.islice(first_records(file), _TIMED)
-        if (time := form.undecided_time(keys.renamed(record))) is not None
+def decide_times(files: list[str], mapping: Mapping) -> tuple[Mapping, TimeReading]:
+    """Decide in which unit the times of a log are, and return the mapping that says so.
+
+    A mapping's time_unit decides, or the name of the key that has the time; else the first records of some files.
+    """
+    if mapping.time_unit:
+        return mapping, TimeReading(mapping.time_unit, "mapping")
+    form = form_of(mapping)
+    if form.time_unit:
+        return mapping, TimeReading(form.time_unit, "preset")
+    if form.columns.get("time_ns", [TIME]) == [TIME] or "time_ns" in form.constants:
+        return mapping, UNSAID  # the trace's own column
+    keys = LogKeys(form.columns.get(TIME, [TIME]))
+    chosen = files[:: max(1, len(files) // _TIMED_FILES)][:_TIMED_FILES]
+    timed = [
+        found
+        for file in chosen
+        for record in first_records(file, _TIMED, keys)
+        if (found := form.time_of(keys.renamed(record)))[1] is not None
     ]
-    return msgspec.structs.replace(form, guessed_unit=guess_unit(times))
+    numbers = [(key, number) for key, time in timed if (number := as_number(time)) is not None]
+    open_times = [time for key, time in numbers if not unit_named(key)]
+    if open_times:
+        guess = guess_unit(open_times)
+        return msgspec.structs.replace(mapping, guessed_unit=guess.unit if guess.by == "closeness" else ""), guess
+    named = [unit_named(key) for key, _ in numbers if key != TIME]
+    if named:
+        return mapping, TimeReading(named[0], "name")
+    if timed and not numbers and all(nanoseconds(time) is None for _, time in timed):
+        return mapping, TimeReading(by="unreadable", example=str(timed[0][1]))
+    return mapping, UNSAID
 
 
 def _free_number(names: dict[str, int]) -> int:

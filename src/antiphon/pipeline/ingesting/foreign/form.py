@@ -16,6 +16,7 @@ import msgspec
 
 from antiphon.errors import UsageError
 from antiphon.pipeline.reading import mapping as user
+from antiphon.pipeline.reading.rows import value_inside
 from antiphon.pipeline.reading.time_units import TimeUnit, nanoseconds, unit_named
 from antiphon.pipeline.store.files import plain_name
 from antiphon.trace.schema import BROKER_COLUMNS, BROKER_KINDS, COLUMNS, EVENTS, SUBSCRIBED, SUBSCRIBED_LATE
@@ -86,7 +87,7 @@ class LogForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         str, list[str]
     ] = {}  # key -> values by which a subscription says that it has only what comes from now on
     incoming: dict[str, list[str]] = {}  # key -> values by which a record says that it tells of what came in
-    suffixes: tuple[str, ...] = (".jsonl", ".ndjson", ".json", ".csv", ".parquet")
+    suffixes: tuple[str, ...] = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
 
     def rows(self, record: Mapping[str, Any]) -> Iterator[ForeignRow]:
         """Return the rows of one record; NoRow says why there is none."""
@@ -107,15 +108,9 @@ class LogForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return the unit of the times under a key; "" if only their size tells it."""
         return self.time_unit or unit_named(key) or self.guessed_unit
 
-    def undecided_time(self, record: Mapping[str, Any]) -> float | None:
-        """Return the time of a record if it is a number, and nothing says in which unit."""
-        key, value = self._found(record, "time_ns")
-        if value is None or self.unit_of(key) or isinstance(value, bool):
-            return None
-        try:
-            return float(value)
-        except (ValueError, TypeError):
-            return None
+    def time_of(self, record: Mapping[str, Any]) -> tuple[str, Any]:
+        """Return the time of a record as it is written, None if it has none, and the key that has it."""
+        return self._found(record, "time_ns")
 
     def came_in(self, record: Mapping[str, Any]) -> bool:
         """Say whether a record tells of what came in, where the same word stands for what goes out."""
@@ -170,15 +165,19 @@ class LogForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if name in self.constants:
             return name, self.constants[name]
         for key in self._keys(name):
-            value = _inside(record, key)
+            value = value_inside(record, key)
             if value is not None and value != "":
                 return key, value
         return name, self.defaults.get(name)
 
     def for_file(self, file: str) -> LogForm:
-        """Return the form as it is for one file, whose name may stand for what its records do not say."""
+        """Return the form as it is for one file, whose name and folders may stand for what its records do not say."""
         name = Path(plain_name(file)).stem
         defaults = {column: text.replace("{file}", name) for column, text in self.defaults.items()}
+        folders = user.said_by_folders(file)
+        for column in (*COLUMNS, *BROKER_COLUMNS) if folders else ():
+            said = [folders[key.lower()] for key in self._keys(column) if key.lower() in folders]
+            defaults |= {column: said[0]} if said else {}
         return msgspec.structs.replace(self, defaults=defaults)
 
     def text(self, record: Mapping[str, Any], name: str) -> str | None:
@@ -196,15 +195,6 @@ class LogForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return None if value is None else int(value)
         except (ValueError, TypeError):
             raise NoRow(f"{name} is {value!r}, which is no number") from None
-
-
-def _inside(record: Mapping[str, Any], key: str) -> Any:
-    """Return the value of a key; one with dots may lead into objects, as `headers.id`."""
-    if key in record or "." not in key:
-        return record.get(key)
-    first, _, rest = key.partition(".")
-    inner = record.get(first)
-    return _inside(inner, rest) if isinstance(inner, Mapping) else None
 
 
 def least_of_yes(key: str) -> int:
@@ -239,6 +229,7 @@ def form_of(mapping: user.Mapping) -> LogForm:
         members=mapping.members,
         numbers_from=mapping.numbers_from if mapping.numbers_from != 1 else base.numbers_from,
         time_unit=mapping.time_unit or base.time_unit,
+        guessed_unit=mapping.guessed_unit,
         sends="unrecorded" if "unrecorded" in (mapping.sends, base.sends) else "recorded",
     )
 

@@ -9,7 +9,6 @@ import codecs
 import csv
 import io
 import itertools
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,26 +24,31 @@ from antiphon.pipeline.ingesting.foreign.bulk import LogRecord, RecordTable, key
 from antiphon.pipeline.ingesting.foreign.form import LogForm
 from antiphon.pipeline.ingesting.foreign.jepsen import read_history
 from antiphon.pipeline.ingesting.foreign.spans import read_spans
-from antiphon.pipeline.reading.text import line_blocks
-from antiphon.pipeline.store.files import plain_name
-from antiphon.pipeline.store.location import location, open_parquet, open_stream
+from antiphon.pipeline.reading.plain_columns import plain_table
+from antiphon.pipeline.reading.text import csv_delimiter, has_lines_of_records, json_values, line_blocks, text_of
+from antiphon.pipeline.store.files import is_csv, plain_name
+from antiphon.pipeline.store.location import damage_named, location, open_parquet, open_stream
 
 Records = RecordTable | list[LogRecord]
 
 _BLOCK_BYTES: Final = 4 << 20  # a line that does not fit makes one such part slow
 _BATCH_ROWS: Final = 100_000
-_BLANKS: Final = re.compile(r"\s*")
 _ARROW_TYPES: Final = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 
 
 def read_records(file: str, preset: str, form: LogForm) -> Iterator[Records]:
     """Return the records of a file, as it is written under a preset (none: by the file's name)."""
+    with damage_named(file):
+        yield from _records(file, preset, form)
+
+
+def _records(file: str, preset: str, form: LogForm) -> Iterator[Records]:
     if preset == "otlp":
         return read_spans(file, form)
     if preset == "jepsen":
         return _singly(read_history(_content(file).decode(errors="replace"), file))
     name, keys = plain_name(file).lower(), LogKeys(keys_read(form))
-    if name.endswith(".csv"):
+    if is_csv(file):
         return _csv(file, keys)
     if name.endswith(".parquet"):
         return _parquet(file, keys)
@@ -72,6 +76,11 @@ class LogKeys:
         """Return a record under the keys that are looked for."""
         return dict(zip(self.names([*record]), record.values(), strict=True))
 
+    def may_be_in(self, column: str) -> bool:
+        """Say whether a table's column has what is looked for, or may have it inside."""
+        first = column.strip().lower()
+        return any(key == first or key.startswith(f"{first}.") for key in self._by_lower)
+
     def are_columns(self, record: dict[str, Any]) -> bool:
         """Say whether a record has what is looked for under these keys, and none of it inside of an object."""
         inner = any(isinstance(record.get(key.partition(".")[0]), dict) for key in self.keys if "." in key)
@@ -96,7 +105,7 @@ def _json(file: str, keys: LogKeys, lines_are: re.Pattern[str] | None) -> Iterat
         if row == 1:
             block = block.removeprefix(codecs.BOM_UTF8)
             as_text = lines_are is not None and not block.lstrip().startswith((b"{", b"["))
-            if not as_text and not _has_lines_of_records(block):
+            if not as_text and not has_lines_of_records(block):
                 yield from _singly(keys.renamed(record) for record in json_values(text_of(_content(file)), file))
                 return
         lines = block.splitlines()
@@ -125,34 +134,6 @@ def _text_records(lines: list[bytes], first: int, lines_are: re.Pattern[str]) ->
                 )
             )
     return found
-
-
-def text_of(content: bytes) -> str:
-    """Return the text of a file, whatever is wrong with it."""
-    return content.decode("utf-8-sig", errors="replace")
-
-
-def _has_lines_of_records(text: bytes) -> bool:
-    """Say whether the first line of a text is for itself, not the beginning of a list or of an object on many lines."""
-    line = text.lstrip()[: 1 << 20].partition(b"\n")[0].strip()
-    return not line.startswith(b"[") and not line.endswith((b"{", b"[", b","))
-
-
-def json_values(text: str, file: str) -> Iterator[dict[str, Any]]:
-    """Return the objects of a text that is a list of them, or has one after the other on many lines."""
-    decode, at = json.JSONDecoder().raw_decode, _end_of_blanks(text, 0)
-    while at < len(text):
-        try:
-            value, at = decode(text, at)
-        except ValueError as error:
-            raise UsageError(f"{file}: no JSON, neither a line for each record nor a list of them: {error}") from None
-        yield from (one for one in (value if isinstance(value, list) else [value]) if isinstance(one, dict))
-        at = _end_of_blanks(text, at)
-
-
-def _end_of_blanks(text: str, at: int) -> int:
-    found = _BLANKS.match(text, at)
-    return at if found is None else found.end()
 
 
 def _json_records(lines: list[bytes], first: int, keys: LogKeys) -> list[LogRecord]:
@@ -218,12 +199,6 @@ def csv_records(text: str) -> Iterator[dict[str, Any]]:
         yield {key: value for key, value in record.items() if key is not None}
 
 
-def csv_delimiter(text: str) -> str:
-    """Return what parts the columns: a comma, or where the first line has none a semicolon or a tab."""
-    header = text.partition("\n")[0]
-    return next((one for one in (",", ";", "\t") if one in header), ",")
-
-
 def _csv_table(content: bytes) -> pa.Table | None:
     """Return a CSV file as a table of texts; None where its lines are not alike."""
     first = text_of(content[: 1 << 20]).partition("\n")[0]
@@ -256,6 +231,6 @@ def _parquet(file: str, keys: LogKeys) -> Iterator[Records]:
         raise UsageError(f"{Path(file).name}: not a Parquet file") from None
     row = 1
     for batch in batches:
-        table = pa.Table.from_batches([batch])
+        table = plain_table(pa.Table.from_batches([batch]), keys.keys)
         yield _as_table(table.rename_columns(keys.names(table.column_names)), row)
         row += len(batch)
