@@ -35,17 +35,22 @@ class FrameFacts(msgspec.Struct, frozen=True):
 def fit_frame(frame: DataFrame, mapping: Mapping) -> tuple[DataFrame, Mapping]:
     """Return the columns of a DataFrame that a trace has, and the mapping as it applies to them."""
     from pyspark.sql import functions
-    from pyspark.sql.pandas.types import to_arrow_schema
 
-    schema = plain_schema(to_arrow_schema(frame.schema), mapping.keys)
+    schema = _plain_schema(frame, mapping)
     mapping = mapping.fitted("", [*frame.columns, *(name for name in schema.names if name not in frame.columns)])
     wanted = [foreign for name in (*COLUMNS, *BROKER_COLUMNS) if (foreign := mapping.foreign(name)) in schema.names]
     inside = {name: name.split(".") for name in wanted if name not in frame.columns}  # of a struct, or of a map
     chosen = frame.select(
         *(functions.col(".".join(map(_quoted, inside.get(name, [name])))).alias(name) for name in wanted)
     )
-    require_columns(plain_schema(to_arrow_schema(chosen.schema)), "the DataFrame", mapping, texts=True)
+    require_columns(_plain_schema(chosen, mapping), "the DataFrame", mapping, texts=True)
     return chosen, mapping
+
+
+def _plain_schema(frame: DataFrame, mapping: Mapping) -> pa.Schema:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return plain_schema(to_arrow_schema(frame.schema, timezone="UTC"), mapping.keys)
 
 
 def _quoted(name: str) -> str:
@@ -66,10 +71,7 @@ def has_open_times(frame: DataFrame, mapping: Mapping) -> bool:
 
 def _type_of(frame: DataFrame, mapping: Mapping, name: str) -> pa.DataType | None:
     """Return the type of the column that is one of the trace's, None if there is none."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    schema = plain_schema(to_arrow_schema(frame.schema), mapping.keys)
-    lower = {field.name.lower(): field.type for field in schema}
+    lower = {field.name.lower(): field.type for field in _plain_schema(frame, mapping)}
     return None if name in mapping.constants else lower.get(mapping.foreign(name).lower())
 
 

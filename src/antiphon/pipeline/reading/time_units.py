@@ -85,9 +85,9 @@ def guess_unit(times: Sequence[float]) -> TimeReading:
     half of the events come within a tenth of a second of each other. A single one tells nothing.
     """
     values = np.sort(np.asarray(times, np.float64))
-    units = [unit for value in values.tolist() if (unit := _unit_by_size(value))]
+    units: list[TimeUnit] = [unit for value in values.tolist() if (unit := _unit_by_size(value))]
     if len(units) * 2 > len(values):
-        return TimeReading(max(SCALES, key=units.count), "size")
+        return TimeReading(max(units, key=units.count), "size")
     if len(values) < 2:
         return UNSAID
     if bool((values != np.trunc(values)).any()):
