@@ -254,10 +254,11 @@ def as_protobuf(framed: bool) -> bytes:
     return b"".join(exports)  # messages that follow each other are one: its repeated fields add up
 
 
-@pytest.mark.parametrize("kind", ["json", "framed", "plain"])
+@pytest.mark.parametrize("kind", ["json", "utf-16", "framed", "plain"])
 def test_spans(inline: Checker, tmp_path: Path, kind: str) -> None:
-    trace = tmp_path / ("spans.json" if kind == "json" else "spans.pb")
-    trace.write_bytes(as_json() if kind == "json" else as_protobuf(kind == "framed"))
+    trace = tmp_path / ("spans.pb" if kind in ("framed", "plain") else "spans.json")
+    json_text = as_json().decode().encode("utf-16") if kind == "utf-16" else as_json()
+    trace.write_bytes(as_protobuf(kind == "framed") if trace.suffix == ".pb" else json_text)
     totals, found = inline.check(trace, Mapping(preset="otlp"))
     assert totals.names == {1: "shop", 2: "worker"}
     assert totals.events == 8  # an acknowledged send is two
@@ -267,6 +268,16 @@ def test_spans(inline: Checker, tmp_path: Path, kind: str) -> None:
     assert found["partition-order"].verdict == "holds"  # by the time of the spans, not their place in the file
 
 
+@pytest.mark.parametrize("kind", ["json", "framed"])
+def test_spans_that_are_still_written(inline: Checker, tmp_path: Path, kind: str) -> None:
+    """The last export of a file may not be whole yet: what is there is read, and what it lacks is unknown."""
+    trace = tmp_path / ("spans.pb" if kind == "framed" else "spans.json")
+    trace.write_bytes((as_protobuf(True) if kind == "framed" else as_json())[:-40])
+    totals, found = inline.check(trace, Mapping(preset="otlp"))
+    assert (totals.events, totals.reasons) == (7, {"an export that is cut short": 1})
+    assert found["at-least-once"].verdict == "unknown"
+
+
 def test_what_is_no_export_is_said(inline: Checker, tmp_path: Path) -> None:
     (tmp_path / "a.pb").write_bytes(b"\x00\x00\x00\x05hello")
     with pytest.raises(UsageError, match="not an export of OpenTelemetry"):
@@ -274,6 +285,9 @@ def test_what_is_no_export_is_said(inline: Checker, tmp_path: Path) -> None:
     (tmp_path / "jaeger.json").write_text('{"data": [{"traceID": "x", "spans": [{"spanID": "y"}]}]}')
     with pytest.raises(UsageError, match="--from otlp reads OpenTelemetry messaging spans"):
         inline.check(tmp_path / "jaeger.json", Mapping(preset="otlp"))
+    (tmp_path / "spans.jsonl").write_bytes(as_json())
+    with pytest.raises(UsageError, match="--from otlp reads exports of OpenTelemetry"):
+        inline.check(tmp_path / "spans.jsonl")
 
 
 # --- Jepsen -----------------------------------------------------------------------------------------------------------
@@ -423,6 +437,67 @@ def test_marks_and_counts_of_deliveries(inline: Checker, tmp_path: Path, suffix:
     )
     assert (by_mark.violations, by_count.violations) == (2, 2)  # those whose marks are under another key, and kim
     assert {one.member for one in by_count.witnesses} != {one.member for one in by_mark.witnesses}
+
+
+def test_keys_as_java_writes_them(inline: Checker, tmp_path: Path) -> None:
+    told = [{"clientId": "p-1", "event": "produced", "topic": "t", "partition": 0, "offset": at} for at in range(3)]
+    told += [
+        {"clientId": "c-1", "groupId": "g", "event": "consumed", "topic": "t", "partition": 0, "offset": at}
+        for at in (0, 2, 1)
+    ]
+    totals, found = inline.check(lines(tmp_path / "log.jsonl", told), Mapping(preset="kafka"))
+    assert {*totals.names.values()} == {"c-1", "p-1"}
+    assert found["at-least-once"].examined == 3
+    [late] = found["partition-order"].witnesses
+    assert "both in t partition 0" in late.why
+
+
+def test_records_as_java_prints_them(inline: Checker, tmp_path: Path) -> None:
+    text = (
+        "12:00:01,5 INFO got ConsumerRecord(topic = t, partition = 1, leaderEpoch = 0, offset = {}, CreateTime = {}, x)"
+    )
+    (tmp_path / "worker.log").write_text("".join(text.format(at, 1_763_000_000_000 + at) + "\n" for at in (4, 3)))
+    totals, found = inline.check(tmp_path, Mapping(preset="kafka", sends="unrecorded"), unrecorded_sends=True)
+    assert {*totals.names.values()} == {"worker", "t/1"}
+    assert found["partition-order"].violations == 1
+
+
+@pytest.mark.parametrize("listed", [["1-0", "2-0", "3-0"], [[f"{n}-0", {"a": "b"}] for n in (1, 2, 3)]])
+def test_what_was_claimed(inline: Checker, tmp_path: Path, listed: list[Any]) -> None:
+    """A claim tells of several messages at once, and that they were given to another before."""
+    told: list[dict[str, Any]] = [{"client": "till", "op": "XADD", "stream": "s", "id": f"{n}-0"} for n in (1, 2, 3)]
+    told += [{"consumer": "a", "op": "XREADGROUP", "group": "g", "stream": "s", "id": f"{n}-0"} for n in (1, 2, 3)]
+    key = "ids" if isinstance(listed[0], str) else "entries"
+    told += [{"consumer": "b", "op": "XAUTOCLAIM", "group": "g", "stream": "s", key: listed}] * 2
+    told += [{"consumer": "b", "op": "XACK", "group": "g", "stream": "s"}, {"consumer": "c", "op": "XCLAIM"}]
+    totals, found = inline.check(lines(tmp_path / "log.jsonl", told), Mapping(preset="redis-streams"))
+    assert (found["at-most-once"].violations, found["redelivery"].violations) == (6, 0)
+    assert {*totals.names.values()} == {"a", "b", "till"}  # of c no row could be read
+    assert sum(totals.quarantined.values()) == 1
+
+
+OTHER_WORKLOADS = {
+    "a register": "{:process 0 :type :ok :f :write :value 3} {:process 1 :type :ok :f :read :value 3}",
+    "transactions": "{:process 0 :type :ok :f :txn :value [[:append 3 1] [:r 3 [1]]]}",
+    "a bank": "{:process 0 :type :ok :f :transfer :value {:from 0 :to 1}} {:process 1 :type :ok :f :read :value {0 5}}",
+}
+
+
+@pytest.mark.parametrize("workload", OTHER_WORKLOADS)
+def test_histories_without_messages_are_refused(inline: Checker, tmp_path: Path, workload: str) -> None:
+    (tmp_path / "history.edn").write_text(OTHER_WORKLOADS[workload])
+    with pytest.raises(UsageError, match="of a workload without messages"):
+        inline.check(tmp_path / "history.edn", Mapping(preset="jepsen"))
+
+
+def test_a_counter_is_no_set(inline: Checker, tmp_path: Path) -> None:
+    told = "{:process 0 :type :invoke :f :add :value 1} {:process 1 :type :ok :f :read :value 1}"
+    (tmp_path / "history.edn").write_text(told)
+    totals, found = inline.check(tmp_path / "history.edn", Mapping(preset="jepsen"))
+    assert [*totals.reasons] == [
+        "a read of one value, as of a register or a counter; a read of a set gives a list of messages"
+    ]
+    assert found["integrity"].verdict == "unknown"
 
 
 # --- what cannot be read ----------------------------------------------------------------------------------------------

@@ -41,6 +41,7 @@ from antiphon.pipeline.session import Session
 from antiphon.pipeline.store.files import find_files, format_of
 from antiphon.pipeline.store.layout import INDEX, QUARANTINE, ROWS, SKELETON, Totals, TraceLayout
 from antiphon.pipeline.store.location import Location, copy_tree, location, remove_tree, size_of
+from antiphon.wording import count
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -117,7 +118,7 @@ def _ingest_foreign(session: Session, trace: str, files: list[str], folder: Loca
 
 
 def _unreadable(trace: str, reasons: dict[str, int]) -> str:
-    most = "; ".join(f"{count:,} rows: {reason}" for reason, count in [*reasons.items()][:3])
+    most = "; ".join(f"{count(rows, 'row')}: {reason}" for reason, rows in [*reasons.items()][:3])
     return f"{trace}: no row can be read as an event{f'; {most}' if most else ''}"
 
 

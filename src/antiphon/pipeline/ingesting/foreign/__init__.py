@@ -259,7 +259,7 @@ def _sort_out_singly(
             bad.append(UnreadableRow(file, record.row, str(problem), problem.event, record.text))
             continue
         for at, row in enumerate(found):
-            good.append((*msgspec.structs.astuple(row), (number << ROW_BITS) + record.row * 4 + at))
+            good.append((*msgspec.structs.astuple(row), (number << ROW_BITS) + record.row * 4 + min(at, 3)))
     columns = zip(*good, strict=True) if good else [()] * len(FOREIGN_SCHEMA)
     arrays = [pa.array(values, field.type) for values, field in zip(columns, FOREIGN_SCHEMA, strict=True)]
     return pa.Table.from_arrays(arrays, schema=FOREIGN_SCHEMA), bad

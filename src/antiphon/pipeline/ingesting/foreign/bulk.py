@@ -64,7 +64,9 @@ def keys_read(form: LogForm) -> list[str]:
     names = ("run", "member", "event", "sender", "seq", "step", "time_ns", "view", "bytes", "members", "detail")
     looked = [*names, "topic", "partition", "group", "redelivered", *form.columns]
     return list(
-        dict.fromkeys(key for name in looked for key in (*form.columns.get(name, [name]), *form.late, *form.incoming))
+        dict.fromkeys(
+            key for name in looked for key in (*form.columns.get(name, [name]), *form.late, *form.incoming, *form.each)
+        )
     )
 
 
@@ -75,7 +77,10 @@ def rows_in_bulk(form: LogForm, records: RecordTable, file: int) -> tuple[pa.Tab
     word = coded(columns.text("event"))
     words = word.dictionary.to_pylist()
     kinds = [form.events.get(text.lower(), [text]) for text in words]
-    known = [len(those) <= _KINDS_MAX and ABOUT_A_MESSAGE.issuperset(those) for those in kinds]
+    known = [
+        len(those) <= _KINDS_MAX and ABOUT_A_MESSAGE.issuperset(those) and text.lower() not in form.again
+        for text, those in zip(words, kinds, strict=True)
+    ]
     code = word.indices.fill_null(len(words)).to_numpy(zero_copy_only=False)
     about = np.array([*(len(those) if good else 0 for those, good in zip(kinds, known, strict=True)), 0], np.int64)
     count = about[code]

@@ -72,7 +72,7 @@ class LogForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     events: dict[str, list[str]] = {}  # the log's word -> what happened, in order; nothing: the record is no event
     constants: dict[str, str | int] = {}
     defaults: dict[str, str] = {}  # what a record means that says nothing of a column; {file}: its file's name
-    lines: str = ""  # of a text log: what a line is like, a regular expression whose named groups are keys
+    lines: list[str] = []  # of a text log: what its lines are like, regular expressions whose named groups are keys
     members: dict[str, int] = {}  # numbers that some names have
     ids: Literal["message", "log"] = "message"  # log: an id is one within its topic and partition, as an offset is
     numbers_from: int = 1
@@ -86,11 +86,27 @@ class LogForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     late: dict[
         str, list[str]
     ] = {}  # key -> values by which a subscription says that it has only what comes from now on
+    again: list[str] = []  # words for a delivery that are used only where there was one before
+    each: list[str] = []  # keys of lists: a record that has one tells of as many messages
     incoming: dict[str, list[str]] = {}  # key -> values by which a record says that it tells of what came in
     suffixes: tuple[str, ...] = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
 
     def rows(self, record: Mapping[str, Any]) -> Iterator[ForeignRow]:
         """Return the rows of one record; NoRow says why there is none."""
+        for one in self._messages(record):
+            yield from self._rows(one)
+
+    def _messages(self, record: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        """Return a record for each message of one that lists several: ids, records, or lists that begin with an id."""
+        listed = next((record[key] for key in self.each if isinstance(record.get(key), list)), None)
+        if listed is None or self._value(record, "seq") is not None:
+            yield record
+            return
+        for one in listed:
+            named = one[0] if isinstance(one, (list, tuple)) and one else one
+            yield {**record, **named} if isinstance(named, Mapping) else {**record, self._keys("seq")[0]: named}
+
+    def _rows(self, record: Mapping[str, Any]) -> Iterator[ForeignRow]:
         word = self._value(record, "event")
         if word is None:
             raise NoRow(_NO_EVENT.format(", ".join(self._keys("event"))))
@@ -130,6 +146,8 @@ class LogForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         members = self._value(record, "members")
         listed = members if isinstance(members, list) else str(members).replace(",", " ").split()
         mark, flag = self._found(record, "redelivered")
+        if flag is None and kind == "deliver" and str(self._value(record, "event")).lower() in self.again:
+            flag = True
         clock, when = self._found(record, "time_ns")
         return ForeignRow(
             run=self.text(record, "run") or "log",
@@ -225,7 +243,7 @@ def form_of(mapping: user.Mapping) -> LogForm:
         columns=columns,
         events=events,
         constants=base.constants | mapping.constants,
-        lines=mapping.lines or base.lines,
+        lines=[mapping.lines] if mapping.lines else base.lines,
         members=mapping.members,
         numbers_from=mapping.numbers_from if mapping.numbers_from != 1 else base.numbers_from,
         time_unit=mapping.time_unit or base.time_unit,

@@ -9,6 +9,7 @@ from antiphon.pipeline.ingesting.foreign.form import PRESETS, LogForm, NoRow, fo
 from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.trace.schema import BROKER_COLUMNS, COLUMNS
 
+OTLP_KEYS: Final = frozenset({"resourceSpans", "resource_spans", "scopeSpans"})
 _USUAL: Final[dict[str, tuple[str, ...]]] = {  # the trace's column -> what others call it
     "run": ("run", "run_id", "session", "experiment"),
     "member": ("member", "node", "node_id", "client", "client_id", "process", "host", "hostname", "consumer", "peer"),
@@ -38,6 +39,8 @@ def suggest(records: list[dict[str, Any]]) -> str:
 
     Of those that read equally many, it is the one that understands most of their columns, and a preset before a guess.
     """
+    if any(OTLP_KEYS & record.keys() for record in records):
+        return "--from otlp reads exports of OpenTelemetry"
     readers = [
         (f"--from {name} would read most of it", form_of(Mapping(preset=name)))
         for name in PRESETS

@@ -111,6 +111,12 @@ def read_history(text: str, file: str) -> Iterator[dict[str, Any]]:
                 yield from history.records(operation)
 
 
+NO_MESSAGE: Final = "no message"  # the key under which a record says why it is about none
+_OTHER: Final = frozenset(
+    {"subscribe", "assign", "close", "crash", "debug-topic-partitions"}
+)  # nothing is sent by them
+
+
 class _History:
     """What must be known of earlier operations to say what one means."""
 
@@ -122,6 +128,10 @@ class _History:
     def records(self, operation: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Return what one operation tells."""
         what, value = operation.get("f"), operation.get("value")
+        if (why := _no_message(operation)) is not None:
+            if operation.get("type") == "ok":  # once an operation
+                yield {**operation, NO_MESSAGE: why}
+            return
         if what in ("subscribe", "assign"):
             yield from self._subscription(operation)
         elif _steps(value):
@@ -166,6 +176,19 @@ class _History:
                 for key, found in step[1].items():
                     for _, value in found:
                         yield _told(operation, "deliver") | {"topic": str(key), "value": f"{key}/{value}"} | group
+
+
+def _no_message(operation: dict[str, Any]) -> str | None:
+    """Say why an operation is not about messages, as those of other workloads are not; None if it may be."""
+    what, value = operation.get("f"), operation.get("value")
+    if _steps(value) or what in _OTHER or value is None or value == []:
+        return None
+    if what not in _SENDS | _DELIVERS:
+        known = ", ".join(sorted(_SENDS | _DELIVERS))
+        return f"operation {what}, of a workload without messages; those with messages are {known}"
+    if what == "read" and value is not None and not isinstance(value, list | tuple):
+        return "a read of one value, as of a register or a counter; a read of a set gives a list of messages"
+    return None
 
 
 def _steps(value: Any) -> bool:

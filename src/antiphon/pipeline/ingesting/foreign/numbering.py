@@ -228,7 +228,8 @@ class RankedNames:
     def of(self, column: pa.ChunkedArray) -> Array:
         """Return the rank of each row's name; 0 where there is none."""
         codes, texts = _codes(column)
-        ranks = np.searchsorted(self.numbers, [self.names[name] for name in texts.to_pylist()])
+        numbers = [self.names.get(name, 0) for name in texts.to_pylist()]  # a text may be one that no row has any more
+        ranks = np.searchsorted(self.numbers, numbers)
         found: Array = np.append(ranks, 0).astype(self._kind)[codes]
         return found
 

@@ -22,7 +22,7 @@ import pyarrow.json
 from antiphon.errors import UsageError
 from antiphon.pipeline.ingesting.foreign.bulk import LogRecord, RecordTable, keys_read
 from antiphon.pipeline.ingesting.foreign.form import LogForm
-from antiphon.pipeline.ingesting.foreign.jepsen import read_history
+from antiphon.pipeline.ingesting.foreign.jepsen import NO_MESSAGE, read_history
 from antiphon.pipeline.ingesting.foreign.spans import read_spans
 from antiphon.pipeline.reading.plain_columns import plain_table
 from antiphon.pipeline.reading.text import csv_delimiter, has_lines_of_records, json_values, line_blocks, text_of
@@ -46,26 +46,33 @@ def _records(file: str, preset: str, form: LogForm) -> Iterator[Records]:
     if preset == "otlp":
         return read_spans(file, form)
     if preset == "jepsen":
-        return _singly(read_history(_content(file).decode(errors="replace"), file))
+        return _batched(_operations(read_history(_content(file).decode(errors="replace"), file)))
     name, keys = plain_name(file).lower(), LogKeys(keys_read(form))
     if is_csv(file):
         return _csv(file, keys)
     if name.endswith(".parquet"):
         return _parquet(file, keys)
-    return _json(file, keys, re.compile(form.lines) if form.lines else None)
+    return _json(file, keys, [re.compile(one) for one in form.lines])
 
 
 class LogKeys:
-    """The keys that a form looks for; a log may write them in other capitals, or have them inside of objects."""
+    """The keys that a form looks for; a log may write them with other capitals or marks, or have them inside objects.
+
+    `clientId`, `Client_ID` and `client-id` are `client_id`, unless a log has several of them.
+    """
 
     def __init__(self, keys: list[str]) -> None:
         self.keys = keys
         self._known = frozenset(keys)
         self._by_lower = {key.lower(): key for key in reversed(keys)}
+        self._by_letters = {_letters(key): key for key in reversed(keys)}
 
     def name(self, key: str) -> str:
         """Return the key that is looked for, where this is one in other capitals; else itself."""
-        return key if key in self._known else self._by_lower.get(key.strip().lower(), key)
+        if key in self._known:
+            return key
+        found = self._by_lower.get(key.strip().lower())
+        return found or (key if "." in key else self._by_letters.get(_letters(key), key))
 
     def names(self, keys: list[str]) -> list[str]:
         """Return the same of several keys, which stay different: one that is written exactly so keeps its name."""
@@ -87,29 +94,43 @@ class LogKeys:
         return not inner and self.names([*record]) == [*record]
 
 
+def _letters(key: str) -> str:
+    return "".join(one for one in key.lower() if one.isalnum())
+
+
 def _content(file: str) -> bytes:
     with open_stream(location(file)) as stream:
         content: bytes = stream.read()
     return content
 
 
-def _singly(records: Iterator[dict[str, Any]], first: int = 1) -> Iterator[list[LogRecord]]:
-    numbered = (LogRecord(row, record) for row, record in enumerate(records, first))
-    while chunk := list(itertools.islice(numbered, _BATCH_ROWS)):
+def _singly(records: Iterator[dict[str, Any]]) -> Iterator[list[LogRecord]]:
+    return _batched(LogRecord(row, record) for row, record in enumerate(records, 1))
+
+
+def _batched(records: Iterator[LogRecord]) -> Iterator[list[LogRecord]]:
+    while chunk := list(itertools.islice(records, _BATCH_ROWS)):
         yield chunk
 
 
-def _json(file: str, keys: LogKeys, lines_are: re.Pattern[str] | None) -> Iterator[Records]:
+def _operations(records: Iterator[dict[str, Any]]) -> Iterator[LogRecord]:
+    """Return the records of a history; what is none says why."""
+    for row, record in enumerate(records, 1):
+        why = record.pop(NO_MESSAGE, "")
+        yield LogRecord(row, None, str(record), why) if why else LogRecord(row, record)
+
+
+def _json(file: str, keys: LogKeys, lines_are: list[re.Pattern[str]]) -> Iterator[Records]:
     row = 1
     for block in line_blocks(open_stream(location(file)), _BLOCK_BYTES):
         if row == 1:
             block = block.removeprefix(codecs.BOM_UTF8)
-            as_text = lines_are is not None and not block.lstrip().startswith((b"{", b"["))
+            as_text = bool(lines_are) and not block.lstrip().startswith((b"{", b"["))
             if not as_text and not has_lines_of_records(block):
                 yield from _singly(keys.renamed(record) for record in json_values(text_of(_content(file)), file))
                 return
         lines = block.splitlines()
-        if as_text and lines_are is not None:
+        if as_text:
             yield _text_records(lines, row, lines_are)
             row += len(lines)
             continue
@@ -117,22 +138,17 @@ def _json(file: str, keys: LogKeys, lines_are: re.Pattern[str] | None) -> Iterat
         row += len(lines)
 
 
-def _text_records(lines: list[bytes], first: int, lines_are: re.Pattern[str]) -> list[LogRecord]:
+def _text_records(lines: list[bytes], first: int, lines_are: list[re.Pattern[str]]) -> list[LogRecord]:
+    known = " nor ".join(one.pattern for one in lines_are)
+    unlike = f"a line that is not like {known} (`lines` in a mapping file says another)"
     found = []
     for row, line in enumerate(lines, first):
         text = line.decode(errors="replace")
-        match = lines_are.search(text)
+        match = next((match for one in lines_are if (match := one.search(text)) is not None), None)
         if match is not None:
             found.append(LogRecord(row, match.groupdict(), text))
         elif text.strip():
-            found.append(
-                LogRecord(
-                    row,
-                    None,
-                    text,
-                    f"a line that is not like {lines_are.pattern} (`lines` in a mapping file says another)",
-                )
-            )
+            found.append(LogRecord(row, None, text, unlike))
     return found
 
 

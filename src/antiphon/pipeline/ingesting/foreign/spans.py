@@ -15,13 +15,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from antiphon.errors import UsageError
 from antiphon.pipeline.columns import Array
 from antiphon.pipeline.ingesting.foreign import otlp, span_scan
 from antiphon.pipeline.ingesting.foreign.bulk import LogRecord, RecordTable, keys_read
 from antiphon.pipeline.ingesting.foreign.coded import first_of, is_one_of, is_text, plain, without_empty
 from antiphon.pipeline.ingesting.foreign.form import LogForm
 from antiphon.pipeline.ingesting.foreign.span_scan import NUMBER, TEXT, TRUTH, SpanArrays
-from antiphon.pipeline.store.location import location, open_input
+from antiphon.pipeline.store.location import compression_of, is_utf16, location, open_input
 
 _BLOCK_BYTES: Final = 8 << 20
 _SPANS: Final = 1 << 14  # that a table has, about
@@ -42,7 +43,6 @@ def read_spans(file: str, form: LogForm) -> Iterator[RecordTable | list[LogRecor
 
 
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"  # with which what is compressed so begins
-_GZIP: Final = b"\x1f\x8b"
 
 
 def _content(file: str) -> pa.Buffer:
@@ -50,8 +50,10 @@ def _content(file: str) -> pa.Buffer:
     with open_input(location(file)) as source:
         content = source.read_buffer()
     first = memoryview(content)[:8].tobytes()
-    if first.startswith((_ZSTD, _GZIP)):
-        return _decompressed(content, "zstd" if first.startswith(_ZSTD) else "gzip")
+    if is_utf16(first):
+        return pa.py_buffer(content.to_pybytes().decode("utf-16").encode())
+    if (codec := compression_of(first)) is not None:
+        return _decompressed(content, codec)
     if first[4:] != _ZSTD:
         return content
     # an exporter that compresses does so export by export, each behind its length
@@ -80,6 +82,10 @@ class _SpanReader:
     def _room_for_more(self) -> None:
         spans, columns = self._arrays.kind.shape
         self._arrays = span_scan.span_arrays(columns, 4 * spans)
+
+    def _cut_short(self, rest: bytes) -> LogRecord:
+        """Return what is left of an export at the end of a file that was read otherwise: it may still be written."""
+        return LogRecord(self.row, None, str(rest[:1000])[2:-1], "an export that is cut short")
 
     def _singly(self, records: Iterator[dict[str, Any]]) -> list[LogRecord]:
         return [LogRecord(row, record) for row, record in enumerate(records, self.row)]
@@ -134,14 +140,22 @@ class _SpanReader:
             if whole < 0 and at + len(block) - end < len(content):
                 size = size if end else 4 * size  # the export goes on behind the block
                 continue
-            yield self._singly(otlp.json_records(text[end : whole if whole > 0 else len(block)].tobytes(), self._file))
+            rest = text[end : whole if whole > 0 else len(block)].tobytes()
+            try:
+                last = self._singly(otlp.json_records(rest, self._file))
+            except UsageError:
+                if whole > 0 or self.row == 1:
+                    raise
+                last = [self._cut_short(rest)]
+            yield last
             at += (whole if whole > 0 else len(block)) - end
 
     def protobuf(self, content: memoryview) -> Iterator[RecordTable | list[LogRecord]]:
         """Read exports in protobuf."""
         whole = np.frombuffer(content, np.uint8)
         flush = functools.partial(self._flush, whole, as_hex=True, decode=otlp.protobuf_span)
-        for start, stop in otlp.protobuf_extents(content, self._file):
+        stop = 0
+        for start, stop in self._whole_exports(content):
             while True:
                 before = self._arrays.counts.copy()
                 end = span_scan.scan_protobuf(whole, start, stop, self._arrays, self._wanted)
@@ -157,6 +171,15 @@ class _SpanReader:
                     self._room_for_more()
         if (found := flush()) is not None:
             yield found
+        if stop < len(content):
+            yield [self._cut_short(content[stop:].tobytes())]
+
+    def _whole_exports(self, content: memoryview) -> Iterator[tuple[int, int]]:
+        """Return where exports are; one that the end of the file cuts short is left out, unless it is the only one."""
+        try:
+            yield from otlp.protobuf_extents(content, self._file)
+        except UsageError:
+            return
 
 
 def _table(arrays: SpanArrays, keys: list[str], content: Array, *, as_hex: bool) -> tuple[pa.Table, Array] | None:
