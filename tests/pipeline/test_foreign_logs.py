@@ -565,6 +565,14 @@ def test_a_file_that_is_no_log_is_refused(inline: Checker, tmp_path: Path) -> No
         inline.check(tmp_path / "log.csv", mapping_of(argparse.Namespace(mapping=None, preset="nats", sends=None)))
 
 
+def test_a_trace_is_no_log(inline: Checker, tmp_path: Path) -> None:
+    rows = [{"run": "r", "member": 1, "step": n, "event": "send", "sender": 1, "seq": n} for n in (1, 2)]
+    with pytest.raises(UsageError, match=r"it is a trace, without --from$"):
+        inline.check(lines(tmp_path / "trace.jsonl", rows), Mapping(preset="kafka"))
+    with pytest.raises(UsageError, match="no row can be read as an event"):  # JSON is read as EDN as far as it goes
+        inline.check(lines(tmp_path / "odd.jsonl", [{"a": [{"b": {"c": 1}}, {"d": 2}]}]), Mapping(preset="jepsen"))
+
+
 def test_a_preset_is_suggested(inline: Checker, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--from kafka would read most of it"):
         inline.check(lines(tmp_path / "log.jsonl", KAFKA))

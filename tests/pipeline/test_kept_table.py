@@ -194,6 +194,13 @@ def test_what_is_no_table_is_said_in_one_line(tmp_path: Path) -> None:
             open_table(str(tmp_path))
 
 
+def test_a_diagram_of_names_asks_for_a_table(tmp_path: Path) -> None:
+    row = {"run": "r", "member": "ann", "step": 1, "event": "send", "sender": "ann", "seq": "a", "time_ns": 1}
+    (tmp_path / "log.jsonl").write_text(json.dumps(row) + "\n")
+    with pytest.raises(UsageError, match=r"members or messages have names.* antiphon ingest"):
+        read_window(str(tmp_path / "log.jsonl"), DiagramRequest(around=(1, 1)))
+
+
 def test_the_command_keeps_and_the_others_reuse(
     spark_session: Session, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from typing import Any
 
 from antiphon.commands.log_options import add_log_options, add_trace_argument, show_reading
 from antiphon.commands.quarantine import show_reasons
@@ -27,6 +28,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Keep a trace as a table and say what is in it."""
+    import msgspec
+
     from antiphon.pipeline.ingesting.keep import keep_trace
     from antiphon.pipeline.store.table import TABLE_FILE
 
@@ -34,7 +37,8 @@ def run(args: argparse.Namespace) -> int:
         kept = keep_trace(spark, args.trace, out, mapping, in_place=args.in_place)
     totals = kept.totals
     if args.json:
-        said = {key: value for key, value in totals.as_result().items() if value or isinstance(value, int)}
+        facts: dict[str, Any] = msgspec.to_builtins(totals.as_result(), str_keys=True)
+        said = {key: value for key, value in facts.items() if value or isinstance(value, int)}
         print(json.dumps({"table": args.out, "in_place": kept.in_place, **said}))
         return 0
     counted = ", ".join((count(totals.runs, "run"), count(totals.members, "member"), count(totals.events, "event")))

@@ -109,7 +109,20 @@ class _Reader:
         table = table_of(trace, mapping if mapping != Mapping() else None)
         self.files = find_files(trace) if table is None else table.layout.files
         self.windows = None if table is None else table.windows
-        self.mapping = mapping if table is None else Mapping()
+        self.mapping = self._looked_at(mapping) if table is None else Mapping()
+
+    def _looked_at(self, mapping: Mapping) -> Mapping:
+        """Return the mapping with the unit of times; UsageError if names would have to become numbers first."""
+        try:
+            from antiphon.pipeline.ingesting.foreign import decide_times, has_text
+        except ModuleNotFoundError:  # a diagram of a trace needs none of what brings logs of other systems
+            return mapping
+        if has_text(self.files, mapping):
+            raise UsageError(
+                f"{self.trace}: members or messages have names, for which a diagram needs numbers: "
+                "antiphon ingest TRACE --out TABLE gives them, then draw TABLE"
+            )
+        return decide_times(self.files, mapping)[0]
 
     def _rows(self, columns: Sequence[str], run: str | None) -> Iterator[TraceRows]:
         return read_rows(self.files, columns, run, self.mapping)

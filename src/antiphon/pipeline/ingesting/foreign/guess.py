@@ -47,7 +47,9 @@ def suggest(records: list[dict[str, Any]]) -> str:
         if name not in ("otlp", "jepsen")
     ]
     guessed = _guess(records)
-    readers.append((f"a mapping file (--mapping) would read most of it:\n{_as_toml(guessed)}", form_of(guessed)))
+    said = _as_toml(guessed)
+    mapped = f"a mapping file (--mapping) would read most of it:\n{said}" if said else "it is a trace, without --from"
+    readers.append((mapped, form_of(guessed)))
     counted = [(_readable(form, records), words) for words, form in readers]
     (most, _), words = max(counted, key=lambda one: one[0])  # the first of equals
     return words if most else ""

@@ -53,7 +53,8 @@ class _Reader:
     def _form(self, token: str) -> Any:
         if token in _CLOSING:
             items = self._until(_CLOSING[token])
-            return dict(zip(items[::2], items[1::2], strict=False)) if token == "{" else items
+            keys = (str(key) if isinstance(key, dict) else key for key in items[::2])
+            return dict(zip(keys, items[1::2], strict=False)) if token == "{" else items
         if token == "#_":
             self._required()
             return _DISCARD
