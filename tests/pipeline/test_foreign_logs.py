@@ -452,6 +452,21 @@ def test_keys_as_java_writes_them(inline: Checker, tmp_path: Path) -> None:
     assert "both in t partition 0" in late.why
 
 
+def test_keys_inside_of_objects_as_others_write_them(inline: Checker, tmp_path: Path) -> None:
+    told = [
+        {"client": who, "op": op, "routingKey": "q", "queue": "q", "properties": {"messageId": f"m{n}"}}
+        for who, op in (("shop", "publish"), ("worker", "deliver"))
+        for n in range(3)
+    ]
+    totals, found = inline.check(lines(tmp_path / "log.jsonl", told), Mapping(preset="amqp"))
+    assert (totals.quarantined, totals.events, found["integrity"].verdict) == ({}, 6, "holds")
+    inner = [
+        {"level": "info", "data": {"node": who, "op": op, "id": "a"}} for who, op in (("n1", "send"), ("n2", "recv"))
+    ]
+    with pytest.raises(UsageError, match=r'"member" = "data.node"(.|\n)*"recv" = "deliver"'):
+        inline.check(lines(tmp_path / "inner.jsonl", inner))
+
+
 def test_records_as_java_prints_them(inline: Checker, tmp_path: Path) -> None:
     text = (
         "12:00:01,5 INFO got ConsumerRecord(topic = t, partition = 1, leaderEpoch = 0, offset = {}, CreateTime = {}, x)"

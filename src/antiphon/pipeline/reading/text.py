@@ -243,15 +243,16 @@ def _json_keys(file: str) -> dict[str, Any]:
     with open_stream(location(file)) as stream:
         known: dict[str, Any] = {}
         for record in itertools.islice(first_json_values(text_of(stream.read(HEAD_BYTES))), 100):
-            known = dict(_with_inner_keys("", record)) | known
+            known = dict(with_inner_keys("", record)) | known
     return known
 
 
-def _with_inner_keys(above: str, record: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def with_inner_keys(above: str, record: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Return the keys of a record and of objects inside it, which are named with dots, and their values."""
     for key, value in record.items():
         yield above + key, value
         if isinstance(value, dict):
-            yield from _with_inner_keys(f"{above}{key}.", value)
+            yield from with_inner_keys(f"{above}{key}.", value)
 
 
 def first_json_values(text: str) -> Iterator[dict[str, Any]]:

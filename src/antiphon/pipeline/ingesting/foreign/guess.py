@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from antiphon.pipeline.ingesting.foreign.form import PRESETS, LogForm, NoRow, form_of
 from antiphon.pipeline.reading.mapping import Mapping
+from antiphon.pipeline.reading.text import with_inner_keys
 from antiphon.trace.schema import BROKER_COLUMNS, COLUMNS
 
 OTLP_KEYS: Final = frozenset({"resourceSpans", "resource_spans", "scopeSpans"})
@@ -39,6 +40,7 @@ def suggest(records: list[dict[str, Any]]) -> str:
 
     Of those that read equally many, it is the one that understands most of their columns, and a preset before a guess.
     """
+    records = [dict(with_inner_keys("", record)) for record in records]
     if any(OTLP_KEYS & record.keys() for record in records):
         return "--from otlp reads exports of OpenTelemetry"
     readers = [
@@ -72,7 +74,7 @@ def _readable(form: LogForm, records: list[dict[str, Any]]) -> tuple[int, int]:
 
 def _guess(records: list[dict[str, Any]]) -> Mapping:
     keys = {key for record in records for key in record}
-    lower = {key.lower(): key for key in keys}
+    lower = {key.rpartition(".")[2].lower(): key for key in sorted(keys, key=lambda key: -key.count("."))}
     columns = {}
     for name, others in _USUAL.items():
         found = next((lower[other] for other in others if other in lower), None)

@@ -25,7 +25,14 @@ from antiphon.pipeline.ingesting.foreign.form import LogForm
 from antiphon.pipeline.ingesting.foreign.jepsen import NO_MESSAGE, read_history
 from antiphon.pipeline.ingesting.foreign.spans import read_spans
 from antiphon.pipeline.reading.plain_columns import plain_table
-from antiphon.pipeline.reading.text import csv_delimiter, has_lines_of_records, json_values, line_blocks, text_of
+from antiphon.pipeline.reading.text import (
+    csv_delimiter,
+    has_lines_of_records,
+    json_values,
+    line_blocks,
+    text_of,
+    with_inner_keys,
+)
 from antiphon.pipeline.store.files import is_csv, plain_name
 from antiphon.pipeline.store.location import damage_named, location, open_parquet, open_stream
 
@@ -71,8 +78,7 @@ class LogKeys:
         """Return the key that is looked for, where this is one in other capitals; else itself."""
         if key in self._known:
             return key
-        found = self._by_lower.get(key.strip().lower())
-        return found or (key if "." in key else self._by_letters.get(_letters(key), key))
+        return self._by_lower.get(key.strip().lower()) or self._by_letters.get(_letters(key), key)
 
     def names(self, keys: list[str]) -> list[str]:
         """Return the same of several keys, which stay different: one that is written exactly so keeps its name."""
@@ -81,7 +87,12 @@ class LogKeys:
 
     def renamed(self, record: dict[str, Any]) -> dict[str, Any]:
         """Return a record under the keys that are looked for."""
-        return dict(zip(self.names([*record]), record.values(), strict=True))
+        renamed = dict(zip(self.names([*record]), record.values(), strict=True))
+        for key, value in record.items():
+            for inner, found in with_inner_keys(f"{key}.", value) if isinstance(value, dict) else ():
+                if (wanted := self._by_letters.get(_letters(inner))) is not None and wanted not in renamed:
+                    renamed[wanted] = found
+        return renamed
 
     def may_be_in(self, column: str) -> bool:
         """Say whether a table's column has what is looked for, or may have it inside."""
