@@ -109,6 +109,13 @@ def test_a_topic_seen_by_its_consumers(inline: Checker, tmp_path: Path) -> None:
     assert any(f"message 2 of {number} after number 3, both in orders partition 0" in one for one in why)
 
 
+def test_what_a_consumer_prints_grows(tmp_path: Path) -> None:
+    """A text that grows is not read again from its beginning: nothing was delivered twice."""
+    text = "".join(f"CreateTime:{1_763_000_000_000 + at}\tPartition:0\tOffset:{at}\tx\n" for at in range(9)).encode()
+    one = grow(tmp_path, {"worker.log": text}, 3, Mapping(preset="kafka", sends="unrecorded"))
+    assert said(one.conclude(), ("at-most-once",)) == {"at-most-once": ("holds", 9, 0)}
+
+
 def test_what_nobody_sent_waits_and_is_named(tmp_path: Path) -> None:
     records = [
         {"run": "r", "member": "a", "step": 1, "event": "send", "seq": "x", "time_ns": 1},

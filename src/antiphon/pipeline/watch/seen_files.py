@@ -37,7 +37,7 @@ from antiphon.trace.run_file import RUN_FILE
 _END_BYTES: Final = 1 << 16
 VANISHED_MAX: Final = 100_000
 PARTS_MAX: Final = 64  # files of batches before they are put together
-GROWING: Final = (".jsonl", ".ndjson", ".csv", ".tsv", ".json")
+GROWING: Final = (".jsonl", ".ndjson", ".csv", ".tsv", ".json", ".txt", ".log")
 
 
 class LogPosition(msgspec.Struct, frozen=True, array_like=True):
