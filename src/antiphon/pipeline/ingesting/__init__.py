@@ -58,7 +58,7 @@ def ingest(session: Session, trace: str, folder: Location, mapping: Mapping | No
     files = find_trace(trace, mapping)
     try:
         mapping, times = decide_times(files, mapping)
-        if mapping.preset or has_text(files, mapping):
+        if mapping.is_of_a_log or has_text(files, mapping):
             totals = _ingest_foreign(session, trace, files, folder, mapping)
         else:
             totals = _ingest_files(session, trace, files, folder, mapping)
@@ -91,7 +91,7 @@ def _ingest_files(session: Session, trace: str, files: list[str], folder: Locati
 
 def find_trace(trace: str, mapping: Mapping | None) -> list[str]:
     """Return the files of a trace, or of the log that becomes one; UsageError says what is wrong with the path."""
-    return find_logs(trace, mapping) if mapping is not None and mapping.preset else find_files(trace)
+    return find_logs(trace, mapping) if mapping is not None and mapping.is_of_a_log else find_files(trace)
 
 
 def _ingest_foreign(session: Session, trace: str, files: list[str], folder: Location, mapping: Mapping) -> Totals:
@@ -135,7 +135,7 @@ def ingest_frame(session: Session, frame: DataFrame, folder: Location, mapping: 
     if may_have_names(frame, mapping) or has_open_times(frame, mapping):
         files = _write_frame(session, frame, folder, about)
         mapping, times = decide_times(files, mapping)
-        if mapping.preset or has_text(files, mapping):
+        if mapping.is_of_a_log or has_text(files, mapping):
             totals = ingest(session, str(folder / FRAME), folder, mapping)
             totals.trace = about.name
             remove_tree(folder / FRAME)

@@ -78,7 +78,7 @@ def keep_trace(
     """
     if is_table(trace):
         raise UsageError(f"{trace}: is a table already")
-    suffixes = form_of(mapping).suffixes if mapping and mapping.preset else tuple(SUFFIXES)
+    suffixes = form_of(mapping).suffixes if mapping and mapping.is_of_a_log else tuple(SUFFIXES)
     source = TableSource(trace, suffixes, source_files(trace, suffixes))  # before: what comes meanwhile is a change
     laid = LaidOut(folder, ingest(session, trace, folder, mapping), mapping or Mapping())
     return keep_layout(session, folder, laid, source, in_place=in_place)

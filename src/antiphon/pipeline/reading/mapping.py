@@ -32,8 +32,14 @@ class Mapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     own_deliveries: Literal["recorded", "implied"] = "recorded"  # implied: by the sends
     sends: Literal["recorded", "unrecorded"] = "recorded"  # unrecorded: nobody logs what was sent, as in a topic
     lines: str = ""  # of a text log: what a line is like, a regular expression whose named groups are the columns
+    other_lines: Literal["quarantined", "ignored"] = "quarantined"  # what becomes of a text log's lines that are not so
     preset: str = ""  # the kind of log that this starts from, as `--from` names it
     promises: list[str] = []  # what decides where no run.json says it
+
+    @property
+    def is_of_a_log(self) -> bool:
+        """Whether what it reads is another system's log, whatever its rows have: a preset or a line's form says so."""
+        return bool(self.preset or self.lines)
 
     @property
     def keys(self) -> list[str]:

@@ -96,7 +96,7 @@ class DirectoryWatch:
         write_whole(made_as, FORMAT.encode())
         self.sum = last_commit(self._kept) or WatchCommit()
         self._forget_uncommitted()
-        endings = self._form.suffixes if self.mapping.preset else tuple(SUFFIXES)
+        endings = self._form.suffixes if self.mapping.is_of_a_log else tuple(SUFFIXES)
         self.files = SeenFiles(directory, checkpoint, self.sum.batch, endings)
         self.roster: dict[str, list[int]] = {}
         self.names: dict[str, int] = {}

@@ -84,7 +84,7 @@ class FileReader(msgspec.Struct, frozen=True):
         return header + text if text else b"", version
 
     def _read_rows(self, file: str, origin: str, number: int, found: FileRows) -> None:
-        if self.mapping.preset or (grows(file) and has_text([file], self.mapping)):
+        if self.mapping.is_of_a_log or (grows(file) and has_text([file], self.mapping)):
             self._read_foreign(file, origin, number, found)
             return
         try:

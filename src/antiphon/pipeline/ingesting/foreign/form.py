@@ -28,6 +28,7 @@ PRESETS: Final = tuple(
 )
 FROM_NOW: Final = "subscribed-from-now"  # to what is sent from now on; becomes one of the trace's kinds
 _KINDS: Final = (*BROKER_KINDS, FROM_NOW)
+_TEXTS: Final = (".txt", ".log")  # how texts are called whose lines a regular expression tells of
 _NO_MEMBER: Final = "no member: it has none of the keys {}"
 _NO_EVENT: Final = "no event: it has none of the keys {}"
 _UNKNOWN_EVENT: Final = 'event is {}, which a mapping\'s [events] can give a meaning ("": it is no event); known are {}'
@@ -73,6 +74,7 @@ class LogForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     constants: dict[str, str | int] = {}
     defaults: dict[str, str] = {}  # what a record means that says nothing of a column; {file}: its file's name
     lines: list[str] = []  # of a text log: what its lines are like, regular expressions whose named groups are keys
+    other_lines: Literal["quarantined", "ignored"] = "quarantined"  # those that are like none of them
     members: dict[str, int] = {}  # numbers that some names have
     ids: Literal["message", "log"] = "message"  # log: an id is one within its topic and partition, as an offset is
     numbers_from: int = 1
@@ -244,6 +246,8 @@ def form_of(mapping: user.Mapping) -> LogForm:
         events=events,
         constants=base.constants | mapping.constants,
         lines=[mapping.lines] if mapping.lines else base.lines,
+        other_lines=mapping.other_lines,
+        suffixes=tuple(dict.fromkeys((*base.suffixes, *(_TEXTS if mapping.lines else ())))),
         members=mapping.members,
         numbers_from=mapping.numbers_from if mapping.numbers_from != 1 else base.numbers_from,
         time_unit=mapping.time_unit or base.time_unit,

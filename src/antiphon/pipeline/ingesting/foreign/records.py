@@ -59,7 +59,7 @@ def _records(file: str, preset: str, form: LogForm) -> Iterator[Records]:
         return _csv(file, keys)
     if name.endswith(".parquet"):
         return _parquet(file, keys)
-    return _json(file, keys, [re.compile(one) for one in form.lines])
+    return _json(file, keys, form)
 
 
 class LogKeys:
@@ -131,8 +131,8 @@ def _operations(records: Iterator[dict[str, Any]]) -> Iterator[LogRecord]:
         yield LogRecord(row, None, str(record), why) if why else LogRecord(row, record)
 
 
-def _json(file: str, keys: LogKeys, lines_are: list[re.Pattern[str]]) -> Iterator[Records]:
-    row = 1
+def _json(file: str, keys: LogKeys, form: LogForm) -> Iterator[Records]:
+    row, lines_are = 1, [re.compile(one) for one in form.lines]
     for block in line_blocks(open_stream(location(file)), _BLOCK_BYTES):
         if row == 1:
             block = block.removeprefix(codecs.BOM_UTF8)
@@ -142,7 +142,8 @@ def _json(file: str, keys: LogKeys, lines_are: list[re.Pattern[str]]) -> Iterato
                 return
         lines = block.splitlines()
         if as_text:
-            yield _text_records(lines, row, lines_are)
+            found = _text_records(lines, row, lines_are)
+            yield found if form.other_lines == "quarantined" else [one for one in found if one.content is not None]
             row += len(lines)
             continue
         yield _json_table(block, lines, row, keys) or _json_records(lines, row, keys)
@@ -151,7 +152,8 @@ def _json(file: str, keys: LogKeys, lines_are: list[re.Pattern[str]]) -> Iterato
 
 def _text_records(lines: list[bytes], first: int, lines_are: list[re.Pattern[str]]) -> list[LogRecord]:
     known = " nor ".join(one.pattern for one in lines_are)
-    unlike = f"a line that is not like {known} (`lines` in a mapping file says another)"
+    remedy = "`lines` in a mapping file says another, other_lines = 'ignored' that such are nothing"
+    unlike = f"a line that is not like {known} ({remedy})"
     found = []
     for row, line in enumerate(lines, first):
         text = line.decode(errors="replace")
