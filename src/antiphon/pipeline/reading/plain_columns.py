@@ -31,16 +31,18 @@ _LISTS: Final = (
 
 def plain_table(table: pa.Table, keys: Collection[str] = ()) -> pa.Table:
     """Return a table with plain columns; of maps, those of these keys that lead into one."""
+    if not _has_odd_types(table.schema):
+        return table
     named: dict[str, pa.ChunkedArray] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         for inner, found in _opened(name, column, keys):
             named.setdefault(inner, found)
-    return pa.table(named) if list(named) != table.column_names or _has_odd_types(table.schema) else table
+    return pa.table(named)
 
 
 def plain_schema(schema: pa.Schema, keys: Collection[str] = ()) -> pa.Schema:
     """Return the columns that a table with this schema has when they are plain."""
-    return plain_table(schema.empty_table(), keys).schema
+    return plain_table(schema.empty_table(), keys).schema if _has_odd_types(schema) else schema
 
 
 def top_columns(schema: pa.Schema, keys: Collection[str]) -> list[str]:
