@@ -120,8 +120,8 @@ class _SpanReader:
         size = _BLOCK_BYTES
         while at < len(content):
             block = content[at : at + size]
-            text = np.zeros(len(block) + span_scan.PADDING, np.uint8)
-            text[: len(block)] = block
+            text = np.empty(len(block) + span_scan.PADDING, np.uint8)
+            text[: len(block)], text[len(block) :] = block, 0
             end, odd = span_scan.scan_json(text, 0, self._arrays, self._wanted)
             if found := self._flush(text, as_hex=False, decode=decode):
                 yield found
