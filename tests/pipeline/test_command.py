@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from antiphon.cli import main
+from antiphon.pipeline import session as session_module
 from antiphon.pipeline.interrupts import Interrupts
 from antiphon.pipeline.session import Session, open_session
 from antiphon.trace import naive
@@ -291,6 +292,14 @@ def test_a_session_is_joined_although_the_conversation_with_it_was_cut(spark_ses
         opened = pool.submit(open_session).result()
     assert not opened.owned
     assert opened.spark.sparkContext is spark_session.spark.sparkContext
+
+
+def test_a_module_that_workers_lack_comes_with_a_remedy() -> None:
+    """What Spark says where its workers run another Python, as they do in an environment that is not activated."""
+    text = "Traceback (most recent call last):\n  File \"worker.py\"\nModuleNotFoundError: No module named 'antiphon'\n"
+    said = str(session_module._culprit(text))
+    assert said.startswith("a Spark task failed: ModuleNotFoundError: No module named 'antiphon'; set PYSPARK_PYTHON")
+    assert sys.executable in said
 
 
 def test_an_interrupt_that_python_drops_is_remembered() -> None:

@@ -445,7 +445,12 @@ def _culprit(text: str) -> UsageError:
         kind, message = raised[0]
         if "No space left" in message:
             return UsageError(f"the disk is full: {message.strip()}")
-        return UsageError(f"a Spark task failed: {kind}: {message.strip()}")
+        remedy = ""
+        if kind == "ModuleNotFoundError":
+            remedy = (
+                f"; set PYSPARK_PYTHON, before Spark starts, to a Python that has it, as {sys.executable} has"
+            )
+        return UsageError(f"a Spark task failed: {kind}: {message.strip()}{remedy}")
     causes = re.findall(r"^Caused by: [\w.$]+: (.+)$", text, flags=re.MULTILINE)
     reason = (causes[-1:] or text.strip().splitlines() or ["no reason given"])[0].strip()
     return UsageError(f"the disk is full: {reason}" if "No space left" in reason else f"Spark failed: {reason}")
