@@ -7,9 +7,10 @@
     python -m bench.repair --crowd            what repair costs causal blocks in a group of 100
     python -m bench.repair --read a.jsonl ..  judge what `--json` printed before
 
-Each line gives the simulated time and the repairs of an ordering, and its time as a multiple of fifo's; with `--json`
-each is an object. It ends with the worst cells of each ordering and the lines that break what we ask for: an end within
-5 times fifo's time, 10 repairs for each datagram that was lost or overrun, and without either no repairs at all.
+Each line gives the simulated time, the repairs and the bytes of an ordering, and its time as a multiple of fifo's; with
+`--json` each is an object. It ends with a table of the worst of each ordering and group size, the cells they were in,
+and the lines that break what we ask for: an end within 5 times fifo's time, 10 repairs for each datagram that was lost
+or overrun, and without either no repairs at all.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import itertools
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from statistics import median
 
 import msgspec
 
@@ -31,7 +33,7 @@ from antiphon.trace.event import Event
 SECOND = 1_000_000_000
 ORDERINGS = ("fifo", "causal-blocks", "co")
 TIMES_MAX = 5
-HEAD = "ordering         n        bit/s  bytes  loss         s  of fifo  repairs     lost"
+HEAD = "ordering         n        bit/s  bytes  loss         s  of fifo  repairs     lost  of bytes"
 REPAIRS_MAX = 10  # for each datagram that did not come
 
 
@@ -54,6 +56,7 @@ class Figures(msgspec.Struct, frozen=True):
     repairs: int
     lost: int  # datagrams lost or overrun
     fifo: float | None  # fifo's seconds
+    bytes: int = 0  # of all datagrams, once for each receiver
 
     @property
     def times(self) -> float:
@@ -61,9 +64,27 @@ class Figures(msgspec.Struct, frozen=True):
         return self.seconds / self.fifo if self.seconds is not None and self.fifo else float("inf")
 
     @property
+    def repairs_for_a_loss(self) -> float:
+        """How many repairs there were for each datagram that did not come."""
+        return self.repairs / self.lost if self.lost else float("inf") if self.repairs else 0
+
+    @property
+    def bytes_for_a_byte(self) -> float:
+        """How many bytes left for each byte of a message and receiver."""
+        return self.bytes / (self.cell.messages * self.cell.members * (self.cell.members - 1) * self.cell.payload)
+
+    @property
     def broken(self) -> bool:
         """Whether it is more than we allow."""
-        return self.ordering != "fifo" and (self.times > TIMES_MAX or self.repairs > REPAIRS_MAX * self.lost)
+        return self.times > TIMES_MAX or self.repairs > REPAIRS_MAX * self.lost
+
+    @property
+    def where(self) -> str:
+        """The cell in words."""
+        network = self.cell.network
+        if network.receive_buffer:
+            return "receivers that overrun"
+        return f"{network.bandwidth / 1000:,.0f} kbit/s, {self.cell.payload:,} bytes, {network.loss:.0%} loss"
 
     def __str__(self) -> str:
         network = self.cell.network
@@ -71,7 +92,7 @@ class Figures(msgspec.Struct, frozen=True):
         seconds = "no end" if self.seconds is None else f"{self.seconds:.2f}"
         return (
             f"{self.ordering:14} {self.cell.members:3} {links:>12} {self.cell.payload:6} {network.loss:5} {seconds:>9} "
-            f"{self.times:8.2f} {self.repairs:8} {self.lost:8}"
+            f"{self.times:8.2f} {self.repairs:8} {self.lost:8} {self.bytes_for_a_byte:9.2f}"
         )
 
 
@@ -113,19 +134,26 @@ def measure(cell: Cell) -> Iterator[Figures]:
         seconds = max(event.time_ns or 0 for event in done.events) / SECOND if done.finished else None
         fifo = seconds if ordering == "fifo" else fifo
         lost = counts.get("lost", 0) + counts.get("overrun", 0)
-        yield Figures(ordering, cell, seconds, done.stats["members"].get("retransmissions", 0), lost, fifo)
+        repairs = done.stats["members"].get("retransmissions", 0)
+        yield Figures(ordering, cell, seconds, repairs, lost, fifo, counts["bytes"])
 
 
 def worst(figures: Iterable[Figures]) -> Iterator[str]:
-    """Name the worst cells of each ordering, and the lines that break what we ask for."""
+    """Give the worst of each ordering and size, with the cells, and the lines that break what we ask for."""
     figures = list(figures)
-    for ordering in ORDERINGS[1:]:
-        mine = [one for one in figures if one.ordering == ordering]
-        yield f"\nthe slowest cells of {ordering}:"
-        yield from map(str, sorted(mine, key=lambda one: -one.times)[:5])
-        yield "with most repairs for a loss:"
-        lossy = [one for one in mine if one.lost]
-        yield from map(str, sorted(lossy, key=lambda one: -one.repairs / one.lost)[:3])
+    yield "\n| ordering | n | cells | times fifo: median, worst | where | repairs for a loss, at most | without loss |"
+    yield "|---|---|---|---|---|---|---|"
+    for ordering, members in itertools.product(ORDERINGS, sorted({one.cell.members for one in figures})):
+        mine = [one for one in figures if one.ordering == ordering and one.cell.members == members]
+        if mine:
+            slowest = max(mine, key=lambda one: one.times)
+            repairs = max(one.repairs_for_a_loss for one in mine if one.lost or not one.repairs)
+            unlost = sum(one.repairs for one in mine if not one.lost)
+            usual = median(one.times for one in mine)
+            yield (
+                f"| {ordering} | {members} | {len(mine)} | {usual:.2f}, {slowest.times:.2f} | {slowest.where} "
+                f"| {repairs:.2f} | {unlost} |"
+            )
     broken = [one for one in figures if one.broken]
     yield f"\n{len(broken)} of {len(figures)} lines break what we ask for{':' if broken else ''}"
     yield from map(str, broken)

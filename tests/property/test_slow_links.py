@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from antiphon.protocol.view.member import Member
 from antiphon.sim.cluster import SimulatedRun, simulate
 from antiphon.sim.network import NetworkOptions
 from antiphon.sim.scenario import Scenario, Workload
+from antiphon.sim.torture import flaw
+from support.mutants_storms import COPIES_UNDER_WAY
 
 OWN_RECOVERY = ["causal-blocks", "co"]
 
@@ -53,6 +56,39 @@ def test_losses_on_slow_links_are_repaired_without_a_storm(ordering: str, bandwi
     assert done.finished
     assert done.stats["members"]["retransmissions"] <= 10 * done.stats["network"]["lost"]
     assert ended_ns(done) <= 5 * ended_ns(fifo)
+
+
+def slow(payload: int, loss: float, messages: int = 3) -> Scenario:
+    """Return a group of four on links of 70 kbit/s: a message of 60,000 bytes takes 7 s."""
+    network = NetworkOptions(latency="uniform 1ms 5ms", bandwidth=70_000, loss=loss)
+    workload = Workload(interval="fixed 1ms", payload=payload)
+    return Scenario(members=4, messages=messages, ordering="fifo", network=network, workload=workload, limit="600s")
+
+
+@pytest.mark.parametrize("ordering", ["fifo", "causal-blocks", "co", "abcast", "tomp", "sequencer"])
+@pytest.mark.parametrize("payload", [1_400, 60_000])
+def test_a_large_message_is_sent_as_often_as_it_is_lost(ordering: str, payload: int) -> None:
+    """With 30% loss each copy takes 1.43 sendings; which is not to be more because each takes seconds."""
+    done = simulate(replace(slow(payload, 0.3), ordering=ordering), 1)
+    repairs = [row.bytes or 0 for row in done.events if (row.detail or "").startswith("repair")]
+    large = sum(size > payload for size in repairs)
+    assert done.finished
+    assert large <= 36, "three messages of each of four to three, of which 11 are lost and then 5 of their copies"
+
+
+def test_copies_that_are_sent_while_others_are_under_way_are_a_storm(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert flaw(slow(60_000, 0.3), 1, costs=True) is None
+    monkeypatch.setattr(Member, "recovery_type", COPIES_UNDER_WAY)
+    assert (flaw(slow(60_000, 0.3), 1, costs=True) or "").startswith("storm")
+
+
+@pytest.mark.parametrize("ordering", ["fifo", "abcast", "tomp", "sequencer"])
+def test_what_leaves_behind_a_datagram_is_not_taken_for_lost(ordering: str) -> None:
+    """A window that opens lets several large messages go at once, in a datagram each."""
+    for window in (1, 2, 64):
+        done = simulate(replace(slow(60_000, 0, messages=5), ordering=ordering, window=window), 1)
+        assert done.finished
+        assert done.stats["members"].get("retransmissions", 0) == 0
 
 
 def test_receivers_that_overrun_are_given_time() -> None:

@@ -22,6 +22,7 @@ from antiphon.protocol.recovery import Nack, Recovery
 from antiphon.protocol.rules import replaced
 
 MANY = 20
+_UNDER_WAY = {"wanted": lambda self, member, number, now: True}  # whoever asks is sent a large copy, again and again
 
 # Causal blocks
 
@@ -72,6 +73,7 @@ CO: dict[str, type[Co]] = {
     ),
     "late is lost": replaced(Co, hearsay_grace_ns=lambda self, source, now: 0, **_ASKS_EAGERLY, **_COPIES_EAGERLY),
     "answers with everything": replaced(Co, retransmission_range=all_that_is_kept, **_COPIES_EAGERLY),
+    "copies while they are under way": replaced(Co, **_ASKS_EAGERLY, **_UNDER_WAY),
 }
 
 # Recovery, under fifo
@@ -92,6 +94,7 @@ RECOVERY: dict[str, type[Recovery]] = {
     "answers with everything": replaced(Recovery, repair=all_again, once=lambda self, source, repairs, now: repairs),
     "repeats requests": replaced(Recovery, ask=lambda self, source, tries: MANY * Recovery.ask(self, source, tries)),
 }
+COPIES_UNDER_WAY = replaced(Recovery, **_UNDER_WAY)  # a storm on slow links alone
 
 # ABCAST and TOMP
 

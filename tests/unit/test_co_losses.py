@@ -143,12 +143,36 @@ def test_pauses_grow_to_four_times_the_first_whatever_the_option_says() -> None:
 def test_what_was_never_answered_is_asked_for_in_doubling_pauses_up_to_the_time_that_has_passed() -> None:
     one = Member()
     one.trips.sent(1, 0)
-    one.notice(SECOND)
-    assert [pause // MS for pause in one.asks(4)] == [1_005, 40, 80, 160]
+    one.notice(500 * MS)
+    assert [pause // MS for pause in one.asks(4)] == [505, 40, 80, 160]
     request = one.losses.requests[1]
     now, request.ask_at = request.asked_at, request.asked_at + 9 * SECOND
     one.losses.advanced(1, 4, now)
-    assert request.ask_at == now + now, "as long as it has taken yet"
+    assert request.ask_at == now + min(now, SECOND), "as long as it has taken yet, a second at most"
+
+
+def test_a_second_is_long_enough_before_asking_again_however_long_copies_take() -> None:
+    one = Member()
+    one.notice(0)
+    one.asks(1)
+    one.losses.came(1, 3, one.losses.requests[1].asked_at + 9 * SECOND)
+    assert [pause // MS for pause in one.asks(6)] == [1_000, 1_000, 1_000, 2_000, 4_000, 4_000]
+    patient = Member(ret_retry_ns=3 * SECOND, ret_retry_ns_max=3 * SECOND)
+    patient.notice(0)
+    assert patient.asks(3)[1:] == [3 * SECOND, 3 * SECOND], "but not less than was chosen"
+
+
+def test_what_is_still_missing_when_the_mark_comes_is_asked_for_again() -> None:
+    one = Member()
+    one.notice(0)
+    assert one.losses.ask_again(1, 3, (), 9, 0) == [], "it was not asked for yet"
+    one.asks(1)
+    request = one.losses.requests[1]
+    now = request.asked_at + MS
+    assert one.losses.ask_again(1, 3, (5,), 9, now) == [(3, 5), (6, 10)]
+    assert (request.tries, request.asked_at, request.first) == (2, now, 3)
+    assert request.ask_at == now + RETRY
+    assert one.losses.ask_again(2, 1, (), 9, now) == []
 
 
 def test_one_answer_is_measured_once() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from antiphon.errors import UsageError
-from antiphon.protocol.machine import MILLISECOND
+from antiphon.protocol.machine import MILLISECOND, SECOND
 from antiphon.protocol.ordering.co import CoOptions
 from antiphon.protocol.ordering.co.acceptance import CausalAcceptance
 from antiphon.protocol.ordering.co.confirmations import Confirmations
@@ -20,6 +20,7 @@ from antiphon.protocol.ordering.co.probes import Probes
 from antiphon.protocol.ordering.co.sending_log import SendingLog
 from antiphon.protocol.ordering.round_trips import RoundTrips
 from antiphon.protocol.parts import Out, PartContext, Received, Step
+from antiphon.protocol.repairs import CHEAP_BYTES, RepairMark
 from antiphon.protocol.wire import pack_vector
 
 MS = MILLISECOND
@@ -53,10 +54,10 @@ class World:
         self.probes = Probes(context, self.options, self.flow, self.trips)
         self.confirmations = Confirmations(context, self.options, self.trips)
 
-    def send(self, number: int, now: int = 0, *, message: bool = True) -> None:
+    def send(self, number: int, now: int = 0, *, message: bool = True, payload: bytes = b"m") -> None:
         """Keep a PDU of one's own."""
         ack = pack_vector([1] * self.acceptance.size)
-        pdu = CoData(ack, 9, number, b"m") if message else CoConfirm(ack, 9, number)
+        pdu = CoData(ack, 9, number, payload) if message else CoConfirm(ack, 9, number)
         self.log.enter(pdu, number if message else None, now)
         self.acceptance.req[0] = number + 1
 
@@ -327,13 +328,51 @@ def test_copies_spread_over_a_part_of_the_round_trip_and_wider_after_each_vain_o
 
 def test_a_copy_takes_the_best_round_trip_to_the_asker_or_to_anyone() -> None:
     world = World(ret_retry_ns=10 * MS)
-    assert world.log.copy_ns(1, 0) == 10 * MS
-    world.trips.measured(2, 40 * MS)
     world.send(1, now=0)
-    assert world.log.copy_ns(1, 30 * MS) == 30 * MS, "it has not taken longer yet"
-    assert world.log.copy_ns(1, 90 * MS) == 40 * MS
+    sent = world.log.sl[1]
+    assert world.log.copy_ns(sent, 1, 0) == 10 * MS
+    world.trips.measured(2, 40 * MS)
+    assert world.log.copy_ns(sent, 1, 30 * MS) == 30 * MS, "it has not taken longer yet"
+    assert world.log.copy_ns(sent, 1, 90 * MS) == 40 * MS
     world.trips.measured(1, 20 * MS)
-    assert world.log.copy_ns(1, 90 * MS) == 20 * MS
+    assert world.log.copy_ns(sent, 1, 90 * MS) == 20 * MS
+
+
+def test_a_small_copy_is_not_waited_for_as_long_as_large_messages_take() -> None:
+    world = World(ret_retry_ns=10 * MS)
+    world.send(1, payload=bytes(7_000))
+    world.send(2, message=False)
+    world.trips.measured(1, 7 * SECOND)
+    confirmation = world.log.sl[2]
+    assert confirmation.bytes == 24 + 3 * 4
+    assert world.log.copy_ns(confirmation, 1, 20 * SECOND) == 7 * SECOND * 36 // 7_036
+    world.log._bytes_max = confirmation.bytes
+    assert world.log.copy_ns(confirmation, 1, 20 * SECOND) == 7 * SECOND
+
+
+def test_a_large_copy_goes_once_to_those_who_asked_and_again_when_it_is_lost() -> None:
+    world = World(ret_retry_ns=4, ret_grace_ns=5 * MS)
+    world.send(1, payload=bytes(CHEAP_BYTES + 1))
+
+    def copies(asker: int, now: int) -> list[tuple[int, ...] | None]:
+        step = Step()
+        world.log.rebroadcast((1,), asker, now)
+        world.log.wake(now + 1, step)
+        return [out.to for out in step.down if isinstance(out, Out)]
+
+    assert copies(1, 0) == [(1,)], "not to all who are not known to have it"
+    assert copies(1, 60 * SECOND) == [], "it may still be on its way"
+    assert copies(2, 60 * SECOND) == [(2,)]
+    ((first, mark), _) = world.log.marks.take_due(61 * SECOND)
+    assert first == 1
+    world.log.marks.take(1, RepairMark(mark.number, heard=True))
+    assert copies(1, 61 * SECOND) == [(1,)], "the mark behind it came, and it did not"
+    assert copies(1, 62 * SECOND) == []
+    world.trips.reached[2] = 1
+    world.log.marks.take(2, RepairMark(1, heard=True))
+    assert copies(2, 63 * SECOND) == [], "it has it by now"
+    world.send(2, payload=bytes(CHEAP_BYTES))
+    assert not world.log.sl[2].large
 
 
 def test_a_request_is_for_what_was_sent_and_is_still_kept_and_answered_within_bounds() -> None:

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.protocol.machine import MILLISECOND
+from antiphon.protocol.machine import MILLISECOND, SECOND
 from antiphon.protocol.parts import Accepted, Duplicate, Out, PartContext
 from antiphon.protocol.recovery import NACK_RANGES_MAX, Heartbeat, Nack, Recovery, RecoveryOptions
+from antiphon.protocol.repairs import CHEAP_BYTES, RepairMark
 from antiphon.protocol.stability.vector_ack import Report
 from antiphon.protocol.wire import NUMBER_MAX, Data, Exhausted, Malformed
 
@@ -231,6 +232,93 @@ def test_requests_that_were_held_up_and_come_together_are_answered_once() -> Non
     assert len(sender.receive(1, nack, 90_000_000).down) == 2
     sender.release([2, 0, 0])
     assert len(sender.receive(1, nack, 190_000_000).down) == 0
+
+
+# Large copies, and the marks behind them
+
+LARGE = bytes(CHEAP_BYTES + 1)
+
+
+def large_sender() -> Recovery:
+    sender = adaptive(0)
+    for seq in (1, 2):
+        sender.broadcast(Data(seq=seq, payload=LARGE), 0)
+        sender.spoke(0)
+    return sender
+
+
+def marks(sender: Recovery) -> list[tuple[tuple[int, ...] | None, int]]:
+    """Wake a sender when it has something to say behind its copies, and return which marks go to whom."""
+    now = sender.deadline
+    assert now is not None
+    down = sender.wake(now).down
+    return [(out.to, out.pdu.number) for out in down if isinstance(out, Out) and isinstance(out.pdu, RepairMark)]
+
+
+def test_a_large_copy_is_sent_once_until_it_is_lost() -> None:
+    sender, nack = large_sender(), Nack([(1, 1)])
+    assert len(sender.receive(1, nack, 0).down) == 1
+    assert sender.deadline == ADAPTIVE.nack_delay_ns, "a mark follows at once"
+    assert marks(sender) == [((1,), 1)]
+    for now in (1, 9, 60):
+        assert sender.receive(1, nack, now * SECOND).down == [], "nobody knows how long a copy takes"
+        sender.spoke(now * SECOND)
+        assert marks(sender)[0][0] == (1,), "but whether it was lost is asked for"
+    assert sender.receive(1, RepairMark(1, heard=True), 61 * SECOND).down == []
+    assert len(sender.receive(1, nack, 61 * SECOND).down) == 1, "the mark came, and what it follows did not"
+    assert sender.receive(1, nack, 61 * SECOND).down == []
+    sender.receive(1, RepairMark(4, heard=True), 62 * SECOND)
+    assert sender.receive(1, nack, 62 * SECOND).down == [], "an earlier mark tells nothing of a later copy"
+    sender.receive(1, RepairMark(5, heard=True), 63 * SECOND)
+    sender.receive(1, RepairMark(2, heard=True), 63 * SECOND)
+    assert len(sender.receive(1, nack, 63 * SECOND).down) == 1
+    assert len(sender.receive(2, nack, 63 * SECOND).down) == 1, "another member is another matter"
+    sender.release([2, 0, 0])
+    assert sender.deadline is None
+
+
+def test_what_is_cheap_is_sent_again_without_a_mark() -> None:
+    sender = adaptive(0)
+    sender.broadcast(Data(seq=1, payload=bytes(CHEAP_BYTES)), 0)
+    sender.spoke(0)
+    assert len(sender.receive(1, Nack([(1, 1)]), 0).down) == 1
+    assert sender.deadline == ADAPTIVE.heartbeat_ns
+    assert len(sender.receive(1, Nack([(1, 1)]), SECOND).down) == 1
+
+
+def test_papers_do_without_marks() -> None:
+    sender = recovery(0)
+    sender.broadcast(Data(seq=1, payload=LARGE), 0)
+    sender.spoke(0)
+    assert len(2 * sender.receive(1, Nack([(1, 1)]), 0).down) == 2
+    assert sender.deadline == OPTIONS.heartbeat_ns
+
+
+def test_who_hears_the_mark_and_lacks_the_copy_asks_again_at_once() -> None:
+    receiver, nack = adaptive(1), Nack([(1, 1)])
+    receiver.noticed(0, 1, 0)
+    assert receiver.receive(0, RepairMark(1), 1).down == [], "it was not asked for yet"
+    first = ADAPTIVE.nack_delay_ns
+    assert receiver.wake(first).down == [Out(RepairMark(1, heard=True), (0,)), Out(nack, (0,))]
+    again = receiver.receive(0, RepairMark(2), first + MILLISECOND)
+    assert again.down == [Out(RepairMark(2, heard=True), (0,)), Out(nack, (0,))]
+    deadline = receiver.deadline
+    assert deadline is not None
+    assert deadline >= first + MILLISECOND + ADAPTIVE.nack_retry_ns
+    assert receiver.receive(0, RepairMark(2), first + 2 * MILLISECOND).down == [], "a second copy of the mark"
+    assert receiver.wake(deadline).down == again.down, "a later request says which mark was heard, too"
+    receiver.receive(0, data(1), deadline)
+    assert receiver.receive(0, RepairMark(3), deadline).down == []
+
+
+def test_to_ask_is_cheap_however_long_copies_take() -> None:
+    receiver = adaptive(1)
+    receiver.noticed(0, 2, 0)
+    (first,) = asked(receiver, 1)
+    receiver.receive(0, data(1), first + 9 * SECOND)
+    at = asked(receiver, 2)
+    assert at[0] - first - 9 * SECOND <= 2 * SECOND
+    assert at[1] - at[0] <= 3 * SECOND
 
 
 # Limits, and the pace of what is repeated

@@ -3,7 +3,8 @@
 Every member numbers the PDUs of its own stream from 1. A receiver passes them on in order, keeps what comes early, and
 asks the sender for what is missing (selective retransmission by NACK). That the *last* one is missing shows in the
 header of whatever its sender says next; a sender with unstable PDUs and nothing to say sends a heartbeat. Copies are
-kept until stability releases them; how many there can be is bounded by the senders' windows, and enforced here.
+kept until stability releases them; how many there can be is bounded by the senders' windows, and enforced here. What is
+large is sent again as `repairs` says.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import msgspec
 
 from antiphon.protocol.machine import MILLISECOND, SECOND, Duration, Instant, earliest
 from antiphon.protocol.parts import NOTHING, Accepted, Down, Duplicate, Out, PartContext, Step, Up
+from antiphon.protocol.repairs import CHEAP_BYTES, RepairMark, RepairMarks
 from antiphon.protocol.rules import rule
 from antiphon.protocol.timers import Backoff, GrowingPause, RoundTripEstimate
 from antiphon.protocol.wire import NUMBER_MAX, Data, Exhausted, Malformed, Number, Pdu, Streamed
@@ -74,7 +76,7 @@ class _Request:
         self.size_max = sender.tail if options.adaptive and not gap else None  # how much is asked for at once
         first, pause, longest = options.nack_delay_ns, options.nack_retry_ns, options.nack_retry_ns_max
         if options.adaptive and sender.answers.mean_ns is not None:
-            usual = sender.answers.timeout_ns
+            usual = min(sender.answers.timeout_ns, _PAUSE_NS_MAX)  # to ask is cheap, however long a copy takes
             first, pause, longest = first if gap else max(first, usual), max(pause, usual), max(longest, usual)
         if context.pace.ns:
             pause, longest = pause + context.pace.answer_ns, longest + context.pace.answer_ns
@@ -112,7 +114,8 @@ class _Request:
 class Recovery:
     """The reliable streams of all members, seen from one of them."""
 
-    PDUS: ClassVar[tuple[type[Pdu], ...]] = (Data, Nack, Heartbeat)
+    PDUS: ClassVar[tuple[type[Pdu], ...]] = (Data, Nack, Heartbeat, RepairMark)
+    marks_type: ClassVar[type[RepairMarks]] = RepairMarks
 
     def __init__(self, context: PartContext, window: int, options: RecoveryOptions, *, gated: bool = False) -> None:
         """Keep streams; where they are `gated`, what has come is not passed on before it is taken, one at a time."""
@@ -125,7 +128,8 @@ class Recovery:
         self.log: list[dict[int, Streamed]] = [{} for _ in range(context.size)]
         self.highest = [0] * context.size  # per sender, the highest number known to exist
         self.missing: dict[int, _Request] = {}  # by sender, when to ask it for what is missing
-        self._repaired: dict[int, dict[int, Instant]] = {}  # own number -> member -> when it was last sent again
+        self._marks = self.marks_type(options.nack_delay_ns)
+        self._repaired: dict[int, dict[int, Instant]] = {}  # small ones: own number -> member -> when last sent again
         self._senders: dict[int, _Sender] = {}  # those of which something was missing
         self.arrived: set[int] = set()  # gated streams of which something may have come and not been taken
         self._spoke_at: Instant = 0
@@ -151,7 +155,9 @@ class Recovery:
         rank = self._rank
         unstable = self.received[rank] > self.released[rank]
         speak = self._spoke_at + self._silence.ns if unstable else None
-        return earliest(speak, *(missing.again.at for missing in self.missing.values())) if self.missing else speak
+        if not self.missing and not self._marks.due:
+            return speak
+        return earliest(speak, *(missing.again.at for missing in self.missing.values()), *self._marks.due.values())
 
     def broadcast(self, pdu: Streamed, now: Instant) -> Step:
         """Number a PDU, keep it, send it to all, and accept it as one's own."""
@@ -187,6 +193,8 @@ class Recovery:
                 return self.once(source, step, now) if self._options.adaptive else step
             case Heartbeat():
                 return Step([], [Out(Heartbeat(), (source,))] if pdu.asking else [])
+            case RepairMark():
+                return self.ask_again(source, now) if self._marks.take(source, pdu) else NOTHING
             case _:
                 raise Malformed("unexpected")
 
@@ -196,6 +204,7 @@ class Recovery:
         for source, missing in self.missing.items():
             if missing.over(now):
                 down += [Out(pdu, (source,)) for pdu in self.ask(source, missing.again.tries)]
+        down += [Out(mark, (member,)) for member, mark in self._marks.take_due(now)]
         if self.unstable and self._spoke_at + self._silence.ns <= now:
             down += [Out(pdu) for pdu in self.break_silence()]
             self.spoke(now)
@@ -206,21 +215,39 @@ class Recovery:
     def ask(self, source: int, tries: int) -> list[Pdu]:
         """Ask a sender for what is missing of its stream, however often that was tried."""
         gaps = self._gaps(source)
-        return [Nack(gaps)] if gaps else []  # if none, there is no room for what is missing until more is released
+        return (
+            [*self._marks.heard(source), Nack(gaps)] if gaps else []
+        )  # if none, there is no room for what is missing until more is released
 
     @rule("docs/protocols/fifo.md, Rule")
     def break_silence(self) -> list[Pdu]:
         """Say nothing but a header: how far one's own stream goes."""
         return [Heartbeat()]
 
-    @rule("docs/protocols/fifo.md, Rule")
+    @rule("docs/protocols/fifo.md, Slow links")
+    def ask_again(self, source: int, now: Instant) -> Step:
+        """Ask for what is still missing when the mark behind its copies comes: they were lost."""
+        request = self.missing.get(source)
+        if request is None or not request.again.tries:
+            return NOTHING
+        request.again.hasten(now)
+        request.over(now)
+        return Step([], [Out(pdu, (source,)) for pdu in self.ask(source, request.again.tries)])
+
+    @rule("docs/protocols/fifo.md, Slow links")
     def once(self, source: int, repairs: Step, now: Instant) -> Step:
-        """Leave out what was just repaired for the same member: its requests were held up and came all at once."""
+        """Leave out what is on its way to the same member: it is large, or its requests came all at once."""
         down: list[Down] = []
         for out in repairs.down:
             assert isinstance(out, Out)
             assert isinstance(out.pdu, Streamed)
-            repaired = self._repaired.setdefault(out.pdu.number, {})
+            number = out.pdu.number
+            if isinstance(out.pdu, Data) and len(out.pdu.payload) > CHEAP_BYTES:
+                if self._marks.wanted(source, number, now):
+                    self._marks.sent(source, number, now)
+                    down.append(out)
+                continue
+            repaired = self._repaired.setdefault(number, {})
             if now - repaired.get(source, -self._options.nack_retry_ns) >= self._options.nack_retry_ns // 2:
                 repaired[source] = now
                 down.append(out)
@@ -235,6 +262,7 @@ class Recovery:
                 del log[number]
                 self.held -= 1
                 if source == self._rank:
+                    self._marks.release(number)
                     self._repaired.pop(number, None)
             self.released[source] = max(self.released[source], stable)
 

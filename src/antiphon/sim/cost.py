@@ -34,6 +34,8 @@ class RunCost(msgspec.Struct, frozen=True):
     took_ns: Duration
     held: int  # the most messages that a member kept at once
     lost_on_one_link: int = 0  # datagrams that did not come on the link with the worst luck
+    bytes_lost: int = 0  # of the datagrams that did not come
+    bytes_repaired: int = 0  # of the messages that were sent again, once for each receiver
 
 
 class CostLimits(msgspec.Struct, frozen=True):
@@ -66,11 +68,13 @@ _HEADER_BYTES: Final = 24
 class MeasuredCluster(Cluster):
     """A cluster that notes how many copies of messages its members keep, and counts what they say beside messages."""
 
-    held = repairs = 0
+    held = repairs = bytes_repaired = 0
 
     def _write(self, node: Node, now: Instant, row: TraceRow) -> None:
-        if row.event == "control":  # most rows, of which nothing is judged but their number
-            self.repairs += repair_receivers(row.detail or "", self.scenario.members)
+        if row.event == "control":  # most rows, of which nothing is judged but their number and size
+            receivers = repair_receivers(row.detail or "", self.scenario.members)
+            self.repairs += receivers
+            self.bytes_repaired += receivers * (row.bytes or 0)
         else:
             super()._write(node, now, row)
 
@@ -97,6 +101,8 @@ def measured(scenario: Scenario, seed: int, events_max: int | None = None) -> tu
         took_ns=run.ended_ns,
         held=cluster.held,
         lost_on_one_link=cluster.network.lost_on_one_link,
+        bytes_lost=cluster.network.bytes_lost,
+        bytes_repaired=cluster.bytes_repaired,
     )
     return run, cost
 
@@ -143,6 +149,11 @@ def first_losses(cost: RunCost) -> float:
     return cost.lost * (1 - cost.repairs / cost.datagrams) if cost.datagrams > cost.repairs else 0
 
 
+def _first_bytes_lost(cost: RunCost) -> float:
+    """Return how many bytes did not come that were no repairs: those of heartbeats are few, however many are lost."""
+    return cost.bytes_lost * (1 - cost.bytes_repaired / cost.bytes) if cost.bytes > cost.bytes_repaired else 0
+
+
 def _overtaken(scenario: Scenario, cost: RunCost) -> int:
     """Return how many datagrams may have been asked for because others overtook them; repairs do not count."""
     overtakes = scenario.network.reorder > 0 or not scenario.network.latency.startswith("fixed")
@@ -165,14 +176,14 @@ def _chance_ns(scenario: Scenario, cost: RunCost, usual: RunCost) -> Duration:
 
 
 def _fifo_bytes_max(scenario: Scenario, cost: RunCost) -> float:
-    """Return what fifo may send: its messages twice, what did not come twice again, and so much for all else a second.
+    """Return what fifo may send: its messages twice, what was lost of them twice again, and so much else in a second.
 
     Without this the yardstick itself could be a storm, and excuse all others.
     """
     each = scenario.workload.payload + _HEADER_BYTES
     messages = len(scenario.senders) * scenario.messages * (scenario.members - 1)
     rest = _SLACK_BYTES * scenario.members * scenario.members * (1 + cost.took_ns / SECOND)
-    return _COPIES * each * (messages + first_losses(cost)) + rest
+    return _COPIES * (each * messages + _first_bytes_lost(cost)) + rest
 
 
 def longest_pause_ns(scenario: Scenario) -> Duration:

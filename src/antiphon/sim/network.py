@@ -108,6 +108,7 @@ class Network:
         self.drop: Callable[[int, int, bytes, Instant], bool] | None = None  # a test's own loss
         self._everyone = tuple(range(size))
         self._datagrams = self._bytes = 0
+        self.bytes_lost = 0  # of datagrams that were lost, overrun or cut off
         self._mishaps: Counter[str] = Counter()
         self._lost_on: Counter[tuple[int, int]] = Counter()  # per link, what was lost or cut off
         # Nothing can happen to a datagram but its latency: the common case, worth a short way
@@ -155,17 +156,21 @@ class Network:
             link = links[target]
             if self._cut and self._cut.get((source, target)):
                 self._mishaps["cut"] += 1
-                self._lost_on[source, target] += 1
+                self._lose(source, target, datagram)
             elif (link.loss and rng.random() < link.loss) or (
                 self.drop is not None and self.drop(source, target, datagram, now)
             ):
                 self._mishaps["lost"] += 1
-                self._lost_on[source, target] += 1
+                self._lose(source, target, datagram)
             else:
                 self._travel(link, target, datagram)
                 if options.duplicate and rng.random() < options.duplicate:
                     self._mishaps["duplicated"] += 1
                     self._travel(link, target, datagram)
+
+    def _lose(self, source: int, target: int, datagram: bytes) -> None:
+        self._lost_on[source, target] += 1
+        self.bytes_lost += len(datagram)
 
     def _travel(self, link: _Link, target: int, datagram: bytes) -> None:
         options, rng = self._options, self._rng
@@ -184,6 +189,7 @@ class Network:
         target = arrival[0]
         if self._options.receive_buffer and self._queued[target] >= self._options.receive_buffer:
             self._mishaps["overrun"] += 1
+            self.bytes_lost += len(arrival[1])
             return
         self._queued[target] += 1
         self._busy_until[target] = max(self._kernel.now, self._busy_until[target]) + self._service

@@ -13,6 +13,7 @@ from antiphon.protocol.wire import (
     Header,
     Malformed,
     Pdu,
+    Streamed,
     group_tag,
 )
 
@@ -29,6 +30,7 @@ class Frames:
         self._rank, self._size = output.rank, len(view.members)
         self.heard_at: dict[int, Instant] = {}  # by rank, when a datagram of it last came, until somebody asks
         self.outbox: dict[tuple[int, ...] | None, list[bytes]] = {}  # for the next flush: by targets, encoded
+        self._new: list[int] = []  # which of those to all are new in one's own stream
 
     def read(self, datagram: bytes, now: Instant) -> tuple[Header, list[Pdu]]:
         """Decode a datagram of another member of this view, or raise `Malformed`."""
@@ -53,7 +55,10 @@ class Frames:
     def put(self, out: Out) -> None:
         """Encode a PDU for the next flush, and say so in the trace."""
         encoded = self._codec.encode_pdu(out.pdu)
-        self.outbox.setdefault(out.to, []).append(encoded)
+        pdus = self.outbox.setdefault(out.to, [])
+        if out.to is None and isinstance(out.pdu, Streamed) and not out.repair:
+            self._new.append(len(pdus))
+        pdus.append(encoded)
         if out.repair:
             self._counts["retransmissions"] += 1
         elif out.seq is None:
@@ -77,18 +82,30 @@ class Frames:
         return sum(map(len, self.outbox.get(None, ())))
 
     def flush(self, sent: int, free: int) -> None:
-        """Send what was put in; every header says how far one's own stream goes, and how many slots are left."""
+        """Send what was put in; every header says how far one's own stream goes, and how many slots are left.
+
+        What leaves behind a datagram is not told of in its header: on a slow link it may come long after, and would be
+        taken for lost.
+        """
         ways, self.outbox = self.outbox, {}
-        header = Header(self._group, self._view, self._rank, sent, free)
+        new, self._new = self._new, []
+        later = len(new)  # PDUs of one's own stream that have not left yet
         frame, overhead = self._codec.frame, self._codec.overhead
         for to, pdus in ways.items():
             start, size = 0, overhead
             for end, encoded in enumerate(pdus):
                 if size + len(encoded) > DATAGRAM_BYTES_MAX:
-                    self._output.send(to, frame(header, pdus[start:end]))
+                    if to is None:
+                        later = sum(position >= end for position in new)
+                    self._output.send(to, frame(self._header(sent - later, free), pdus[start:end]))
                     start, size = end, overhead
                 size += len(encoded)
-            self._output.send(to, frame(header, pdus[start:]))
+            if to is None:
+                later = 0
+            self._output.send(to, frame(self._header(sent - later, free), pdus[start:]))
+
+    def _header(self, sent: int, free: int) -> Header:
+        return Header(self._group, self._view, self._rank, sent, free)
 
     # Copies for those who lack them when the view ends
 

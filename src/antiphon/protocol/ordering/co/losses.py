@@ -11,13 +11,14 @@ from typing import Final
 
 import msgspec
 
-from antiphon.protocol.machine import Duration, Instant
+from antiphon.protocol.machine import SECOND, Duration, Instant
 from antiphon.protocol.ordering.co.pdus import RET_GAPS_MAX, CoOptions
 from antiphon.protocol.ordering.round_trips import RoundTrips
 from antiphon.protocol.parts import PartContext
 from antiphon.protocol.rules import rule
 from antiphon.protocol.timers import GrowingPause, RoundTripEstimate
 
+ASKING_NS_MAX: Final = SECOND  # to ask is cheap, however long copies take
 DOUBLINGS_MIN: Final = 2
 TRIES_IN_HASTE: Final = 3
 UNANSWERED_MAX: Final = 3
@@ -147,14 +148,29 @@ class Losses:
         self._quiet_until = now + self.quiet_ns()
         for source, request in self.requests.items():
             if request.ask_at <= self._quiet_until:
-                gaps = self.gaps(source, req[source], early[source], reach)
-                request.ask_at = now + self._jittered(self.retry_ns(source, request.tries, now))
+                gaps = self._ask(source, request, now, self.gaps(source, req[source], early[source], reach))
                 if gaps:  # else all is here and waits for another source
                     asked.append((source, gaps))
-                    request.tries += 1
-                    request.asked_at, request.first = now, gaps[0][0]
         self._asked, self._answered = len(asked), 0
         return asked
+
+    @rule("docs/protocols/co.md, Large messages")
+    def ask_again(
+        self, source: int, req: int, early: Collection[int], reach: int, now: Instant
+    ) -> list[tuple[int, int]]:
+        """Give what a source is asked for again when the mark behind its copies comes: they were lost."""
+        request = self.requests.get(source)
+        if request is None or not request.tries:
+            return []
+        return self._ask(source, request, now, self.gaps(source, req, early, reach))
+
+    def _ask(self, source: int, request: Request, now: Instant, gaps: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Take note of what is asked for now, and set the time of the next try."""
+        request.ask_at = now + self._jittered(self.retry_ns(source, request.tries, now))
+        if gaps:
+            request.tries += 1
+            request.asked_at, request.first = now, gaps[0][0]
+        return gaps
 
     @rule("Section 4.3, RET, mended; docs/protocols/co.md, Slow links and overrun receivers")
     def ret_targets(self, asked: Sequence[int]) -> tuple[int, ...] | None:
@@ -187,12 +203,12 @@ class Losses:
         answers, least_ns = self._answers[source], self._options.ret_retry_ns
         doublings = min(max(0, tries - TRIES_IN_HASTE), DOUBLINGS_MAX)
         if answers.mean_ns is None:  # a round trip looks long where an answer was lost: grow up to it, and not beyond
-            first_ns = self._trips.timeout_ns(source, now)
+            first_ns = max(least_ns, min(self._trips.timeout_ns(source, now), ASKING_NS_MAX))
             longest_ns = max(first_ns, least_ns << DOUBLINGS_MIN, self._options.ret_retry_ns_max)
             pause_ns = min(first_ns << doublings, longest_ns)
             return min(pause_ns, least_ns << min(tries, DOUBLINGS_MAX)) if tries else pause_ns
         # twice the mean at most: a repair that was lost itself makes the spread wide, and all wait for the next
-        first_ns = max(least_ns, min(answers.timeout_ns, 2 * answers.mean_ns))
+        first_ns = max(least_ns, min(answers.timeout_ns, 2 * answers.mean_ns, ASKING_NS_MAX))
         longest_ns = max(first_ns << DOUBLINGS_MIN, self._options.ret_retry_ns_max)
         return min(first_ns << doublings, longest_ns)
 

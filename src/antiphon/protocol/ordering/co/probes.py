@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from antiphon.protocol.machine import Instant, earliest
+from antiphon.protocol.machine import SECOND, Duration, Instant, earliest
 from antiphon.protocol.ordering.co.flow import FlowCondition
 from antiphon.protocol.ordering.co.pdus import CoOptions
 from antiphon.protocol.ordering.round_trips import RoundTrips
@@ -15,6 +15,7 @@ from antiphon.protocol.parts import PartContext
 from antiphon.protocol.rules import rule
 
 DOUBLINGS_MAX: Final = 4
+PROMPT_NS_MAX: Final = SECOND  # a probe is small: it need not wait as long as large messages take
 UNCROWDED: Final = 2  # in larger groups members that wait in vain probe less often
 
 
@@ -43,9 +44,14 @@ class Probes:
     def progress(self, now: Instant) -> None:
         """Count the silence from now on, and have little patience: something has moved."""
         self.quiet_since = now
-        under_way_ns = self.trips.prompt_ns if self.flow.acceptance.receipt.undelivered else 0
+        under_way_ns = self._prompt_ns if self.flow.acceptance.receipt.undelivered else 0
         self._silence_ns = max(self.options.probe_ns, under_way_ns)
         self._asked.clear()
+
+    @property
+    def _prompt_ns(self) -> Duration:
+        """How long the best answers of late took, as far as a probe waits for them."""
+        return min(self.trips.prompt_ns, PROMPT_NS_MAX)
 
     def over(self, now: Instant) -> bool:
         """Say whether the silence is to be broken now; if so, the next one is longer."""
@@ -53,7 +59,7 @@ class Probes:
             return False
         self.quiet_since = now
         crowded_ns = self.options.probe_ns * self.flow.acceptance.size // UNCROWDED
-        longest_ns = max(self.options.probe_ns_max, 2 * self.trips.prompt_ns, crowded_ns)
+        longest_ns = max(self.options.probe_ns_max, 2 * self._prompt_ns, crowded_ns)
         self._silence_ns = min(self._jittered(2 * self._silence_ns), longest_ns)
         return True
 

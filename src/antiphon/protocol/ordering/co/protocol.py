@@ -24,6 +24,7 @@ from antiphon.protocol.ordering.co.probes import Probes
 from antiphon.protocol.ordering.co.sending_log import SendingLog
 from antiphon.protocol.ordering.round_trips import RoundTrips
 from antiphon.protocol.parts import Duplicate, FlushHooks, Out, PartContext, Step
+from antiphon.protocol.repairs import RepairMark
 from antiphon.protocol.rules import rule
 from antiphon.protocol.wire import Malformed, Pdu, Streamed, pack_vector, unpack_vector
 
@@ -31,7 +32,7 @@ from antiphon.protocol.wire import Malformed, Pdu, Streamed, pack_vector, unpack
 class Co(FlushHooks):
     """The causally ordering broadcast protocol, on a network that loses, doubles and reorders."""
 
-    PDUS: ClassVar[tuple[type[Pdu], ...]] = (CoData, CoConfirm, CoRet, CoProbe)
+    PDUS: ClassVar[tuple[type[Pdu], ...]] = (CoData, CoConfirm, CoRet, CoProbe, RepairMark)
     NEEDS_RECOVERY: ClassVar[bool] = False
     PROMISES: ClassVar[tuple[str, ...]] = ("fifo", "causal", "stability")
     HAPPENED_BEFORE: ClassVar[str] = "receive"  # it orders by what was accepted, long before it is delivered
@@ -67,7 +68,7 @@ class Co(FlushHooks):
         if self._view_ends:
             return None
         first = self.confirmations.due_at
-        for at in (self.losses.deadline, self.log.deadline, self.probes.deadline):
+        for at in (self.losses.deadline, self.log.deadline, self.probes.deadline, *self.log.marks.due.values()):
             if at is not None and (first is None or at < first):
                 first = at
         return first
@@ -106,6 +107,8 @@ class Co(FlushHooks):
 
     def receive(self, source: int, pdu: Pdu, now: Instant) -> Step:
         """Take a PDU from the network."""
+        if isinstance(pdu, RepairMark):
+            return self._marked(source, pdu, now)
         if not isinstance(pdu, CoPdu):
             raise Malformed("unexpected")
         ack = unpack_vector(pdu.ack, self.size)
@@ -123,7 +126,10 @@ class Co(FlushHooks):
             case CoRet():
                 self._requested(source, pdu, ack, now)
             case CoProbe():
-                self._probed(source, pdu, ack, now)
+                # nothing is sent again: what its vector does not cover may be held early; who learns what it lacks asks
+                self._heard_vector(source, ack, pdu.buf, now)
+                if pdu.asking:
+                    self.probes.asked(source, now)
         return self._planned(now, step)
 
     def wake(self, now: Instant) -> Step:
@@ -136,6 +142,7 @@ class Co(FlushHooks):
         due = self.losses.due(now, acceptance.req, acceptance.early, acceptance.places)
         asked = self.losses.ret_targets([source for source, _ in due])
         for source, gaps in due:
+            step.down += [Out(mark, (source,)) for mark in self.log.marks.heard(source)]
             step.down.append(Out(CoRet(pack_vector(acceptance.req), acceptance.free, source, gaps), asked))
         if self.probes.over(now):
             probe = CoProbe(pack_vector(acceptance.req), acceptance.free, asking=True)
@@ -143,6 +150,7 @@ class Co(FlushHooks):
         for source in self.probes.answers(now):
             step.down.append(Out(CoProbe(pack_vector(acceptance.req), acceptance.free, asking=False), (source,)))
         self.log.wake(now, step)
+        step.down += [Out(mark, (member,)) for member, mark in self.log.marks.take_due(now)]
         return self._planned(now, step)
 
     def _planned(self, now: Instant, step: Step) -> Step:
@@ -231,14 +239,16 @@ class Co(FlushHooks):
         elif any(first <= self.acceptance.req[ret.source] < end for first, end in ret.gaps):
             self.losses.postpone(ret.source, now)
 
-    def _probed(self, source: int, probe: CoProbe, ack: Sequence[int], now: Instant) -> None:
-        """Learn from another's vector what this member lacks; if it asks, plan to answer with one's own.
-
-        Nothing is sent again: what its vector does not cover may be held early, and one that learns what it lacks asks.
-        """
-        self._heard_vector(source, ack, probe.buf, now)
-        if probe.asking:
-            self.probes.asked(source, now)
+    def _marked(self, source: int, mark: RepairMark, now: Instant) -> Step:
+        """Ask for what is still missing when the mark behind its copies comes: they were lost."""
+        step, acceptance = Step(), self.acceptance
+        if not self.log.marks.take(source, mark) or self._view_ends:
+            return step
+        req, early = acceptance.req[source], acceptance.early[source]
+        if gaps := self.losses.ask_again(source, req, early, acceptance.places, now):
+            step.down += [Out(mark, (source,)) for mark in self.log.marks.heard(source)]
+            step.down.append(Out(CoRet(pack_vector(acceptance.req), acceptance.free, source, gaps), (source,)))
+        return step
 
     def _heard_vector(self, source: int, ack: Sequence[int], buf: int, now: Instant) -> None:
         """Learn what a member has and which places are left there, without a PDU of its sequence."""

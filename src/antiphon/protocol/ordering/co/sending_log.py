@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from random import Random
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 
 from antiphon.protocol.machine import Duration, Instant
 from antiphon.protocol.ordering.co.acceptance import CausalAcceptance
-from antiphon.protocol.ordering.co.pdus import CoOptions, CoRet, Sequenced
+from antiphon.protocol.ordering.co.pdus import CoData, CoOptions, CoRet, Sequenced
 from antiphon.protocol.ordering.round_trips import RoundTrips
 from antiphon.protocol.parts import Out, Step
+from antiphon.protocol.repairs import CHEAP_BYTES, RepairMarks
 from antiphon.protocol.rules import rule
+from antiphon.protocol.wire import HEADER_BYTES
 
 COPIES_AT_ONCE: Final = 3  # a PDU is sent again so often at the pace of round trips
 DOUBLINGS_MAX: Final = 4
@@ -27,10 +29,24 @@ class Sent(msgspec.Struct):
     sent_at: Instant
     resent_at: Instant = 0
     copies: int = 0  # sent again so often
+    askers: set[int] = msgspec.field(default_factory=set)  # who asks for the next copy
+
+    @property
+    def bytes(self) -> int:
+        """About how many bytes a copy has."""
+        payload = self.pdu.payload if isinstance(self.pdu, CoData) else b""
+        return HEADER_BYTES + len(self.pdu.ack) + len(payload)
+
+    @property
+    def large(self) -> bool:
+        """Whether a copy goes to those alone who asked, once, and a mark follows it."""
+        return isinstance(self.pdu, CoData) and len(self.pdu.payload) > CHEAP_BYTES
 
 
 class SendingLog:
     """Keeps one's own PDUs until everyone is known to have accepted them, and sends them again on request."""
+
+    marks_type: ClassVar[type[RepairMarks]] = RepairMarks
 
     def __init__(self, acceptance: CausalAcceptance, options: CoOptions, trips: RoundTrips, random: Random) -> None:
         self.acceptance, self.options, self.trips, self.random = acceptance, options, trips, random
@@ -38,11 +54,14 @@ class SendingLog:
         self.outstanding = 0  # data among them
         self.planned: set[int] = set()  # numbers that will be sent again
         self._at: Instant = 0  # and when
+        self._bytes_max = 0  # of the largest PDU that was sent
+        self.marks = self.marks_type(options.ret_grace_ns)
         self._first_kept = 1  # the first number among them
 
     def enter(self, pdu: Sequenced, seq: int | None, now: Instant) -> None:
         """Keep a PDU that is sent for the first time."""
-        self.sl[pdu.number] = Sent(pdu, seq, now)
+        self.sl[pdu.number] = sent = Sent(pdu, seq, now)
+        self._bytes_max = max(self._bytes_max, sent.bytes)
         if seq is not None:  # nobody owes an answer to a confirmation
             self.trips.sent(pdu.number, now)
         self.outstanding += seq is not None
@@ -53,6 +72,7 @@ class SendingLog:
         for number in range(first, self._first_kept):
             self.outstanding -= self.sl.pop(number).seq is not None
             self.planned.discard(number)
+            self.marks.release(number)
 
     @rule("Section 4.2, SL")
     def releasable(self) -> int:
@@ -74,7 +94,7 @@ class SendingLog:
         """
         if not sent.copies:
             return False
-        under_way_ns = self.copy_ns(asker, sent.resent_at)
+        under_way_ns = self.copy_ns(sent, asker, sent.resent_at)
         return now - sent.resent_at < under_way_ns << min(max(0, sent.copies - 2 * COPIES_AT_ONCE), DOUBLINGS_MAX)
 
     @rule("Section 4.3, retransmission action")
@@ -88,20 +108,29 @@ class SendingLog:
             if len(self.planned) == self.options.repairs_max:
                 break
             sent = self.sl[number]
-            if number not in self.planned and not self.just_resent(sent, asker, now):
-                if not self.planned:  # what is asked for until then goes with it
-                    self._at = now + self.random.randrange(self.spread_ns(sent, asker, now) + 1)
-                self.planned.add(number)
+            if not (self.marks.wanted(asker, number, now) if sent.large else not self.just_resent(sent, asker, now)):
+                continue
+            sent.askers.add(asker)
+            if not self.planned:  # what is asked for until then goes with it
+                self._at = now + self.random.randrange(self.spread_ns(sent, asker, now) + 1)
+            self.planned.add(number)
 
     @rule("docs/protocols/co.md, Slow links and overrun receivers")
     def spread_ns(self, sent: Sent, asker: int, now: Instant) -> Duration:
         """Say within which time a PDU is sent again: a part of the round trip, doubled with each copy."""
-        return (self.copy_ns(asker, now) // 4) << min(max(0, sent.copies - COPIES_AT_ONCE), DOUBLINGS_MAX)
+        return (self.copy_ns(sent, asker, now) // 4) << min(max(0, sent.copies - COPIES_AT_ONCE), DOUBLINGS_MAX)
 
-    def copy_ns(self, asker: int, now: Instant) -> Duration:
-        """Give the time in which a copy should have come: the best round trip, since losses held up the others."""
+    def copy_ns(self, sent: Sent, asker: int, now: Instant) -> Duration:
+        """Give the time in which a copy should have come: the best round trip, since losses held up the others.
+
+        Round trips are those of messages. A copy that is smaller by far takes as much less on a slow link, and is not
+        worth waiting for.
+        """
+        if sent.large:
+            return self.options.ret_retry_ns  # whether it comes the mark will tell
         shortest_ns = self.trips.shortest_of_ns(asker) or self.trips.shortest_ns
-        return max(min(shortest_ns, self.trips.timeout_ns(asker, now)), self.options.ret_retry_ns)
+        shortest_ns = min(shortest_ns, self.trips.timeout_ns(asker, now))
+        return max(shortest_ns * sent.bytes // max(sent.bytes, self._bytes_max), self.options.ret_retry_ns)
 
     @rule("Section 4.3, retransmission action; docs/protocols/co.md, Slow links and overrun receivers")
     def lacking(self, number: int) -> tuple[int, ...] | None:
@@ -123,9 +152,15 @@ class SendingLog:
         lacking_one = self.lacking(max(confirmations)) if confirmations else None
         for number in sorted(self.planned):
             sent = self.sl[number]
-            sent.resent_at = now
-            sent.copies += 1
-            self.trips.repeated(number)
             lacking = lacking_one if sent.seq is None else self.lacking(number)
-            step.down.append(Out(sent.pdu, lacking, self.acceptance.rank, sent.seq, repair=True))
+            if sent.large:
+                lacking = tuple(member for member in sorted(sent.askers) if self.trips.reached[member] < number)
+                for member in lacking:
+                    self.marks.sent(member, number, now)
+            sent.askers.clear()
+            if lacking != ():
+                sent.resent_at = now
+                sent.copies += 1
+                self.trips.repeated(number)
+                step.down.append(Out(sent.pdu, lacking, self.acceptance.rank, sent.seq, repair=True))
         self.planned.clear()
