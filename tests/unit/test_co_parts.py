@@ -342,12 +342,11 @@ def test_a_small_copy_is_not_waited_for_as_long_as_large_messages_take() -> None
     world = World(ret_retry_ns=10 * MS)
     world.send(1, payload=bytes(7_000))
     world.send(2, message=False)
-    world.trips.measured(1, 7 * SECOND)
+    world.trips.measured(1, 50 * MS)
     confirmation = world.log.sl[2]
     assert confirmation.bytes == 24 + 3 * 4
-    assert world.log.copy_ns(confirmation, 1, 20 * SECOND) == 7 * SECOND * 36 // 7_036
-    world.log._bytes_max = confirmation.bytes
-    assert world.log.copy_ns(confirmation, 1, 20 * SECOND) == 7 * SECOND
+    assert world.log.copy_ns(confirmation, 1, SECOND) == 10 * MS
+    assert world.log.copy_ns(world.log.sl[1], 1, SECOND) == 10 * MS, "a mark tells whether it was lost"
 
 
 def test_a_large_copy_goes_once_to_those_who_asked_and_again_when_it_is_lost() -> None:
@@ -371,8 +370,23 @@ def test_a_large_copy_goes_once_to_those_who_asked_and_again_when_it_is_lost() -
     world.trips.reached[2] = 1
     world.log.marks.take(2, RepairMark(1, heard=True))
     assert copies(2, 63 * SECOND) == [], "it has it by now"
-    world.send(2, payload=bytes(CHEAP_BYTES))
-    assert not world.log.sl[2].large
+
+
+def test_a_small_copy_goes_with_a_mark_where_answers_take_long_or_messages_are_large() -> None:
+    world = World(ret_retry_ns=20 * MS)
+    world.send(1, payload=bytes(CHEAP_BYTES))
+    small = world.log.sl[1]
+    assert not world.log.is_slow(small)
+    world.send(2, payload=bytes(CHEAP_BYTES + 1))
+    assert world.log.is_slow(world.log.sl[2])
+    assert world.log.is_slow(small), "nothing is known of the links, and messages are large"
+    world.trips.measured(1, 100 * MS)
+    assert not world.log.is_slow(small)
+    assert world.log.is_slow(world.log.sl[2])
+    slow = World(ret_retry_ns=20 * MS)
+    slow.send(1)
+    slow.trips.measured(1, 101 * MS)
+    assert slow.log.is_slow(slow.log.sl[1])
 
 
 def test_a_request_is_for_what_was_sent_and_is_still_kept_and_answered_within_bounds() -> None:

@@ -258,11 +258,12 @@ def marks(sender: Recovery) -> list[tuple[tuple[int, ...] | None, int]]:
 def test_a_large_copy_is_sent_once_until_it_is_lost() -> None:
     sender, nack = large_sender(), Nack([(1, 1)])
     assert len(sender.receive(1, nack, 0).down) == 1
-    assert sender.deadline == ADAPTIVE.nack_delay_ns, "a mark follows at once"
+    sender.spoke(ADAPTIVE.nack_retry_ns)
+    assert sender.deadline == ADAPTIVE.nack_retry_ns, "a mark follows when it cannot overtake the copy any more"
     assert marks(sender) == [((1,), 1)]
     for now in (1, 9, 60):
         assert sender.receive(1, nack, now * SECOND).down == [], "nobody knows how long a copy takes"
-        sender.spoke(now * SECOND)
+        sender.spoke(now * SECOND + ADAPTIVE.nack_retry_ns)
         assert marks(sender)[0][0] == (1,), "but whether it was lost is asked for"
     assert sender.receive(1, RepairMark(1, heard=True), 61 * SECOND).down == []
     assert len(sender.receive(1, nack, 61 * SECOND).down) == 1, "the mark came, and what it follows did not"

@@ -128,7 +128,7 @@ class Recovery:
         self.log: list[dict[int, Streamed]] = [{} for _ in range(context.size)]
         self.highest = [0] * context.size  # per sender, the highest number known to exist
         self.missing: dict[int, _Request] = {}  # by sender, when to ask it for what is missing
-        self._marks = self.marks_type(options.nack_delay_ns)
+        self._marks = self.marks_type(options.nack_retry_ns)
         self._repaired: dict[int, dict[int, Instant]] = {}  # small ones: own number -> member -> when last sent again
         self._senders: dict[int, _Sender] = {}  # those of which something was missing
         self.arrived: set[int] = set()  # gated streams of which something may have come and not been taken

@@ -13,10 +13,12 @@ from antiphon.protocol.ordering.causal_blocks.knowledge import Knowledge
 from antiphon.protocol.ordering.causal_blocks.matrix import Entry, block_of
 from antiphon.protocol.ordering.causal_blocks.messages import CausalBlocksOptions, NullBlock
 from antiphon.protocol.parts import Out, PartContext, Step
+from antiphon.protocol.repairs import CHEAP_BYTES
 from antiphon.protocol.rules import rule
 
 COPIES_AT_ONCE: Final = 3  # a message is sent again to a member so often at the pace of round trips
 DOUBLINGS_MAX: Final = 4
+LARGE: Final = 4  # times as long as with small messages others leave the repair of large ones to their sender
 
 
 class Lack(msgspec.Struct, eq=False):
@@ -108,8 +110,10 @@ class Repair:
             return soon_ns
         if self.known.arrivals.highest[lack.member] == lack.word or now < lack.help_after:
             return None
-        holders = self.known.size - lack.entry.missing
-        return soon_ns + self.random.randint(0, max(1, holders * self.pause_ns(lack.member, now) // 2))
+        turns = (self.known.size - lack.entry.missing) * self.pause_ns(lack.member, now) // 2  # for all who keep it
+        if len(lack.entry.message.payload) > CHEAP_BYTES:
+            turns *= LARGE  # a copy that nobody needs costs more than to wait for the sender's next
+        return soon_ns + self.random.randint(0, max(1, turns))
 
     @rule("Figure 4, line 3, mended; docs/protocols/causal-blocks.md, Slow links")
     def suppress(self, lack: Lack, now: Instant) -> None:

@@ -77,13 +77,19 @@ class Losses:
         request = self.requests.get(source)
         if request is not None and (hearsay or request.tries):
             return
-        pause_ns = self.hearsay_grace_ns(source, now) if hearsay else self._options.ret_grace_ns
+        pause_ns = self.hearsay_grace_ns(source, now) if hearsay else self.gap_grace_ns(source)
         if not hearsay:
             pause_ns += pause_ns * len(self.requests) // 4  # where much is missing at once, others ask for it too
         if request is None:
             self.requests[source] = Request(now, now + self._jittered(pause_ns))
         else:
             request.ask_at = min(request.ask_at, now + self._jittered(pause_ns))
+
+    @rule("docs/protocols/co.md, Slow links and overrun receivers")
+    def gap_grace_ns(self, source: int) -> Duration:
+        """Say how long a gap may close by itself: as late as PDUs usually come, half a round trip at most."""
+        late_ns, shortest_ns = self._lateness[source].timeout_ns, self._trips.shortest_of_ns(source)
+        return max(self._options.ret_grace_ns, min(late_ns, shortest_ns // 2))
 
     @rule("docs/protocols/co.md, Slow links and overrun receivers")
     def hearsay_grace_ns(self, source: int, now: Instant) -> Duration:

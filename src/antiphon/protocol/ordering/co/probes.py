@@ -16,6 +16,7 @@ from antiphon.protocol.rules import rule
 
 DOUBLINGS_MAX: Final = 4
 PROMPT_NS_MAX: Final = SECOND  # a probe is small: it need not wait as long as large messages take
+CROWD: Final = 8  # members: in groups so many times as large the first silence is as many times as long
 UNCROWDED: Final = 2  # in larger groups members that wait in vain probe less often
 
 
@@ -45,7 +46,7 @@ class Probes:
         """Count the silence from now on, and have little patience: something has moved."""
         self.quiet_since = now
         under_way_ns = self._prompt_ns if self.flow.acceptance.receipt.undelivered else 0
-        self._silence_ns = max(self.options.probe_ns, under_way_ns)
+        self._silence_ns = max(self.options.probe_ns * max(1, self.flow.acceptance.size // CROWD), under_way_ns)
         self._asked.clear()
 
     @property

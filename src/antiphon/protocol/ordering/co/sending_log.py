@@ -19,6 +19,7 @@ from antiphon.protocol.wire import HEADER_BYTES
 
 COPIES_AT_ONCE: Final = 3  # a PDU is sent again so often at the pace of round trips
 DOUBLINGS_MAX: Final = 4
+SLOW: Final = 5  # times `ret_retry_ns`: where even the quickest answer took longer, so may a small copy
 
 
 class Sent(msgspec.Struct):
@@ -32,15 +33,14 @@ class Sent(msgspec.Struct):
     askers: set[int] = msgspec.field(default_factory=set)  # who asks for the next copy
 
     @property
-    def bytes(self) -> int:
-        """About how many bytes a copy has."""
-        payload = self.pdu.payload if isinstance(self.pdu, CoData) else b""
-        return HEADER_BYTES + len(self.pdu.ack) + len(payload)
+    def payload_bytes(self) -> int:
+        """How many bytes of the application it has."""
+        return len(self.pdu.payload) if isinstance(self.pdu, CoData) else 0
 
     @property
-    def large(self) -> bool:
-        """Whether a copy goes to those alone who asked, once, and a mark follows it."""
-        return isinstance(self.pdu, CoData) and len(self.pdu.payload) > CHEAP_BYTES
+    def bytes(self) -> int:
+        """About how many bytes a copy has."""
+        return HEADER_BYTES + len(self.pdu.ack) + self.payload_bytes
 
 
 class SendingLog:
@@ -54,14 +54,15 @@ class SendingLog:
         self.outstanding = 0  # data among them
         self.planned: set[int] = set()  # numbers that will be sent again
         self._at: Instant = 0  # and when
-        self._bytes_max = 0  # of the largest PDU that was sent
-        self.marks = self.marks_type(options.ret_grace_ns)
+        self._bytes_max = self._payload_bytes_max = 0  # of the largest PDU that was sent
+        self.marks = self.marks_type(options.ret_retry_ns)
         self._first_kept = 1  # the first number among them
 
     def enter(self, pdu: Sequenced, seq: int | None, now: Instant) -> None:
         """Keep a PDU that is sent for the first time."""
         self.sl[pdu.number] = sent = Sent(pdu, seq, now)
         self._bytes_max = max(self._bytes_max, sent.bytes)
+        self._payload_bytes_max = max(self._payload_bytes_max, sent.payload_bytes)
         if seq is not None:  # nobody owes an answer to a confirmation
             self.trips.sent(pdu.number, now)
         self.outstanding += seq is not None
@@ -84,6 +85,17 @@ class SendingLog:
         """List one's own numbers that a RET asks for; the end of a gap has arrived or was never sent."""
         for first, end in ret.gaps:
             yield from range(max(first, self.releasable()), min(end, self.acceptance.req[self.acceptance.rank]))
+
+    @rule("docs/protocols/co.md, Large messages")
+    def is_slow(self, sent: Sent) -> bool:
+        """Say whether a copy may take long: it is large, or no message was ever answered soon.
+
+        Then it goes to those alone who asked, once, and a mark behind it tells whether it was lost.
+        """
+        if sent.payload_bytes > CHEAP_BYTES:
+            return True
+        shortest_ns = self.trips.shortest_ns
+        return shortest_ns > SLOW * self.options.ret_retry_ns if shortest_ns else self._payload_bytes_max > CHEAP_BYTES
 
     @rule("docs/protocols/co.md, Losses")
     def just_resent(self, sent: Sent, asker: int, now: Instant) -> bool:
@@ -108,7 +120,9 @@ class SendingLog:
             if len(self.planned) == self.options.repairs_max:
                 break
             sent = self.sl[number]
-            if not (self.marks.wanted(asker, number, now) if sent.large else not self.just_resent(sent, asker, now)):
+            if not (
+                self.marks.wanted(asker, number, now) if self.is_slow(sent) else not self.just_resent(sent, asker, now)
+            ):
                 continue
             sent.askers.add(asker)
             if not self.planned:  # what is asked for until then goes with it
@@ -126,7 +140,7 @@ class SendingLog:
         Round trips are those of messages. A copy that is smaller by far takes as much less on a slow link, and is not
         worth waiting for.
         """
-        if sent.large:
+        if self.is_slow(sent):
             return self.options.ret_retry_ns  # whether it comes the mark will tell
         shortest_ns = self.trips.shortest_of_ns(asker) or self.trips.shortest_ns
         shortest_ns = min(shortest_ns, self.trips.timeout_ns(asker, now))
@@ -153,7 +167,7 @@ class SendingLog:
         for number in sorted(self.planned):
             sent = self.sl[number]
             lacking = lacking_one if sent.seq is None else self.lacking(number)
-            if sent.large:
+            if self.is_slow(sent):
                 lacking = tuple(member for member in sorted(sent.askers) if self.trips.reached[member] < number)
                 for member in lacking:
                     self.marks.sent(member, number, now)
