@@ -162,6 +162,20 @@ def test_a_second_is_long_enough_before_asking_again_however_long_copies_take() 
     assert patient.asks(3)[1:] == [3 * SECOND, 3 * SECOND], "but not less than was chosen"
 
 
+def test_a_gap_is_given_as_long_as_what_is_overtaken_comes_late() -> None:
+    one = Member(ret_grace_ns=5 * MS)
+    assert one.losses.gap_grace_ns(1) == 5 * MS, "nothing was measured"
+    one.notice(0)
+    one.losses.came(1, 3, 30 * MS)
+    assert one.losses.gap_grace_ns(1) == 5 * MS, "it may have been repaired for another"
+    one.trips.measured(1, 100 * MS)
+    assert one.losses.gap_grace_ns(1) == 25 * MS
+    one.trips.measured(1, 8 * MS)
+    assert one.losses.gap_grace_ns(1) == 5 * MS, "on quick links nothing is overtaken by more than a round trip"
+    one.trips.measured(2, 100 * MS)
+    assert one.losses.gap_grace_ns(2) == 5 * MS
+
+
 def test_what_is_still_missing_when_the_mark_comes_is_asked_for_again() -> None:
     one = Member()
     one.notice(0)

@@ -11,6 +11,7 @@ from antiphon.protocol.machine import MILLISECOND, SECOND
 from antiphon.protocol.ordering import ORDERINGS
 from antiphon.protocol.recovery import RecoveryOptions
 from antiphon.sim import cost as cost_module
+from antiphon.sim.cluster import simulate
 from antiphon.sim.cost import (
     LIMITS,
     RunCost,
@@ -119,6 +120,42 @@ def test_five_times_the_time_of_fifo_and_three_seconds() -> None:
     assert flagged(took_ns=SECOND * 11 // 2) is None
     assert flagged(took_ns=SECOND * 11 // 2 + 1) == "storm: 5.5 s where fifo takes 0.5 s"
     assert flagged(replace(GROUP, ordering="fifo"), took_ns=60 * SECOND) is None, "fifo takes the time that fifo takes"
+
+
+def test_fifo_may_have_been_lucky(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = {7: SECOND // 2, 8: SECOND // 2, 9: 2 * SECOND}
+    monkeypatch.setattr(
+        cost_module, "cost_of_fifo", lambda scenario, seed: replace(OF_FIFO, took_ns=times.get(seed, SECOND))
+    )
+    assert flagged(took_ns=13 * SECOND) is None, "13 s are five times what it takes with seed 9, and three"
+    assert flagged(took_ns=13 * SECOND + 1) == "storm: 13.0 s where fifo takes 0.5 s"
+
+
+def test_a_steady_rate_of_acknowledgments_is_no_storm() -> None:
+    fifo = replace(GROUP, ordering="fifo", stability="timestamp-ack", messages=1)
+    steady = 2 * 48 * MEMBERS * (MEMBERS - 1) * 1_000  # a null and an acknowledgment every 10 ms, for 10 s
+    most = 3 * OF_FIFO.bytes + 1_000 * PAIRS + steady
+    calm = {"took_ns": 10 * SECOND, "bytes_lost": 10**9, "datagrams": 10**6}
+    assert flagged(fifo, bytes=most, **calm) is None
+    assert flagged(fifo, bytes=most + 1, **calm) is not None
+    assert flagged(replace(fifo, stability="vector-ack"), bytes=most, **calm) is not None
+
+
+def test_confirmations_that_share_a_datagram_count_as_one() -> None:
+    cut = [Fault(kind="cut", at="20ms", until="400ms", source=[0], target=[1])]
+    scenario = Scenario(members=3, messages=8, ordering="co", network=STEADY, faults=cut)
+    repaired: list[tuple[int | None, int, str]] = []
+    messages = 0
+    for row in simulate(scenario, 1).events:
+        if row.event == "control" and (row.detail or "").startswith("repair to "):
+            receivers = repair_receivers(row.detail or "", 3)
+            if row.seq is None:
+                repaired += [(row.time_ns, row.member, row.detail or "")] * receivers
+            else:
+                messages += receivers
+    one_for_each = sum(repair_receivers(detail, 3) for _, _, detail in set(repaired))
+    assert measured(scenario, 1)[1].repairs == messages + one_for_each
+    assert len(repaired) > one_for_each
 
 
 def test_what_is_small_and_short_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:

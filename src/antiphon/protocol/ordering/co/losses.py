@@ -87,9 +87,9 @@ class Losses:
 
     @rule("docs/protocols/co.md, Slow links and overrun receivers")
     def gap_grace_ns(self, source: int) -> Duration:
-        """Say how long a gap may close by itself: as late as PDUs usually come, half a round trip at most."""
+        """Say how long a gap may close by itself: as late as PDUs usually come, a quarter of a round trip at most."""
         late_ns, shortest_ns = self._lateness[source].timeout_ns, self._trips.shortest_of_ns(source)
-        return max(self._options.ret_grace_ns, min(late_ns, shortest_ns // 2))
+        return max(self._options.ret_grace_ns, min(late_ns, shortest_ns // 4))
 
     @rule("docs/protocols/co.md, Slow links and overrun receivers")
     def hearsay_grace_ns(self, source: int, now: Instant) -> Duration:
