@@ -372,6 +372,23 @@ def test_a_large_copy_goes_once_to_those_who_asked_and_again_when_it_is_lost() -
     assert copies(2, 63 * SECOND) == [], "it has it by now"
 
 
+def test_the_first_copy_in_a_large_group_goes_to_the_few_who_asked() -> None:
+    world = World(size=16, ret_retry_ns=4)
+    for number in (1, 2):
+        world.send(number)
+
+    def copies(number: int, askers: tuple[int, ...], now: int) -> list[tuple[int, ...] | None]:
+        step = Step()
+        for asker in askers:
+            world.log.rebroadcast((number,), asker, now)
+        world.log.wake(now + 1, step)
+        return [out.to for out in step.down if isinstance(out, Out)]
+
+    assert copies(1, (3,), 0) == [(3,)]
+    assert copies(1, (3,), SECOND) == [None], "where the first was in vain, more of them lack it"
+    assert copies(2, (3, 4), 0) == [None]
+
+
 def test_a_small_copy_goes_with_a_mark_where_answers_take_long_or_messages_are_large() -> None:
     world = World(ret_retry_ns=20 * MS)
     world.send(1, payload=bytes(CHEAP_BYTES))

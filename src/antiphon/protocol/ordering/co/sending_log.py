@@ -19,6 +19,7 @@ from antiphon.protocol.wire import HEADER_BYTES
 
 COPIES_AT_ONCE: Final = 3  # a PDU is sent again so often at the pace of round trips
 DOUBLINGS_MAX: Final = 4
+FEW: Final = 8  # members; and one in so many of a larger group
 SLOW: Final = 5  # times `ret_retry_ns`: where even the quickest answer took longer, so may a small copy
 
 
@@ -97,6 +98,15 @@ class SendingLog:
         shortest_ns = self.trips.shortest_ns
         return shortest_ns > SLOW * self.options.ret_retry_ns if shortest_ns else self._payload_bytes_max > CHEAP_BYTES
 
+    @rule("Section 4.3, retransmission action, mended; docs/protocols/co.md, Slow links and overrun receivers")
+    def for_askers(self, sent: Sent) -> bool:
+        """Say whether a copy goes to those alone who asked: it may take long, or few ask for the first one.
+
+        In a large group whose datagrams overtake each other, most that seems to be missing is only late.
+        """
+        size = self.acceptance.size
+        return self.is_slow(sent) or (size > FEW and not sent.copies and len(sent.askers) * FEW < size)
+
     @rule("docs/protocols/co.md, Losses")
     def just_resent(self, sent: Sent, asker: int, now: Instant) -> bool:
         """Say whether a copy is on its way to all that the asker may not have had when it asked.
@@ -166,15 +176,17 @@ class SendingLog:
         lacking_one = self.lacking(max(confirmations)) if confirmations else None
         for number in sorted(self.planned):
             sent = self.sl[number]
-            lacking = lacking_one if sent.seq is None else self.lacking(number)
-            if self.is_slow(sent):
-                lacking = tuple(member for member in sorted(sent.askers) if self.trips.reached[member] < number)
-                for member in lacking:
+            if self.for_askers(sent):
+                to: tuple[int, ...] | None = tuple(j for j in sorted(sent.askers) if self.trips.reached[j] < number)
+            else:
+                to = lacking_one if sent.seq is None else self.lacking(number)
+            if to is not None and self.is_slow(sent):
+                for member in to:
                     self.marks.sent(member, number, now)
             sent.askers.clear()
-            if lacking != ():
+            if to != ():
                 sent.resent_at = now
                 sent.copies += 1
                 self.trips.repeated(number)
-                step.down.append(Out(sent.pdu, lacking, self.acceptance.rank, sent.seq, repair=True))
+                step.down.append(Out(sent.pdu, to, self.acceptance.rank, sent.seq, repair=True))
         self.planned.clear()
