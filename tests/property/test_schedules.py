@@ -94,3 +94,9 @@ def test_the_schedules_reach_all_that_they_should() -> None:
 
 def _lasts_ms(fault: Fault) -> int:
     return int((fault.until or "0ms").removesuffix("ms")) - int(fault.at.removesuffix("ms"))
+
+
+def test_large_schedules_are_of_all_sizes_alike() -> None:
+    drawn = [wide(seed, "fifo", large=True).members for seed in range(700)]
+    for low, high in ((1, 1), (2, 2), (3, 3), (4, 5), (6, 9), (10, 16), (17, 40)):
+        assert 60 < sum(low <= members <= high for members in drawn) < 150

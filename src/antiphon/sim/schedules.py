@@ -108,10 +108,13 @@ _SENDING_S_MAX: Final = 10.0  # how long the slowest link may take for the messa
 _SENDING_MEMBERS: Final = 8  # ... of so many; the more there are, the more is said meanwhile
 
 
-def wide(seed: int, ordering: str) -> Scenario:
-    """Draw the scenario of a seed from all that can be asked of a group with fixed membership."""
+def wide(seed: int, ordering: str, *, large: bool = False) -> Scenario:
+    """Draw the scenario of a seed from all that can be asked of a group with fixed membership.
+
+    Most have two or three members; with `large` every range of sizes is drawn as often as the others.
+    """
     rng = random.Random(f"{seed}/wide")  # the same for every ordering
-    low, high = rng.choices(_SIZES, _SIZE_WEIGHTS)[0]
+    low, high = rng.choices(_SIZES, None if large else _SIZE_WEIGHTS)[0]
     members = rng.randint(low, high)
     senders = None if rng.random() < 0.6 else sorted(rng.sample(range(members), rng.randint(1, members)))
     sending = members if senders is None else len(senders)

@@ -1,6 +1,7 @@
 """Torture: random scenarios for every protocol, judged by the naive checker and by their cost; what fails is shrunk.
 
     python -m antiphon.sim.torture --seeds 10000 --from 0 --minutes 30 --ordering co
+    python -m antiphon.sim.torture --large --seeds 500 --go-on
     python -m antiphon.sim.torture --views --minutes 30
     python -m antiphon.sim.torture --views --partition each-side
     python -m antiphon.sim.torture --links
@@ -152,6 +153,7 @@ def main() -> int:
     parser.add_argument("--from", dest="first", type=int, default=0, help="first seed")
     parser.add_argument("--minutes", type=float, default=10, help="stop after so long")
     parser.add_argument("--ordering", action="append", choices=sorted(ORDERINGS), help="only these")
+    parser.add_argument("--large", action="store_true", help="groups of all sizes up to 40 alike, not mostly of 2 or 3")
     parser.add_argument("--views", action="store_true", help="groups whose members crash, come back, join and leave")
     parser.add_argument("--links", action="store_true", help="groups with views whose links break for ever")
     parser.add_argument(
@@ -173,7 +175,7 @@ def main() -> int:
                 elif args.views:
                     scenario = view_schedules.schedule(seed, ordering, args.partition)
                 else:
-                    scenario = schedules.wide(seed, ordering)
+                    scenario = schedules.wide(seed, ordering, large=args.large)
                 wrong = flaw(scenario, seed, costs=True)
                 tried += 1
                 if wrong is not None:
