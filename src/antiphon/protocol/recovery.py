@@ -226,10 +226,14 @@ class Recovery:
 
     @rule("docs/protocols/fifo.md, Slow links")
     def ask_again(self, source: int, now: Instant) -> Step:
-        """Ask for what is still missing when the mark behind its copies comes: they were lost."""
+        """Ask for what is still missing when the mark behind its copies comes: they were lost.
+
+        A sender that answers is asked as soon again as the first time, however long that was in vain.
+        """
         request = self.missing.get(source)
         if request is None or not request.again.tries:
             return NOTHING
+        request.again.start(now)
         request.again.hasten(now)
         request.over(now)
         return Step([], [Out(pdu, (source,)) for pdu in self.ask(source, request.again.tries)])

@@ -62,6 +62,7 @@ _SLACK_REPAIRS: Final = 4  # for each pair of members: the first are sent before
 _OVERTAKEN: Final = 8  # of so many datagrams one may come so late that it is asked for
 _UNLUCKY: Final = 10  # datagrams that a link may lose more than it did to fifo
 _COPIES: Final = 2  # of each message, and of each that did not come: what fifo may send, beside _SLACK_BYTES
+_IN_A_ROW: Final = 6  # copies of one message that may be lost one after the other
 _HEADER_BYTES: Final = 24
 _STEADY_BYTES: Final = 48  # of a null or an acknowledgment
 _OTHER_SEEDS: Final = 4  # of fifo, which may have been lucky with the first one
@@ -193,7 +194,9 @@ def _fifo_bytes_max(scenario: Scenario, cost: RunCost) -> float:
     each = scenario.workload.payload + _HEADER_BYTES
     messages = len(scenario.senders) * scenario.messages * (scenario.members - 1)
     rest = _SLACK_BYTES * scenario.members * scenario.members * (1 + cost.took_ns / SECOND)
-    return _COPIES * (each * messages + _first_bytes_lost(cost)) + rest + _steady_bytes(scenario, cost)
+    return (
+        _COPIES * (each * messages + _first_bytes_lost(cost)) + _IN_A_ROW * each + rest + _steady_bytes(scenario, cost)
+    )
 
 
 def _steady_bytes(scenario: Scenario, cost: RunCost) -> float:
