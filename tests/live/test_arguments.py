@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -136,6 +138,45 @@ def test_send_refuses_and_nothing_else_is_lost(
             receipt = await groups[0].send(b"after")
             assert [event.payload for event in await collect(groups[1], 2)] == [b"before", b"after"]
             await receipt.stable()
+
+    run(test())
+
+
+class Text(str):
+    """Text of an application's own kind."""
+
+
+class Number(int):
+    """A number of an application's own kind."""
+
+
+class Named(StrEnum):
+    """Texts that have names."""
+
+    GROUP = "test"
+    ORDERING = "causal-blocks"
+
+
+def test_texts_and_numbers_may_be_of_kinds_of_their_own(tmp_path: Path) -> None:
+    """They once ended a member that was to write them down, or made a group of another name of it."""
+
+    async def test() -> None:
+        one, other = free_addresses(2)
+        theirs = antiphon.join("test", bind=other, peers=[one], ordering="causal-blocks", state=tmp_path, leave_s=0.5)
+        ours = antiphon.join(
+            Named.GROUP,
+            bind=Text(one),
+            peers=[Text(other)],
+            ordering=Named.ORDERING,
+            partition=Text("majority"),
+            window=Number(64),
+            state=tmp_path,
+            leave_s=0.5,
+        )
+        await asyncio.gather(theirs.__aenter__(), ours.__aenter__())
+        await (await ours.send(b"x", priority=Number(1))).stable()
+        assert (ours.status().group, ours.status().me) == ("test", one)
+        await asyncio.gather(theirs.leave(), ours.leave())
 
     run(test())
 

@@ -95,3 +95,27 @@ def test_without_a_key_none_can_be_changed() -> None:
         await asyncio.wait([task])
 
     testing.run(main)
+
+
+@pytest.mark.parametrize("key", [None, b"k" * 16], ids=["plain", "sealed"])
+def test_one_who_has_found_the_group_is_no_stranger_to_those_who_still_look(key: bytes | None) -> None:
+    """Its packets were once counted as `refused-no-packet`, with a warning, in every start by `discover`."""
+    counts: list[dict[str, int]] = []
+
+    async def main(world: testing.World) -> None:
+        addresses = world.addresses(4)
+
+        async def member(own: str) -> None:
+            others = [address for address in addresses if address != own]
+            async with antiphon.join("test", bind=own, peers=others, discover="peers", members=4, key=key) as group:
+                await asyncio.sleep(3)
+                counts.append(group.status().counts)
+                await asyncio.sleep(1)
+
+        for own in addresses:
+            world.spawn(own, member, own)
+        await asyncio.sleep(10)
+
+    testing.run(main, seed=3, unexamined=["validity", "agreement", "total", "integrity", "fifo", "causal"])
+    assert len(counts) == 4
+    assert not any("refused-no-packet" in one for one in counts)

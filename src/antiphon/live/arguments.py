@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import math
+import operator
 import os
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -132,6 +133,26 @@ def check_loop(loop: asyncio.AbstractEventLoop) -> None:
             "loop: a group belongs to the event loop in which it was entered; "
             "from another, use asyncio.run_coroutine_threadsafe(group.send(...), loop)"
         )
+
+
+def plain(value: object) -> Any:
+    """Return what a text, a number or bytes of a class of the application's own holds, also inside a list or a table.
+
+    A member of a `StrEnum` is its text, for instance: what is compared, shown and written is of the plain types.
+    """
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, bytes):
+        return as_payload(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return operator.index(value)
+    if isinstance(value, float):
+        return float.__float__(value)
+    if type(value) in (list, tuple):
+        return type(value)(map(plain, value))  # type: ignore[call-overload, call-arg]
+    if type(value) is dict:
+        return {plain(key): plain(one) for key, one in value.items()}
+    return value
 
 
 def as_payload(payload: object, name: str = "payload") -> bytes:

@@ -23,7 +23,7 @@ from antiphon.live.anomalies import Anomalies
 from antiphon.live.events import GroupClosed
 from antiphon.live.freshness import Freshness
 from antiphon.live.hello import FOUNDERS_MAX, KNOWN_MAX, Contact, Founding, Hello, HelloSockets, Seal
-from antiphon.live.session import Refused
+from antiphon.live.session import Refused, is_of_a_member
 from antiphon.protocol.membership.views import GroupView
 
 LOOK_S: Final = 1.0  # for a group that is there
@@ -213,7 +213,9 @@ class Discovery:
     # Hearing
 
     def take(self, packet: bytes) -> None:
-        """Take a packet that may be a hello."""
+        """Take a packet that may be a hello; one who has found this member already may speak as another member does."""
+        if is_of_a_member(packet):
+            return  # it says it again
         try:
             self._hear(self.seal.open(packet))
         except Refused as refused:

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Final
 
 from antiphon.errors import UsageError, UsageTypeError
-from antiphon.live.arguments import as_payload, check_range, check_type
+from antiphon.live.arguments import as_payload, check_range, check_type, plain
 from antiphon.live.events import Batch, Event, Notice, Status, ViewChange
 from antiphon.live.member import LiveMember
 from antiphon.live.receipts import Receipt
@@ -134,7 +134,7 @@ def _kind(lifetime_s: float | None, priority: int, ordering: str | type[Ordering
         check_range("lifetime_s", lifetime_s, 0, LIFETIME_S_MAX)
     if ignores_lifetimes(ordering):
         raise UsageError(f"lifetime_s, priority: {ordering} has neither; choose the ordering causal-blocks for them")
-    return None if lifetime_s is None else int(lifetime_s * SECOND), priority
+    return None if lifetime_s is None else int(lifetime_s * SECOND), plain(priority)
 
 
 @settable(Settings)

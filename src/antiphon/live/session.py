@@ -81,6 +81,11 @@ def refuse_kind(packet: bytes) -> Refused:
     return Refused("other-version", f"wire: {Spoken.of(VERSIONS)} here and {other} there")
 
 
+def is_of_a_member(packet: bytes) -> bool:
+    """Say whether a packet looks like one that a member of a group sends to another."""
+    return packet[:1] in (bytes([_PLAIN]), bytes([_SEALED]))
+
+
 def sender_of(packet: bytes) -> int:
     """Return the name under which a packet was sent, as it says itself."""
     return int.from_bytes(packet[1:3], "big")

@@ -14,7 +14,7 @@ import msgspec
 
 from antiphon.errors import UsageError, UsageTypeError, did_you_mean
 from antiphon.live.addresses import NAME_LENGTH_MAX, parse
-from antiphon.live.arguments import check_path, check_range, check_takes, check_text, check_type
+from antiphon.live.arguments import check_path, check_range, check_takes, check_text, check_type, plain
 from antiphon.live.burst import MESSAGE_BYTES_MAX
 from antiphon.live.events import Status
 from antiphon.live.handshake import Description
@@ -254,7 +254,7 @@ def settable(
         @functools.wraps(function)
         def called(*args: _P.args, **keywords: _P.kwargs) -> _R:
             try:
-                made = settings(*args, **keywords)
+                made = settings(*map(plain, args), **{name: plain(one) for name, one in keywords.items()})
             except TypeError as error:
                 known = inspect.signature(called).parameters
                 near = "".join(did_you_mean(word, known) for word in keywords if word not in known)
