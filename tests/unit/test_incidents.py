@@ -67,6 +67,10 @@ STAY: list[tuple[int, str, str | None]] = [(2_500, "view", None), (4_000, "end",
             "Member 1 stopped without leaving at 2 s; the other two went on after 500 ms.",
         ),
         (
+            [(1_999, "control", None), (1_995, "control", None), (2_000, "end", None)],
+            "Member 1 stopped",  # a step back of 4 ms is nothing
+        ),
+        (
             [(1_200, "control", "inbox full"), (2_600, "leave", "excluded")],
             "The application of member 1 did not keep up: its inbox was full from 1.2 s to 2.6 s; "
             "the other two went on after 1.3 s; it was excluded.",

@@ -27,6 +27,7 @@ Kind: TypeAlias = Literal[
 ]  # fmt: skip
 Basis: TypeAlias = Literal["recorded", "injected", "inferred"]
 
+SET_BACK_NS_MIN: Final = 100_000_000  # a smaller step back is a clock that is being corrected, or rows written late
 UNREAD_NS_MIN: Final = 100_000_000  # an inbox that is full for a shorter time is in order
 BASIS_WORDS: Final[dict[Basis, str]] = {
     "recorded": "recorded",
@@ -390,7 +391,7 @@ def _standing_out(facts: Facts) -> Iterator[Occurrence]:
             until = at + row.quiet_ns
             text = f"{name} records nothing for {duration(row.quiet_ns)}"
             yield Occurrence(kind="silence", text=text, at_ns=at, until_ns=until, members=who, basis="inferred")
-        if row.set_back_ns is not None:
+        if row.set_back_ns is not None and row.set_back_ns >= SET_BACK_NS_MIN:
             at = since_start(facts, row.set_back_at_ns)
             text = f"the clock of {name} goes back by {duration(row.set_back_ns)}"
             yield Occurrence(kind="clock", text=text, at_ns=at, members=who, basis="inferred")
