@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from antiphon.cli import main
 from antiphon.diagram.layout import DiagramLayout, lay_out
 from antiphon.diagram.links import find_links
-from antiphon.diagram.marks import MARK_GAP, SMALL_GAP, tell_members, tell_time
+from antiphon.diagram.marks import MARK_GAP, SMALL_GAP, tell_instant, tell_members, tell_time
 from antiphon.diagram.page import figure, standalone, witness_diagram
 from antiphon.diagram.story import story
 from antiphon.report.diagram_window import DiagramRequest, read_window
@@ -394,3 +394,12 @@ def test_what_a_message_says_is_shown_where_the_trace_has_it() -> None:
     assert "“pay 17 euros to alice a…”" in story(layout)[0]
     silent = [msgspec.structs.replace(row, detail=None) for row in rows]
     assert all("“" not in label.text for label in lay_out(silent, focus=(0, 1)).labels)
+
+
+def test_live_members_are_told_apart_and_their_times_are_dates() -> None:
+    names = {0: "127.0.0.1:7801", 1: "127.0.0.1:7802, 2nd life", 2: "accounting"}
+    rows = [Event("r", member, 1, "send", member, 1) for member in names]
+    drawn = standalone(lay_out(rows, clocks_agree=False, names=names), "a group")
+    assert [name in drawn for name in (">….1:7801<", ">….1:7802<", ">account…<")] == [True] * 3, drawn
+    assert tell_instant(1_250_000_000) == "1.25 s"
+    assert tell_instant(1_794_992_385_342_000_000) == "2026-11-18 08:59:45.342 UTC"

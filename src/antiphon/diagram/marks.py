@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -106,6 +107,17 @@ def tell_payload(event: Event) -> str:
     """Say what a message was, as far as its sending tells: the text in `detail`, shortened."""
     said = printable(event.detail or "") if event.event == "send" else ""
     return f"“{said if len(said) <= PAYLOAD_MAX else said[: PAYLOAD_MAX - 1] + '…'}”" if said else ""
+
+
+_SINCE_1970: Final = 10**17  # nanoseconds: such an instant is a date
+
+
+def tell_instant(nanoseconds: int) -> str:
+    """Say when something happened: by a simulated clock that begins at 0, or by a wall clock."""
+    if nanoseconds < _SINCE_1970:
+        return tell_time(nanoseconds)
+    at = datetime.fromtimestamp(nanoseconds // 1_000 / 1e6, UTC)
+    return f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1_000:03} UTC"
 
 
 def tell_time(nanoseconds: int) -> str:

@@ -6,7 +6,7 @@ from typing import Final
 
 from antiphon.diagram.layout import DiagramLayout
 from antiphon.diagram.links import MessageLink
-from antiphon.diagram.marks import Mark, tell_payload, tell_time
+from antiphon.diagram.marks import Mark, tell_instant, tell_payload, tell_time
 
 _MISSED: Final = {
     "lost": "lost on the way",
@@ -75,7 +75,7 @@ def _helped(layout: DiagramLayout, mark: Mark, links: list[MessageLink]) -> str:
 
 
 def _at(mark: Mark) -> str:
-    return "" if mark.event.time_ns is None else f" at {tell_time(mark.event.time_ns)}"
+    return "" if mark.event.time_ns is None else f" at {tell_instant(mark.event.time_ns)}"
 
 
 def _since(layout: DiagramLayout, mark: Mark, sent: Mark | None) -> str:

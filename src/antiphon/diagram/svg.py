@@ -11,7 +11,7 @@ from markupsafe import escape
 
 from antiphon.diagram.layout import DiagramLayout
 from antiphon.diagram.links import Message, MessageLink, repair_targets
-from antiphon.diagram.marks import ARROW_USUAL, FONT, LEFT, Mark, tell_members, tell_time
+from antiphon.diagram.marks import ARROW_USUAL, FONT, LEFT, Mark, tell_instant, tell_members
 from antiphon.trace.event import Event
 
 # of a glyph: how it is drawn around (0, 0), what it means; in the order of the legend
@@ -92,7 +92,7 @@ def tell(event: Event, who: str) -> str:
             what = verbs.get(event.event, event.event) + message + (f" ({event.detail})" if event.detail else "")
     facts = [f"{who} {what}", f"step {event.step}"]
     if event.time_ns is not None:
-        facts.append(f"at {tell_time(event.time_ns)}")
+        facts.append(f"at {tell_instant(event.time_ns)}")
     if event.view and event.event != "view":
         facts.append(f"view {event.view}")
     if event.bytes is not None:
@@ -165,11 +165,18 @@ def _called(layout: DiagramLayout, member: int, colour: str, y: float) -> Iterat
     name = whole[: life.start()] if life else whole
     shown = quoted(name)
     if len(name) > NAME_MAX:
-        shown = f"<title>{quoted(layout.called(member))}</title>{quoted(name[: NAME_MAX - 1])}…"
+        shown = f"<title>{quoted(layout.called(member))}</title>{quoted(_shortened(layout, name))}"
     small = " long" if len(name) > LARGE_MAX else ""
     yield f'<text class="{colour}{small}" x="{LEFT - 30:.0f}" y="{y:.1f}">{shown}</text>'
     if life:
         yield f'<text class="{colour} life" x="{LEFT - 30:.0f}" y="{y + 11:.1f}">{life[1]}</text>'
+
+
+def _shortened(layout: DiagramLayout, name: str) -> str:
+    """Cut a name short at its end, or at its beginning where that tells it from the others', as of addresses."""
+    alike = [one for one in layout.names.values() if one.startswith(name[: NAME_MAX - 1])]
+    are_several = len({_LIFE.sub("", one) for one in alike}) > 1
+    return f"…{name[1 - NAME_MAX :]}" if are_several else f"{name[: NAME_MAX - 1]}…"
 
 
 def _is_drawn(layout: DiagramLayout, link: MessageLink) -> bool:

@@ -51,7 +51,8 @@ def history(facts: Facts) -> Markup | None:
         return section("history", title, listing)
     caption = (
         "Each row is a member, each bar one of its lives; upright lines are views, a cross is a crash or a log "
-        "that ends without a word, an open circle is leaving or exclusion. Grey: cut off, standing still, silent or not reading."
+        "that ends without a word, an open circle is leaving or exclusion. "
+        "Grey: cut off, standing still, silent or not reading."
     )
     if facts.measured is not None and facts.measured.clock != "global":
         caption += " Times are by each member's own clock."
