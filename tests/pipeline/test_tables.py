@@ -106,9 +106,25 @@ def test_uuids_moments_and_structs_of_a_frame(spark_session: Session) -> None:
     assert latency is not None
     assert (latency.count, latency.max_ns) == (9, pytest.approx(86_400 * 10**9, rel=1 / 256))
 
+    inside = timed(spark_session).select(
+        "run", functions.struct("member", "step").alias("at"), "event", "sender", "seq"
+    )
+    mapping = {"columns": {"member": "at.member", "step": "at.step", "sender": "the.sender"}}
+    result = pipeline.check(inside.withColumnRenamed("sender", "the.sender"), mapping=mapping).result
+    assert (result.guarantees["agreement"].verdict, result.events, result.quarantined) == ("holds", 12, 0)
+
     renamed = timed(spark_session).withColumnRenamed("time_ns", "at")
     result = pipeline.check(renamed, mapping={"columns": {"time_ns": "at"}}).result
     assert (result.events, result.times) == (12, TimeReading("ms", "closeness"))
+
+
+def test_a_topic_as_spark_reads_it(spark_session: Session) -> None:
+    """A table that does not say who consumed is one consumer's, however Spark parts its rows."""
+    rows = [("orders", partition, offset) for partition in (0, 1) for offset in range(3)]
+    topic = spark_session.spark.createDataFrame(rows, "topic string, partition int, offset long").repartition(2)
+    checked = pipeline.check(topic, mapping={"preset": "kafka", "sends": "unrecorded"}).result
+    assert (checked.members, checked.names[1]) == (1, "DataFrame")
+    assert checked.guarantees["at-least-once"].violations == 0
 
 
 def test_nothing_runs_before_it_is_asked_for_and_then_in_so_many_jobs(spark_session: Session) -> None:

@@ -447,9 +447,7 @@ def _culprit(text: str) -> UsageError:
             return UsageError(f"the disk is full: {message.strip()}")
         remedy = ""
         if kind == "ModuleNotFoundError":
-            remedy = (
-                f"; set PYSPARK_PYTHON, before Spark starts, to a Python that has it, as {sys.executable} has"
-            )
+            remedy = f"; set PYSPARK_PYTHON, before Spark starts, to a Python that has it, as {sys.executable} has"
         return UsageError(f"a Spark task failed: {kind}: {message.strip()}{remedy}")
     causes = re.findall(r"^Caused by: [\w.$]+: (.+)$", text, flags=re.MULTILINE)
     reason = (causes[-1:] or text.strip().splitlines() or ["no reason given"])[0].strip()

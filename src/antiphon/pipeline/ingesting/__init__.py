@@ -28,6 +28,8 @@ from antiphon.pipeline.ingesting.frame import (
     has_open_times,
     may_have_names,
     spill_frame,
+    with_one_member,
+    without_dots,
     write_frame,
 )
 from antiphon.pipeline.ingesting.job import FilePart, IngestJob, IngestPart
@@ -131,6 +133,7 @@ def _hint(files: list[str]) -> str:
 
 def ingest_frame(session: Session, frame: DataFrame, folder: Location, mapping: Mapping, about: FrameFacts) -> Totals:
     """Ingest the rows of a DataFrame, which Spark computes once; they never come to the driver."""
+    mapping = with_one_member(frame, mapping, about.name)
     times = TimeReading(mapping.time_unit, "mapping" if mapping.time_unit else "")
     if may_have_names(frame, mapping) or has_open_times(frame, mapping):
         files = _write_frame(session, frame, folder, about)
@@ -156,7 +159,11 @@ def _write_frame(session: Session, frame: DataFrame, folder: Location, about: Fr
     """Write a DataFrame's rows as they are, by tasks, as files of a log: to number its names takes several looks."""
     raw = folder / FRAME
     raw.mkdir(parents=True, exist_ok=True)
-    written = [name.decode() for name in session.over(frame, functools.partial(write_frame, str(raw)), "read") if name]
+    written = [
+        name.decode()
+        for name in session.over(without_dots(frame), functools.partial(write_frame, str(raw)), "read")
+        if name
+    ]
     facts = {"clock": "global"} if about.global_clock else {}
     (raw / "run.json").write_text(json.dumps({**facts, "promises": sorted(about.promises)}))
     kept = {"run.json", *(location(name).name for name in written)}

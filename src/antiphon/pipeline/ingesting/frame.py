@@ -10,6 +10,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from antiphon.pipeline.ingesting.foreign.form import form_of
+from antiphon.pipeline.ingesting.foreign.records import LogKeys
 from antiphon.pipeline.ingesting.job import IngestJob, IngestPart
 from antiphon.pipeline.ingesting.quarantine import Quarantine
 from antiphon.pipeline.ingesting.relayout import write_buckets
@@ -44,7 +46,23 @@ def fit_frame(frame: DataFrame, mapping: Mapping) -> tuple[DataFrame, Mapping]:
         *(functions.col(".".join(map(_quoted, inside.get(name, [name])))).alias(name) for name in wanted)
     )
     require_columns(_plain_schema(chosen, mapping), "the DataFrame", mapping, texts=True)
-    return chosen, mapping
+    renamed = {name: key.replace(".", "_") for name, key in mapping.columns.items() if key in wanted}
+    return without_dots(chosen), msgspec.structs.replace(mapping, columns=mapping.columns | renamed)
+
+
+def without_dots(frame: DataFrame) -> DataFrame:
+    """Return a DataFrame whose columns Spark finds by their names, as `mapInArrow` needs it."""
+    return frame.toDF(*(name.replace(".", "_") for name in frame.columns))
+
+
+def with_one_member(frame: DataFrame, mapping: Mapping, name: str) -> Mapping:
+    """Let a table whose rows do not say who logged them be one member's, where a log's file would be the member."""
+    form = form_of(mapping)
+    keys = LogKeys(form.columns.get("member", ["member"]))
+    said = "member" in form.constants or any(keys.name(column) in keys.keys for column in frame.columns)
+    if said or "{file}" not in form.defaults.get("member", ""):
+        return mapping
+    return msgspec.structs.replace(mapping, constants=mapping.constants | {"member": name})
 
 
 def _plain_schema(frame: DataFrame, mapping: Mapping) -> pa.Schema:
