@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import antiphon
 from antiphon.pipeline import verdicts as pipeline_verdicts
 from antiphon.pipeline.results import WatchCommit, WatchFinding
 from antiphon.trace import naive
@@ -20,9 +19,9 @@ from antiphon.trace.event import Event
 from antiphon.trace.schema import EVENTS, GUARANTEES
 from antiphon.trace.writer import arrow_schema
 from pipeline.conftest import Checker
+from support.source import imports, modules
 
 PAGE = Path(__file__).parents[2] / "docs" / "trace-guarantees.md"
-SOURCE = Path(antiphon.__file__).parent
 UNREADABLE = "none of these"
 Before = Literal["deliver", "receive"]
 Table = dict[str, dict[str, str]]
@@ -184,26 +183,35 @@ def test_an_emptied_cell_is_noticed(
 SHARED = {"errors", "trace.event", "trace.schema", "trace.verdict"}  # what a row, a guarantee and a verdict look like
 
 
-def imports(path: Path) -> set[str]:
-    tree = ast.parse(path.read_text())
-    found = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    found |= {
-        f"{node.module}.{alias.name}"
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and node.module in ("antiphon.trace", "antiphon")
-        for alias in node.names
-    }
-    return {name.removeprefix("antiphon.") for name in found if name.startswith("antiphon.")} - {"trace"}
+def reached_from(start: str) -> set[str]:
+    """The modules that a module imports, and those that they import."""
+    found: set[str] = set()
+    left = {start}
+    while left:
+        name = left.pop()
+        found.add(name)
+        left |= IMPORTED[name] - found
+    return found
+
+
+IMPORTED = {module.name: {found.imported for found in imports(module)} for module in modules()}
 
 
 def test_neither_checker_imports_the_other() -> None:
-    assert imports(SOURCE / "trace" / "naive.py") <= SHARED
-    for path in (SOURCE / "pipeline").rglob("*.py"):
-        assert "trace.naive" not in imports(path), path
+    """Not by way of a third module either, wherever the import stands."""
+    assert IMPORTED["trace.naive"] <= SHARED
+    for name in IMPORTED:
+        if name.split(".")[0] == "pipeline":
+            assert "trace.naive" not in reached_from(name), name
 
 
 def test_what_both_import_decides_nothing() -> None:
-    """The form of a verdict is shared; it has no function that reaches or words one."""
-    tree = ast.parse((SOURCE / "trace" / "verdict.py").read_text())
-    functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    """The form of a row and of a verdict is shared; nothing of it reaches a verdict or words one."""
+    functions = {
+        node.name
+        for module in modules()
+        if module.name in SHARED - {"errors"}
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.FunctionDef)
+    }
     assert functions == {"deciding", "exit_code"}  # which verdicts count for an exit code: a command's matter

@@ -13,6 +13,7 @@ import antiphon
 
 PACKAGE = Path(antiphon.__file__).parent
 _OF_TUPLES = {"_replace", "_asdict", "_fields", "_make"}  # public in all but name
+_MOVES_FILES = {("os", "replace"), ("os", "rename"), ("os", "renames"), ("os", "link"), ("shutil", "move")}
 
 
 class Import(NamedTuple):
@@ -143,13 +144,15 @@ def _defined(module: Module) -> set[str]:
 def renames(module: Module) -> Iterator[int]:
     """Give the lines where a module renames or moves a file, by `os`, `shutil` or a `Path`."""
     for node in ast.walk(module.tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            of = ast.unparse(node.func.value)
-            called = node.func.attr
-            if called in ("replace", "rename") and not node.keywords:
-                if len(node.args) == 1 or of == "os":
-                    yield node.lineno
-            elif (of, called) == ("shutil", "move"):
+        if isinstance(node, ast.ImportFrom):
+            taken = {(node.module, alias.name) for alias in node.names}
+            if taken & {*_MOVES_FILES}:
+                yield node.lineno
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            of, called = ast.unparse(node.func.value), node.func.attr
+            given = [None] * len(node.args) + [keyword.arg for keyword in node.keywords]
+            of_a_path = called in ("replace", "rename") and given in ([None], ["target"])
+            if of_a_path or (of, called) in _MOVES_FILES:
                 yield node.lineno
 
 
