@@ -68,6 +68,12 @@ def link_quality(loss: float | None, latency: str | None, mtu: int | None = None
     return listed(said) if said else "nothing unusual"
 
 
+def network_quality(quality: str, value: float | str) -> str:
+    """Say what all links have from now on: a loss, a latency, doubled or reordered datagrams."""
+    word = {"duplicate": "duplication", "reorder": "reordering"}.get(quality, quality)
+    return f"a {word} of {value if isinstance(value, str) else f'{value:.0%}'}"
+
+
 _NUMBERS: Final = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 

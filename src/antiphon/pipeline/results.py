@@ -187,6 +187,14 @@ class ProcessRow(msgspec.Struct, frozen=True):
     waiting: int | None = None  # messages of its own that it never delivered itself
 
 
+class HaltRow(msgspec.Struct, frozen=True):
+    """A row of the table `halts`: a time in which nobody delivered anything although messages had been sent."""
+
+    run: str
+    start_ns: int
+    end_ns: int
+
+
 class HistogramRow(msgspec.Struct, frozen=True):
     """A row of the table `histogram`: how many durations are in [low, high)."""
 
@@ -229,12 +237,13 @@ _TABLE_OF: Final[dict[type, str]] = {
     RunRow: "runs",
     ViewRow: "views",
     ProcessRow: "processes",
+    HaltRow: "halts",
     HistogramRow: "histogram",
     OccupancyRow: "occupancy",
     WaitingRow: "waiting",
     RepairMatrixRow: "repair_matrix",
 }
-Row = TypeVar("Row", RunRow, ViewRow, ProcessRow, HistogramRow, OccupancyRow, WaitingRow, RepairMatrixRow)
+Row = TypeVar("Row", RunRow, ViewRow, ProcessRow, HaltRow, HistogramRow, OccupancyRow, WaitingRow, RepairMatrixRow)
 
 
 def read_measured(folder: Location, kind: type[Row], run: str | None = None) -> list[Row]:

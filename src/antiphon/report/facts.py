@@ -16,6 +16,7 @@ from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.pipeline.reading.time_units import UNSAID, TimeReading
 from antiphon.pipeline.results import (
     CheckResult,
+    HaltRow,
     HistogramRow,
     MeasureResult,
     OccupancyRow,
@@ -73,6 +74,7 @@ class Facts(msgspec.Struct, kw_only=True):
     left_behind: dict[int, int | None] | None = None  # when others went on without a member, once that was asked for
     views: list[ViewRow] = []
     processes: list[ProcessRow] = []
+    halts: list[HaltRow] = []
     histogram: list[HistogramRow] = []
     occupancy: list[OccupancyRow] = []
     waiting: list[WaitingRow] = []
@@ -167,6 +169,7 @@ def _read_tables(facts: Facts, tables: Location, wanted: str | None, witnesses: 
     if facts.run is not None:
         facts.views = read_measured(tables, ViewRow, facts.run.run)
         facts.processes = read_measured(tables, ProcessRow, facts.run.run)
+        facts.halts = read_measured(tables, HaltRow, facts.run.run)
         facts.occupancy = read_measured(tables, OccupancyRow, facts.run.run)
         facts.waiting = read_measured(tables, WaitingRow, facts.run.run)
         facts.repair_matrix = read_measured(tables, RepairMatrixRow, facts.run.run)

@@ -17,7 +17,7 @@ NAMED_MAX: Final = 4  # guarantees that the headline names; of more it says how 
 
 def headline(facts: Facts) -> str:
     """What happened to the group, if anything did, and then the verdict."""
-    return " ".join(filter(None, (headline_of(incidents(facts)), verdict_sentence(facts))))
+    return " ".join((*headline_of(incidents(facts)), verdict_sentence(facts)))
 
 
 def verdict_sentence(facts: Facts) -> str:

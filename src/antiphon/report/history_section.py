@@ -20,7 +20,7 @@ LANES_MAX: Final = 40
 LANES_FEW: Final = 12  # of a larger group, where nothing happened to more
 LISTED_MAX: Final = 100
 _MARKED: Final = ("crash", "silent end", "exclusion", "vanishing", "leave", "stop", "clock", "merge", "split")
-_SHADED: Final = ("partition", "cut", "pause", "silence", "unread")
+_SHADED: Final = ("partition", "cut", "pause", "silence", "unread", "network", "halt")
 
 
 def told(found: Sequence[Incident]) -> Markup | None:

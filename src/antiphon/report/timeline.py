@@ -23,7 +23,7 @@ from antiphon.wording import count, duration, link_quality
 Kind: TypeAlias = Literal[
     "view", "join", "return", "leave", "crash", "silent end", "exclusion", "partition", "cut", "pause", "split",
     "merge", "silence", "clock", "keys", "outside", "absent", "vanishing", "unlogged", "short log", "link", "stop",
-    "unread",
+    "unread", "halt", "network",
 ]  # fmt: skip
 Basis: TypeAlias = Literal["recorded", "injected", "inferred"]
 
@@ -49,12 +49,13 @@ class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
     by: str = ""  # of links from the first side to the second: what they have
     basis: Basis = "recorded"
     forgets: bool = False  # a crash in which the disk was lost as well
+    is_several: bool = False  # pauses of several members, each for a part of this time
 
 
 def timeline(facts: Facts) -> list[Occurrence]:
     """Return what happened, in order of time; nothing of a run that only worked."""
     done = _both_ways(facts, _at_once(facts, _injected(facts)))
-    found = [*done, *_views(facts), *_endings(facts), *_absent(facts)]
+    found = [*done, *_views(facts), *_endings(facts), *_absent(facts), *_halts(facts)]
     found += [one for one in _standing_out(facts) if not _is_explained(facts, one, done)]
     if len(facts.views) == 1 and all(one.kind == "view" for one in found):
         return []  # a group that was formed and stayed
@@ -139,6 +140,8 @@ def _injected(facts: Facts) -> Iterator[Occurrence]:
             case "link":
                 both = [members_named(facts, one) if one else "the others" for one in sides]
                 kind, members, text = "link", sides[0], f"the links from {both[0]} to {both[1]} have {fault.by}{till}"
+            case "network":
+                kind, text = "network", f"the network has {fault.by}{till}"
             case "pause":
                 kind, text = "pause", f"{_name(facts, members)} stands still{till}"
             case "clock":
@@ -344,6 +347,14 @@ def _short_logs(facts: Facts) -> Iterator[Occurrence]:
         text = f"the log of {member_name(facts, row.member)} ends {before} before the last of the others"
         at = ended_at(facts, row)
         yield Occurrence(kind="short log", text=text, at_ns=at, members=(row.member,), basis="inferred")
+
+
+def _halts(facts: Facts) -> Iterator[Occurrence]:
+    """Yield the times in which the whole group delivered nothing."""
+    for row in facts.halts:
+        at, until = since_start(facts, row.start_ns), since_start(facts, row.end_ns)
+        text = f"nobody delivers anything for {duration(row.end_ns - row.start_ns)}, although messages wait"
+        yield Occurrence(kind="halt", text=text, at_ns=at, until_ns=until, basis="inferred")
 
 
 def _absent(facts: Facts) -> Iterator[Occurrence]:

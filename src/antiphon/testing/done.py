@@ -11,7 +11,7 @@ from antiphon.protocol.machine import Instant
 
 
 class DoneFault(msgspec.Struct, eq=False):
-    """A partition, cut, pause, crash or step of a clock, by the names of processes; `until_ns` None: to the end."""
+    """What was done to processes (by their names), links, clocks or the network; `until_ns` None: to the end."""
 
     kind: str
     at_ns: Instant
@@ -29,6 +29,8 @@ class DoneFault(msgspec.Struct, eq=False):
                 said["groups"] = sides
             case "cut" | "link":
                 said["from"], said["to"] = sides
+            case "network":
+                pass
             case _:
                 said["member"] = next((member for side in sides for member in side), None)
         return {key: value for key, value in said.items() if value is not None}

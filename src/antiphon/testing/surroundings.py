@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from antiphon.protocol.machine import SECOND
 from antiphon.sim.distributions import duration
@@ -12,7 +13,7 @@ from antiphon.testing.done import DoneFault
 from antiphon.testing.host import SimulatedHost
 from antiphon.testing.network import MTU_MAX, LinkFault, SimulatedNetwork
 from antiphon.wording import duration as told
-from antiphon.wording import link_quality
+from antiphon.wording import link_quality, network_quality
 
 
 class Surroundings:
@@ -22,6 +23,8 @@ class Surroundings:
         self.kernel, self.host, self.clocks_agree = kernel, host, clocks_agree
         self.named: set[str] = set()  # in faults
         self.done: list[DoneFault] = []  # what was done to the processes, for reports
+        self._first_options = host.network.options
+        self._changed: dict[str, DoneFault] = {}  # qualities of the network that are not as at first
 
     @property
     def now(self) -> float:
@@ -35,7 +38,7 @@ class Surroundings:
 
     @loss.setter
     def loss(self, share: float) -> None:
-        self.host.network.change(loss=share)
+        self._change(loss=share)
 
     @property
     def latency(self) -> str:
@@ -44,7 +47,7 @@ class Surroundings:
 
     @latency.setter
     def latency(self, distribution: str) -> None:
-        self.host.network.change(latency=distribution)
+        self._change(latency=distribution)
 
     @property
     def duplicate(self) -> float:
@@ -53,7 +56,7 @@ class Surroundings:
 
     @duplicate.setter
     def duplicate(self, share: float) -> None:
-        self.host.network.change(duplicate=share)
+        self._change(duplicate=share)
 
     @property
     def reorder(self) -> float:
@@ -62,7 +65,16 @@ class Surroundings:
 
     @reorder.setter
     def reorder(self, share: float) -> None:
-        self.host.network.change(reorder=share)
+        self._change(reorder=share)
+
+    def _change(self, **change: Any) -> None:
+        """Let all links have another quality from now on, and keep that it is so until they are as at first."""
+        self.host.network.change(**change)
+        for quality, value in change.items():
+            if quality in self._changed:
+                self.is_over(self._changed.pop(quality))
+            if value != getattr(self._first_options, quality):
+                self._changed[quality] = self.note("network", by=network_quality(quality, value))
 
     def partition(self, *groups: Sequence[str]) -> LinkFault:
         """Part the network: who is in different groups, or who is in one and who in none, cannot hear each other."""

@@ -32,6 +32,8 @@ class Run:
         self.logs: list[MemberLog] = []
         self.left: list[MemberLog] = []  # those of members that left in good order
         self.settled = True  # nothing was under way at the end
+        self.over_ns: Instant | None = None  # when the test was over
+        self.there: list[MemberLog] = []  # those of members that were there then
 
     @property
     def events(self) -> list[Event]:
@@ -70,6 +72,26 @@ class Run:
             else:
                 events += rows
         return events
+
+    def written_logs(self) -> list[MemberLog]:
+        """Give the logs as they are written, in which members that were there when the test was over did not leave.
+
+        They left because the test was over; that is no part of what is tested. Where messages were delivered in views
+        that came of their leaving, it is told as it was.
+        """
+        logs = sorted(self.logs, key=lambda log: log.member)
+        over = self.over_ns
+        kept = {id(log): _rows_kept(log, over) for log in self.there if log in self.left} if over is not None else {}
+        if over is None or any(
+            event == "view" and time > over
+            for log in logs
+            if not log.count("crash")
+            for event, time in zip(
+                *(column[: kept.get(id(log), len(log))] for column in (log.events, log.times)), strict=True
+            )
+        ):
+            return logs
+        return [log.ended_after(kept[id(log)], log.times[-1]) if id(log) in kept else log for log in logs]
 
     def check(self, *, global_clock: bool, unexamined: Collection[str] = ()) -> None:
         """Raise `Violated` for the first promise that was not kept, or of which nothing could be examined."""
@@ -212,6 +234,12 @@ class Traces:
         if "leave" in log.events and (drained or run.views):
             run.left.append(log)
 
+    def over(self) -> None:
+        """Note who is there now that the test is over: what they do from here on is to leave."""
+        for run, log in self._present.values():
+            run.over_ns = self._now()
+            run.there.append(log)
+
     def end(self) -> None:
         """Note that the logs of those that are still there are complete, or that too much is under way to say so."""
         for run in self.runs.values():
@@ -227,9 +255,16 @@ class Traces:
         """Write every run as a trace that `antiphon check` reads: one as the folder, several as folders in it."""
         for run in self.runs.values():
             place = folder if len(self.runs) == 1 else folder / run.name.replace("/", "-")
-            logs = sorted(run.logs, key=lambda log: log.member)
+            logs = run.written_logs()
             about = run.about(seed, global_clock=global_clock, owners=owners, done=done)
             writer.write_trace(place, run.name, logs, about, replace=True)
+
+
+def _rows_kept(log: MemberLog, over: Instant) -> int:
+    """Count the rows of a log up to its last message, and all before the test was over."""
+    last = max((at for at, event in enumerate(log.events) if event in _OF_MESSAGES), default=-1)
+    before = sum(time <= over for time in log.times)
+    return min(max(last + 1, before), len(log) - 1)
 
 
 def is_settled(groups: Iterable[Group]) -> bool:

@@ -175,6 +175,7 @@ class World(Surroundings):
         try:
             for name in list(self._incarnations()):
                 self.resume(name)
+            self._traces.over()
             tasks = self.loop.pending()
             for task in tasks:
                 task.cancel()

@@ -89,6 +89,15 @@ class MemberLog:
         self.view = number
         self.record(now, "view", None, None, None, None)
 
+    def ended_after(self, rows: int, now: Instant) -> MemberLog:
+        """Give a log of the first rows of this one, which says that it is complete."""
+        log = MemberLog(self.member, self._stays[0][1], self.tell)
+        log._stays = [stay for stay in self._stays if stay[0] < rows or stay[2] is None]
+        log.times, log.events, log.senders = self.times[:rows], self.events[:rows], self.senders[:rows]
+        log.seqs, log.bytes, log.details = self.seqs[:rows], self.bytes[:rows], self.details[:rows]
+        log.record(now, "end", None, None, None, None)
+        return log
+
     def views(self) -> list[int]:
         """Give the column `view`."""
         ends = [first for first, _, _ in self._stays[1:]] + [len(self)]

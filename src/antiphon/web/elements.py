@@ -25,13 +25,23 @@ def joined(parts: Iterable[object], between: str = "") -> Markup:
     return Markup(between).join(shown(part) for part in parts if part)
 
 
-def headline(kicker: str, about: str, mood: str, text: str, happened: str = "") -> Markup:
-    """Return the top of a page: what it is about, what happened, and the verdict; `mood` is good, bad or warn."""
-    first = Markup('<span class="happened">{}</span> ').format(shown(happened)) if happened else ""
+def headline(kicker: str, about: str, mood: str, text: str, happened: Iterable[str] = ()) -> Markup:
+    """Return the top of a page: what it is about, what happened, and the verdict; `mood` is good, bad or warn.
+
+    Each sentence on what happened stands by itself, what followed from it in lighter type.
+    """
+    first = joined(Markup('<span class="happened">{}</span> ').format(_told(sentence)) for sentence in happened)
     return Markup(
         '<p class="muted kicker">{} <span class="mono">{}</span></p>'
         '<h1 class="headline">{}<span class="{}"><span aria-hidden="true">{}</span> {}</span></h1>'
     ).format(kicker, about, first, mood, SIGNS[mood], shown(text))
+
+
+def _told(sentence: str) -> Markup:
+    what, _, followed = sentence.partition("; ")
+    return (
+        Markup('{}; <span class="followed">{}</span>').format(shown(what), shown(followed)) if followed else shown(what)
+    )
 
 
 def notice(kind: str, title: str, text: str) -> Markup:

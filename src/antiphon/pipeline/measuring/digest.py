@@ -36,9 +36,8 @@ def add_up(job: MeasureJob, task: int) -> bytes:
     _write(job, "waiting", _waiting(here, spans))
     parted = _parted(job)
     for run in range(len(layout.runs)):
-        views, processes = run_history(here, run, parted)
-        job.write("views", f"{run:06}", views)
-        job.write("processes", f"{run:06}", processes)
+        for table, rows in run_history(here, run, parted)._asdict().items():
+            job.write(table, f"{run:06}", rows)
     _write(job, "repair_matrix", _repair_matrix(location(job.out) / "repairs"))
     held_back = _held_back(job)
     _write(job, "held_back", held_back)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
 from antiphon.pipeline.columns import CONTROL, CRASH, END, LEAVE, NULL_TIME, VIEW, Array, RunIndex, Unit
+from antiphon.pipeline.measuring.halts import halt_rows, halts
 from antiphon.pipeline.measuring.ledger import LogRows
 from antiphon.pipeline.store.layout import TraceLayout
 from antiphon.trace.schema import STOPPED
@@ -61,7 +62,7 @@ def pace(time: Array) -> Array:
 
 
 class ReadLogs(Protocol):
-    """Logs that have been read, each with arrays: `ending`, `pace`, `span`, `waiting`, and times, as `deliver`."""
+    """Logs that have been read, each with arrays: `ending`, `pace`, `gaps`, `waiting` and others, and times."""
 
     @property
     def layout(self) -> TraceLayout:
@@ -74,8 +75,16 @@ class ReadLogs(Protocol):
 Parted: TypeAlias = dict[tuple[str, int], tuple[int, int]]  # (run, member) -> undelivered, alone
 
 
-def run_history(here: ReadLogs, run: RunIndex, parted: Parted) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return a run's rows of the tables `views` and `processes`; none if nothing changed in it and nobody stood out."""
+class RunHistory(NamedTuple):
+    """A run's rows of these tables; none if nothing changed in it and nobody stood out."""
+
+    views: list[dict[str, Any]]
+    processes: list[dict[str, Any]]
+    halts: list[dict[str, Any]]
+
+
+def run_history(here: ReadLogs, run: RunIndex, parted: Parted) -> RunHistory:
+    """Return what became of a run."""
     layout = here.layout
     units, segments = layout.units_of(run), layout.segments_of(run)
     endings = {unit: here.array(unit, "ending") for unit in units}
@@ -88,13 +97,14 @@ def run_history(here: ReadLogs, run: RunIndex, parted: Parted) -> tuple[list[dic
     waiting = {unit: int(here.array(unit, "waiting")[0]) for unit in units}
     stands_out = bool(silent) or any(pace[3] for pace in paces.values()) or any(waiting.values())
     stands_out = stands_out or any(keys.values()) or any(unread.values())
+    off = _clocks_off(here, run)
+    halted = _halts(here, list(units), off)
     # a trace in which no log has an end says nothing by that, but that one ends long before the others does
     spans = [(int(span[0]), int(span[1])) for unit in units if len(span := here.array(unit, "span"))]
     plain = all(ended) or (not any(ended) and not any(ends_early(spans)))
-    if not changed and not stands_out and plain:
-        return [], []
+    if not changed and not stands_out and not halted and plain:
+        return RunHistory([], [], [])
     processes = []
-    off = _clocks_off(here, run)
     for unit, (code, time) in endings.items():
         span = here.array(unit, "span")
         processes.append(
@@ -115,7 +125,20 @@ def run_history(here: ReadLogs, run: RunIndex, parted: Parted) -> tuple[list[dic
             }
         )
     processes.sort(key=lambda row: row["ending"] == "end")
-    return _views(here, run, off), processes[:PROCESSES_MAX]
+    return RunHistory(_views(here, run, off), processes[:PROCESSES_MAX], halt_rows(layout.runs[run], halted))
+
+
+def _halts(here: ReadLogs, units: list[Unit], off: dict[Unit, int]) -> list[tuple[int, int]]:
+    """Return when nobody delivered anything although messages waited, by clocks that are set right."""
+    spans: dict[Unit, tuple[int, int]] = {}
+    gaps: dict[Unit, Array] = {}
+    for unit in units:
+        span = here.array(unit, "delivered_in")
+        if len(span):
+            shift = off.get(unit, 0)
+            spans[unit] = int(span[0]) - shift, int(span[1]) - shift
+            gaps[unit] = here.array(unit, "gaps").reshape(-1, 3) - np.array([shift, shift, 0], np.int64)
+    return halts(spans, gaps, units, lambda unit: here.array(unit, "sent_at") - off.get(unit, 0))
 
 
 STANDS_OUT: Final = 4  # times as long a silence as half of the others' longest

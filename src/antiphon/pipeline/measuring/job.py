@@ -103,6 +103,7 @@ TABLES: Final[dict[str, pa.Schema]] = {
             ("waiting", pa.int64()),  # messages of its own that it never delivered itself
         ]
     ),
+    "halts": pa.schema([("run", pa.string()), ("start_ns", pa.int64()), ("end_ns", pa.int64())]),
     "histogram": pa.schema(
         [("measure", pa.string()), ("low_ns", pa.int64()), ("high_ns", pa.int64()), ("count", pa.int64())]
     ),

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from antiphon.pipeline.columns import CONTROL, DELIVER, DISCARD, NULL_TIME, RECEIVE, SEND, STABLE, VIEW, Array, Unit
+from antiphon.pipeline.measuring.halts import delivery_gaps
 from antiphon.pipeline.measuring.history import ending, latest, noted_at, pace, undelivered_by_itself
 from antiphon.pipeline.measuring.job import MeasureJob, MeasurePart, MeasureTask, added
 from antiphon.pipeline.measuring.ledger import (
@@ -98,6 +99,9 @@ def _leave(
     arena.put(unit, "ending", ending(rows))
     arena.put(unit, "keys_at", noted_at(rows, KEYS_CHANGED))
     arena.put(unit, "unread_at", noted_at(rows, INBOX_FULL, INBOX_READ))
+    known = deliver[deliver != NULL_TIME]
+    arena.put(unit, "delivered_in", np.array([known.min(), known.max()] if len(known) else [], np.int64))
+    arena.put(unit, "gaps", delivery_gaps(deliver, at(rows.time, book.send[sent])).ravel())
     arena.put(unit, "lasts", np.array([latest(at(rows.time, book.send[sent])), latest(deliver)], np.int64))
     arena.put(unit, "waiting", np.array([undelivered_by_itself(sent, book.deliver >= 0)], np.int64))
     known = rows.time[rows.time != NULL_TIME]

@@ -17,7 +17,7 @@ from antiphon.diagram.page import figure
 from antiphon.errors import UsageError
 from antiphon.pipeline.columns import Unit
 from antiphon.pipeline.reading.time_units import UNSAID, TimeReading
-from antiphon.pipeline.results import CheckResult, ProcessRow, RunRow, ViewRow, read_measure, read_measured
+from antiphon.pipeline.results import CheckResult, HaltRow, ProcessRow, RunRow, ViewRow, read_measure, read_measured
 from antiphon.pipeline.store.layout import TraceLayout
 from antiphon.report.explore.survey import Survey
 from antiphon.report.explore.windows import DRAWN_MAX, Windows
@@ -114,6 +114,7 @@ class ExploredRun:
             measured=None if tables is None else read_measure(tables),
             views=survey.views if tables is None else read_measured(tables, ViewRow, run),
             processes=survey.processes if tables is None else read_measured(tables, ProcessRow, run),
+            halts=survey.halts if tables is None else read_measured(tables, HaltRow, run),
         )
         self.zero = start_ns(self.facts) if survey.timed else 0
         self.occurred = timeline(self.facts)

@@ -13,12 +13,12 @@ import msgspec
 import numpy as np
 
 from antiphon.pipeline.columns import DELIVER, NULL_TIME, SEND, VIEW, Array, RunIndex, Segment, Unit
-from antiphon.pipeline.measuring.history import ending, latest, noted_at, pace, run_history
+from antiphon.pipeline.measuring.halts import HALT_NS_MIN, delivery_gaps
+from antiphon.pipeline.measuring.history import RunHistory, ending, latest, noted_at, pace, run_history
 from antiphon.pipeline.measuring.ledger import NO_KIND, LogRows
-from antiphon.pipeline.results import ProcessRow, ViewRow
+from antiphon.pipeline.results import HaltRow, ProcessRow, ViewRow
 from antiphon.pipeline.store.layout import TraceLayout
 from antiphon.pipeline.store.window import EventWindows
-from antiphon.report.incidents.measured import HALT_NS_MIN
 from antiphon.trace.schema import DONE_AT_MEMBER, INBOX_FULL, INBOX_READ, KEYS_CHANGED, STOPPED
 
 CELLS_MAX: Final = 1 << 22  # counts that are kept: members times buckets of time
@@ -49,9 +49,10 @@ class Survey:
         self.timed = _has_times(layout, run)
         self.width = self._bucket_width()
         self._logs = {unit: self._read(unit, told) for unit in self.units}
-        views, processes = run_history(self, run, {}) if self.timed else ([], [])
-        self.views = msgspec.convert(views, list[ViewRow])
-        self.processes = msgspec.convert(processes, list[ProcessRow])
+        history = run_history(self, run, {}) if self.timed else RunHistory([], [], [])
+        self.views = msgspec.convert(history.views, list[ViewRow])
+        self.processes = msgspec.convert(history.processes, list[ProcessRow])
+        self.halts = msgspec.convert(history.halts, list[HaltRow])
         off = {row.member: row.clock_off_ns or 0 for row in self.processes}
         # what is subtracted from a member's times, so that clocks that are far off do not tear the picture apart
         self.shift = {unit: off.get(self.member(unit), 0) for unit in self.units}
@@ -67,10 +68,10 @@ class Survey:
 
     def array(self, unit: Unit, name: str) -> Array:
         """Return one of a log's arrays, as `run_history` asks for them."""
-        if name == "deliver":  # rarely asked for
+        if name in ("deliver", "sent_at"):  # rarely asked for
             column = self.layout.read(unit, ("event", "time_ns"))
-            delivered: Array = column["time_ns"][column["event"] == DELIVER]
-            return delivered
+            times: Array = column["time_ns"][column["event"] == (DELIVER if name == "deliver" else SEND)]
+            return times
         if name == "waiting":
             return np.array([self._waiting(unit) if self._fell_silent else 0], np.int64)
         return self._logs[unit].arrays[name]
@@ -163,6 +164,7 @@ class Survey:
                 detail[texts == self.layout.texts.code(text)] = code
         nothing: Array = np.zeros(0, np.int64)
         known = time[time != NULL_TIME]
+        delivered = time[(event == DELIVER) & (time != NULL_TIME)]
         rows = LogRows(event, nothing, nothing, time, nothing, nothing, detail, details)
         return {
             "viewed_at": time[event == VIEW],
@@ -171,6 +173,8 @@ class Survey:
             "ending": ending(rows),
             "span": np.array([known.min(), known.max()], np.int64) if len(known) else nothing,
             "pace": pace(known),
+            "delivered_in": np.array([delivered.min(), delivered.max()] if len(delivered) else [], np.int64),
+            "gaps": delivery_gaps(delivered, time[event == SEND]).ravel(),
             "lasts": np.array([latest(time[event == SEND]), latest(time[event == DELIVER])], np.int64),
         }
 

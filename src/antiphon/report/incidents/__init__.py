@@ -11,7 +11,7 @@ from antiphon.report.facts import Facts
 from antiphon.report.incidents.crashes import crashes
 from antiphon.report.incidents.departures import departures
 from antiphon.report.incidents.hindrances import hindrances
-from antiphon.report.incidents.measured import measured_incidents
+from antiphon.report.incidents.measured import measured_incidents, with_halts
 from antiphon.report.incidents.story import Incident, RunStory
 from antiphon.report.member_names import after_lives, begin
 from antiphon.wording import count
@@ -20,12 +20,12 @@ HEADLINE_MAX: Final = 2  # incidents that the headline tells; the others are tol
 TOLD_MAX: Final = 8  # below it
 
 
-def headline_of(found: Sequence[Incident]) -> str:
-    """Tell the gravest, in order of time, and how many more there are."""
+def headline_of(found: Sequence[Incident]) -> list[str]:
+    """Tell the gravest, in order of time, and how many more there are; a sentence each."""
     later = beyond_headline(found)
     said = [f"{one.text}." for one in found if one not in later]
     more = [one for one in later if not (one.kind == "crash" and _is_series(found))]  # those are part of what is said
-    return " ".join([*said, *([f"And {count(len(more), 'more thing')} happened."] if more else [])])
+    return [*said, *([f"And {count(len(more), 'more thing')} happened."] if more else [])]
 
 
 def _is_series(found: Sequence[Incident]) -> bool:
@@ -44,6 +44,6 @@ def incidents(facts: Facts) -> list[Incident]:
     """Return what happened, in order of time; told once, with the cause if it is known."""
     story = RunStory(facts)
     tellers = (crashes, hindrances, departures, measured_incidents)  # causes before what only followed
-    found = [one for tell in tellers for one in tell(story)]
+    found = with_halts(story, [one for tell in tellers for one in tell(story)])
     found = [msgspec.structs.replace(one, text=begin(facts, after_lives(one.text))) for one in found]
     return sorted(found, key=lambda one: (one.at_ns is None, one.at_ns or 0, one.rank))

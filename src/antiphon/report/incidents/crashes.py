@@ -103,7 +103,8 @@ def _crash(story: RunStory, group: _Crash) -> str:
     if left_behind and any(row.ending is None for row in rows):
         left_behind[0] = f"as far as {'their logs go' if many else 'its log goes'}, {left_behind[0]}"
     said += left_behind
-    said += story.returned(rows, forgets=any(one.forgets for one in group.occurred))
+    back = story.returned(rows, forgets=any(one.forgets for one in group.occurred))
+    said += [one for one in back if many or not any(f"until {who} was {one[7:]}" in other for other in said)]
     said += story.kept_out(rows)
     return "; ".join(said)
 
@@ -158,6 +159,9 @@ def _went_on(story: RunStory, group: _Crash) -> list[str]:
         still = [member for member in group.after.members if member in others]
         at, ended = since_start(facts, group.after.first_ns), ended_at(facts, group.rows[-1])
         helpers = [member for member in group.after.members if member not in before.members]
+        if 0 < len(still) < len(others) and 2 * len(still) <= len(before.members):  # the rest was cut off
+            who = f"{number(len(still))} of the other {number(len(others))}"
+            no_majority, too_few = f"{len(still)} of {len(before.members)} is no majority", True
         if too_few and helpers:
             came = members_named(facts, sorted(story.lanes(helpers)))
             back = f"{came} {'was' if len(helpers) == 1 else 'were'} back{phrases.after(at, ended)}"

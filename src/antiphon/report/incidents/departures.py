@@ -36,7 +36,7 @@ def departures(story: RunStory) -> Iterator[Incident]:
             yield Incident(kind, story.occurred[places[0]].at_ns, _several(story, kind, places))
     yield from _clocks(story)
     for place, one in enumerate(story.occurred):
-        if place not in story.told and one.kind != "view":
+        if place not in story.told and one.kind not in ("view", "halt"):
             story.told.add(place)
             yield Incident(one.kind, one.at_ns, _single(story, one))
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from antiphon.report.incidents import phrases
-from antiphon.report.incidents.story import Incident, RunStory
+from antiphon.report.incidents.story import Incident, RunStory, overlapping
 from antiphon.report.member_names import members_named
 from antiphon.report.timeline import Occurrence, cut_sides, since_start
 
 
 def hindrances(story: RunStory) -> Iterator[Incident]:
     """Tell of each, with who was excluded and came back."""
-    for kind in ("partition", "cut", "link", "pause"):
-        for alike in _alike(story, kind):
+    for kind in ("partition", "cut", "link", "network", "pause"):
+        for alike in overlapping(_alike(story, kind)) if kind == "pause" else _alike(story, kind):
             tell = _partition if kind == "partition" else _hindrance
             yield Incident(kind, alike[0].at_ns, tell(story, alike))
 
@@ -36,7 +36,7 @@ def _partition(story: RunStory, alike: Sequence[Occurrence]) -> str:
     went_on = {side: view for side in one.sides if (view := story.view_of_side(side, one)) is not None}
     for view in went_on.values():
         after = phrases.after(since_start(facts, view.first_ns), one.at_ns)
-        said.append(f"{members_named(facts, sorted(view.members))} went on{after}")
+        said.append(f"{members_named(facts, sorted(story.lanes(view.members)))} went on{after}")
     excluded = [member for each in alike for member in story.consequences(each, ("exclusion",))]
     if facts.settings.views and not went_on:
         said.append("no side went on by itself" if story.changed_during(one) else "no side changed its view")
@@ -48,7 +48,14 @@ def _partition(story: RunStory, alike: Sequence[Occurrence]) -> str:
     said += [story.excluded(left_out)] if left_out else []
     said += [f"{members_named(facts, sorted(story.lanes(yielded)))} gave way to the others"] if yielded else []
     together = story.together_again(one)
-    if one.until_ns is not None and (went_on or excluded):
+    parted_anew = any(
+        other.at_ns is not None
+        and one.until_ns is not None
+        and one.until_ns <= other.at_ns < (together or other.at_ns + 1)
+        for other in story.occurred
+        if other.kind == "partition" and other is not one
+    )
+    if one.until_ns is not None and (went_on or excluded) and not parted_anew:
         healed = f"all were together again{phrases.after(together, one.until_ns)}"
         said.append(healed if together is not None else "they did not all come together again")
     for each in alike:
@@ -63,8 +70,11 @@ def _hindrance(story: RunStory, alike: Sequence[Occurrence]) -> str:
         text = f"nothing got {'from' if one.one_way else 'between'} {way}{phrases.spans(alike)}"
     elif one.kind == "link":
         text = f"the links from {cut_sides(facts, one, 'to')} had {one.by}{phrases.spans(alike)}"
+    elif one.kind == "network":
+        text = f"the network had {one.by}{phrases.spans(alike)}"
     else:
-        text = f"{members_named(facts, one.members)}{story.post_of(one)} stood still{phrases.spans(alike)}"
+        span = phrases.within(one) if one.is_several else phrases.spans(alike)
+        text = f"{members_named(facts, one.members)}{story.post_of(one)} stood still{span}"
     itself = one.kind == "pause" and len(one.members) == 1
     followed = story.excluded_meanwhile(alike, pronoun="it" if itself else "")
     for each in alike:

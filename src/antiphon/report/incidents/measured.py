@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+import msgspec
+
+from antiphon.pipeline.measuring.halts import HALT_NS_MIN
 from antiphon.report.facts import Facts
 from antiphon.report.incidents import phrases
-from antiphon.report.incidents.story import Incident, RunStory
+from antiphon.report.incidents.story import SOON_NS, Incident, RunStory
 from antiphon.report.member_names import lane_of, member_name, members_named, with_names
 from antiphon.report.timeline import ended_at, gone, since_start
 from antiphon.wording import count, duration, number
 
 STORM_PER_MESSAGE: Final = 1.0  # repairs for each message and member that had to receive it
-HALT_NS_MIN: Final = 1_000_000_000  # without a delivery until the run ended
+NEARLY_NS: Final = 100_000_000  # the last delivery may come so long before what halts a group is seen
+_HALTS: Final = (
+    "crash", "partition", "split", "cut", "pause", "silence", "unread", "exclusion", "vanishing", "leave", "network",
+    "keys",
+)  # fmt: skip
 _AGAIN: Final = " uses its number "  # of a sender, in the checker's words
 _TWO_OF_A_NAME: Final = " (two senders under one name would do that)"
 _EXPLAINS: Final = (
@@ -51,6 +58,26 @@ def _halted(facts: Facts) -> Iterator[Incident]:
         waiting = count(sum(row.waiting or 0 for row in waited), "message")
         text = f"from {since} on {who}, until the run ended at {until}: {waiting}{whose} waited in vain"
         yield Incident("halt", max(ended), text)
+
+
+def with_halts(story: RunStory, found: list[Incident]) -> list[Incident]:
+    """Tell when nobody delivered anything, each time with what had happened shortly before."""
+    for place in story.untold("halt"):
+        one = story.occurred[place]
+        story.told.add(place)
+        begun = one.at_ns or 0
+        causes = [
+            at
+            for at, cause in enumerate(found)
+            if cause.kind in _HALTS and cause.at_ns is not None and -SOON_NS <= cause.at_ns - begun <= NEARLY_NS
+        ]
+        text = f"nobody delivered anything from {phrases.moment(one.at_ns)} to {phrases.moment(one.until_ns)}"
+        if causes:
+            at = max(causes, key=lambda at: found[at].at_ns or 0)
+            found[at] = msgspec.structs.replace(found[at], text=f"{found[at].text}; {text}")
+        else:
+            found.append(Incident("halt", one.at_ns, f"{text}, although messages waited (inferred from the logs)"))
+    return found
 
 
 def _storm(facts: Facts) -> Iterator[Incident]:

@@ -76,6 +76,13 @@ def _span(one: Occurrence) -> str:
     return f" from {begins} " + ("on" if one.until_ns is None else f"to {duration(one.until_ns)}")
 
 
+def within(one: Occurrence) -> str:
+    """Say from when to when several things happened, each for a part of that time."""
+    return f" at times that overlap, from {moment(one.at_ns)} " + (
+        "on" if one.until_ns is None else f"to {duration(one.until_ns)}"
+    )
+
+
 def waited(row: HeldBack) -> str:
     """Say how long the others waited for a member alone."""
     return f"waited up to {duration(row.longest_ns)} for it alone, over {count(row.last + row.lacked, 'message')}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -36,6 +36,27 @@ class Incident(msgspec.Struct, frozen=True):
     def rank(self) -> int:
         """The place in the order of gravity."""
         return _GRAVITY.index(self.kind) if self.kind in _GRAVITY else len(_GRAVITY)
+
+
+def overlapping(groups: Iterable[list[Occurrence]]) -> Iterator[list[Occurrence]]:
+    """Put what happened once to each of several members, at times that overlap, together."""
+    once: list[Occurrence] = []
+    for alike in groups:
+        if len(alike) > 1:
+            yield alike
+        else:
+            once += alike
+    together: list[Occurrence] = []
+    for one in sorted(once, key=lambda one: one.at_ns or 0):
+        last = together[-1] if together else None
+        if last is None or (last.until_ns is not None and last.until_ns < (one.at_ns or 0)):
+            together.append(one)
+            continue
+        ends = last.until_ns, one.until_ns
+        until = None if None in ends else max(end for end in ends if end is not None)
+        members = tuple(sorted({*last.members, *one.members}))
+        together[-1] = msgspec.structs.replace(last, members=members, until_ns=until, is_several=True)
+    yield from ([one] for one in together)
 
 
 class RunStory:
@@ -231,10 +252,26 @@ class RunStory:
                 continue
             end = other.at_ns if other.until_ns is None else other.until_ns
             during = end >= one.at_ns and (until is None or other.at_ns <= until)
-            if during and (concerned is None or self.lanes(other.members) <= concerned):
+            if (
+                during
+                and (concerned is None or self.lanes(other.members) <= concerned)
+                and not self._is_due_to_later(one, other)
+            ):
                 self.told.add(place)
                 found += [member for member in other.members if member not in found]
         return found
+
+    def _is_due_to_later(self, one: Occurrence, other: Occurrence) -> bool:
+        """Say whether something was over when another happened, which a later fault explains as well."""
+        if one.until_ns is None or other.at_ns is None or other.at_ns < one.until_ns:
+            return False
+        return any(
+            later.at_ns is not None
+            and one.until_ns <= later.at_ns <= other.at_ns
+            and ((concerned := self._concerned(later)) is None or self.lanes(other.members) <= concerned)
+            for later in self.occurred
+            if later.basis == "injected" and later.kind in ("partition", "cut", "pause") and later.sides != one.sides
+        )
 
     def _concerned(self, one: Occurrence) -> set[int] | None:
         """Return whom something can have consequences for; None: for all, since it befell half of the view or more."""
