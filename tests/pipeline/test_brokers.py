@@ -18,7 +18,7 @@ from antiphon.pipeline.checking.brokers import covers
 from antiphon.pipeline.verdicts import left_open
 from antiphon.trace import naive, reader
 from antiphon.trace.event import Event
-from antiphon.trace.schema import ALL_GUARANTEES, BROKER_GUARANTEES, EVENTS, GUARANTEES
+from antiphon.trace.schema import ALL_GUARANTEES, BROKER_COLUMNS, BROKER_GUARANTEES, EVENTS, GUARANTEES
 from pipeline.conftest import Checker
 from pipeline.traces import SCHEMA
 
@@ -27,7 +27,7 @@ PATTERNS = (*TOPICS, "orders/#", "orders/+", "#")
 BROKER_SCHEMA = pa.unify_schemas(
     [
         SCHEMA,
-        pa.schema([(name, pa.string()) for name in ("topic", "partition", "group")] + [("redelivered", pa.bool_())]),
+        pa.schema([(name, pa.type_for_alias(kind)) for name, kind in BROKER_COLUMNS.items()]),
     ]
 )
 
@@ -59,6 +59,7 @@ def clients(seed: int, run: str) -> list[Event]:
         "end": rng.choice([0, 1]),
     }
     without_topics = rng.choice([0, 0, 0.2])
+    offsets = rng.choice([[None], range(4), [None, *range(4)]])
     events = []
     for member in members:
         for step in range(rng.randint(0, 25)):
@@ -75,6 +76,7 @@ def clients(seed: int, run: str) -> list[Event]:
                 partition=rng.choice([None, "0"]) if topic else None,
                 group=rng.choice(groups),
                 redelivered=rng.choice([None, False, True]) if word == "deliver" else None,
+                partition_offset=rng.choice(offsets) if word in ("send", "deliver") else None,
             )  # fmt: skip
             events.append(row)
     return events
@@ -201,6 +203,7 @@ LOST = "group g never takes message 2 of 1, which the broker acknowledged"
 LACKING = "member 3 never takes message 1 of 1, which group g is given"
 AGAIN = "group g is given message 1 of 1 again"
 LATE = "member 2 is given message 1 of 1 after number 2, both in t"
+OFFSETS = "member 2 is given message 1 of 1, offset 2, after offset 3, both in t"
 STORIES = {
     "all is well": (producer(3, 3) + consumer(2, ("", 1), ("", 3)) + consumer(3, ("", 2)), {}),
     "lost": (producer(3, 3) + consumer(2, ("", 1), ("", 3)), {"at-least-once": LOST}),
@@ -216,6 +219,23 @@ STORIES = {
         {"at-most-once": AGAIN, "redelivery": f"{AGAIN} and is not told so"},
     ),
     "out of order": (producer(2, 2) + consumer(2, ("", 2), ("", 1)), {"partition-order": LATE}),
+    "out of the partition's order, by two senders": (
+        producer(1, 1)
+        + [Event("r", 4, 1, "send", 4, 1, topic="t")]
+        + [
+            Event("r", 2, at, "deliver", sender, 1, topic="t", group="g", partition_offset=offset)
+            for at, sender, offset in ((1, 4, 3), (2, 1, 2))
+        ],
+        {"partition-order": OFFSETS},
+    ),
+    "in the partition's order, which is not its sender's": (
+        producer(2, 2)
+        + [
+            Event("r", 2, at, "deliver", 1, seq, topic="t", group="g", partition_offset=at)
+            for at, seq in ((1, 2), (2, 1))
+        ],
+        {},
+    ),
 }
 
 

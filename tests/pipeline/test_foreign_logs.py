@@ -91,7 +91,10 @@ def test_a_table_of_a_spreadsheet(inline: Checker) -> None:
     assert {name: (found[name].examined, found[name].violations) for name in BROKER_GUARANTEES} == {
         "at-least-once": (170, 4),  # what a monitor on core NATS missed while the broker was away
         "at-most-once": (172, 6),
-        "partition-order": (168, 0),
+        "partition-order": (
+            168,
+            2,
+        ),  # of what came again unmarked, two came to a worker behind later numbers of the stream
         "redelivery": (172, 4),
     }
 
@@ -187,9 +190,39 @@ def test_a_topic_seen_by_its_consumers(inline: Checker, tmp_path: Path) -> None:
         "group h never takes message 4 of 4, which group g is given"
     ]
     assert [one.why for one in found["partition-order"].witnesses] == [
-        "member 3 is given message 2 of 4 after number 3, both in orders partition 0"
+        "member 3 is given message 2 of 4, offset 1, after offset 2, both in orders partition 0"
     ]
     assert found["redelivery"].violations == found["at-most-once"].violations == 1
+
+
+def test_the_order_of_a_partition_is_its_own(inline: Checker, tmp_path: Path) -> None:
+    """Two producers write to a partition; a consumer that is given its records out of order is wrong, whosoever."""
+    produced = [{"producer": f"p{n % 2}", "op": "ack", "topic": "t", "partition": 0, "offset": n} for n in range(4)]
+    consumed = [
+        {"consumer": "c", "group": "g", "op": "consume", "topic": "t", "partition": 0, "offset": n}
+        for n in (0, 2, 1, 3)
+    ]
+    _, found = inline.check(lines(tmp_path / "k.jsonl", produced + consumed), Mapping(preset="kafka"))
+    assert found["fifo"].verdict == "holds"  # each producer's are in order
+    assert [one.why for one in found["partition-order"].witnesses] == [
+        "member 1 is given message 1 of 3, offset 1, after offset 2, both in t partition 0"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("17", 17),
+        ("0", 0),
+        ("5-1", (5 << 20) + 1),
+        ("5-9999999", (6 << 20) - 1),
+        ("x", None),
+        ("5-x", None),
+        ("", None),
+    ],
+)
+def test_offsets(text: str, number: int | None) -> None:
+    assert form.offset_of(text) == number
 
 
 def test_kafka_with_its_producers(inline: Checker, tmp_path: Path) -> None:

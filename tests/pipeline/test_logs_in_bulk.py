@@ -71,6 +71,7 @@ def random_log(rng: random.Random, form: LogForm, tidy: bool) -> Iterator[dict[s
         "redelivered": [True, False] if rng.random() < 0.5 else [0, 1, 2],
         "view": [0, 3],
     }  # fmt: skip
+    values["partition_offset"] = values["seq"] if rng.random() < 0.7 else [7, "8", "9-1", "x"]
     for _ in range(rng.randrange(1, 60)):
         record: dict[str, Any] = {"unread": [1, {"deep": None}]}
         for name in (*form.columns, "sender", "members"):

@@ -92,6 +92,23 @@ def test_what_is_over_is_let_go(tmp_path: Path, seed: int) -> None:
     assert any("has not taken message" in one and "which the broker acknowledged" in one for one in why)
 
 
+@pytest.mark.parametrize("first", ["subscribed", "acknowledged"])
+def test_what_is_said_before_any_message(first: str) -> None:
+    """Who subscribed, or what was acknowledged, in a batch in which nothing had a topic yet is not forgotten."""
+    said = {
+        "subscribed": [Event("r", 2, 1, "control", detail="subscribed", topic="t", group="g")],
+        "acknowledged": [Event("r", 1, 2, "control", 1, 1, detail="acknowledged")],
+    }
+    sent = [Event("r", 1, 1, "send", 1, 1, topic="t")]
+    one = RunWatch(roster={1, 2})
+    for part in (said[first], [*sent, *(said["acknowledged"] if first == "subscribed" else said["subscribed"])]):
+        one.batch([event for event in part if first == "subscribed" or event.event != "send"])
+    if first == "acknowledged":
+        one.batch([Event("r", 1, 3, "send", 1, 1, topic="t")])
+    finding = one.conclude().findings["at-least-once"]
+    assert (finding.examined, finding.violations, finding.inexact) == (1, 1, 0)
+
+
 def test_what_comes_late_is_missing_no_longer(tmp_path: Path) -> None:
     """A consumer that lags by more than patience is named, and cleared when it has caught up."""
     events = [event for event in shop(3, 300) if event.detail != "acknowledged" and not event.redelivered]

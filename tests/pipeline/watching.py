@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from antiphon.pipeline.columns import CODES, NULL_TIME
+from antiphon.pipeline.columns import CODES, NO_OFFSET, NULL_TIME
 from antiphon.pipeline.results import WatchAlarm, WatchCommit
 from antiphon.pipeline.watch import owed
 from antiphon.pipeline.watch.batch import advance_run
@@ -53,6 +53,7 @@ def rows_of(events: Iterable[Event]) -> NewRows:
         columns["time"].append(NULL_TIME if event.time_ns is None else event.time_ns)
         columns["view"].append(len(views) if event.event == "view" else -1)
         columns["words"].append(_words(event, said))
+        columns["offset"].append(NO_OFFSET if event.partition_offset is None else event.partition_offset)
         if event.event == "view":
             members = None if event.members is None else tuple(sorted(set(event.members)))
             views.append(WatchedView(event.view or 0, members))

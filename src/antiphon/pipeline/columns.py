@@ -38,12 +38,13 @@ NULL_TIME: Final = int(np.iinfo(np.int64).min)
 
 TEXTS: Final = ("topic", "partition", "group", "detail")
 NO_TEXT: Final = -1
+NO_OFFSET: Final = NULL_TIME
 
 assert CODES["view"] == VIEW
 
 
 def as_numpy(column: pa.ChunkedArray, name: str) -> Array:
-    """A column as numpy: events as codes, nulls as 0, `time_ns` nulls as the smallest number, marks as truths."""
+    """A column as numpy: events as codes, marks as truths, nulls as 0 (of times and offsets as the smallest number)."""
     array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
     if name == "event":
         return event_codes(array)
@@ -52,10 +53,22 @@ def as_numpy(column: pa.ChunkedArray, name: str) -> Array:
             array = pc.is_in(array.cast(pa.string()), pa.array(["true", "1"]))
         marked: Array = array.fill_null(False).to_numpy(zero_copy_only=False)
         return marked
+    if name == "partition_offset":
+        offsets: Array = as_offsets(array).fill_null(NO_OFFSET).to_numpy(zero_copy_only=False)
+        return offsets
     if array.null_count:
         array = array.fill_null(NULL_TIME if name == "time_ns" else 0)
     values: Array = array.to_numpy(zero_copy_only=False)
     return values
+
+
+def as_offsets(array: pa.Array) -> pa.Array:
+    """Return a column's offsets; what is no whole number is none."""
+    if pa.types.is_signed_integer(array.type):
+        return array.cast(pa.int64())
+    texts = array.cast(pa.string())
+    whole = pc.match_substring_regex(texts, r"^-?[0-9]{1,18}$")
+    return pc.if_else(whole, texts, None).cast(pa.int64())
 
 
 class TextCodes:

@@ -118,7 +118,10 @@ def given_again_unmarked(consumer: str, message: Message) -> str:
     return f"{given_again(consumer, message)} and is not told so"
 
 
-def given_late(member: int, message: Message, highest: int, topic: str, partition: str | None) -> str:
-    """Partition order: a delivery after a higher number of the same partition."""
+def given_late(
+    member: int, message: Message, offset: int | None, highest: int, topic: str, partition: str | None
+) -> str:
+    """Partition order: a delivery after a higher offset, or number, of the same partition."""
     where = topic if partition is None else f"{topic} partition {partition}"
-    return f"member {member} is given {_message(message)} after number {highest}, both in {where}"
+    after = f" after number {highest}" if offset is None else f", offset {offset}, after offset {highest}"
+    return f"member {member} is given {_message(message)}{after}, both in {where}"

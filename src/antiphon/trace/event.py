@@ -25,3 +25,4 @@ class Event(msgspec.Struct, frozen=True):
     partition: str | None = None
     group: str | None = None
     redelivered: bool | None = None
+    partition_offset: int | None = None

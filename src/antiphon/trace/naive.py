@@ -706,12 +706,17 @@ def repeated_deliveries(run: RunLogs, counts: Callable[[Event], bool], words: st
     return found
 
 
+def place_of(row: Event) -> int:
+    """What a partition's messages are in the order of: the broker's offsets or, where a row has none, numbers."""
+    return message_of(row)[1] if row.partition_offset is None else row.partition_offset
+
+
 def check_partition_order(run: RunLogs, options: NaiveOptions) -> NaiveFindings:
-    """Each member is given the messages of a partition in the order of their numbers, what comes again aside."""
+    """Each member is given the messages of a partition in its order, what comes again aside."""
     found = NaiveFindings()
     for member, history in run.histories.items():
         had: set[tuple[Consumer, Message]] = set()
-        highest: dict[tuple[Consumer, int, str | None, str | None], int] = {}  # position
+        highest: dict[tuple[Consumer, int | None, str | None, str | None], int] = {}  # position
         for position, row in enumerate(history.rows):
             if not is_delivered(row):
                 continue
@@ -721,14 +726,16 @@ def check_partition_order(run: RunLogs, options: NaiveOptions) -> NaiveFindings:
             if not is_first or row.redelivered:
                 continue
             found.examined += 1
-            stream = (consumer, message[0], row.topic, row.partition)
+            placed = row.partition_offset is not None
+            stream = (consumer, None if placed else message[0], row.topic, row.partition)
             before = highest.setdefault(stream, position)
-            reached = message_of(history.rows[before])[1]
-            if message[1] < reached:
+            here, reached = (place_of(history.rows[at]) for at in (position, before))
+            if here < reached:
                 where = f"{row.topic}" if row.partition is None else f"{row.topic} partition {row.partition}"
-                why = f"member {member} is given {named(message)} after number {reached}, both in {where}"
+                after = f", offset {here}, after offset {reached}" if placed else f" after number {reached}"
+                why = f"member {member} is given {named(message)}{after}, both in {where}"
                 found.violations.append(run.witness(member, [history.show(before), history.show(position)], why))
-            elif message[1] > reached:
+            elif here > reached:
                 highest[stream] = position
     return found
 

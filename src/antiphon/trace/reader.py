@@ -207,7 +207,7 @@ def _event(row: Mapping[str, Any] | ValueError) -> Event:
     values = {name: _value(name, row[name]) for name in COLUMNS if row.get(name) is not None}
     for name, kind in BROKER_COLUMNS.items():
         if row.get(name) is not None:
-            values[name] = str(row[name]).lower() in ("true", "1") if kind == "bool" else str(row[name])
+            values[name] = _broker_value(str(row[name]), kind)
     for name in ("run", "member", "step", "event"):
         if name not in values:
             raise ValueError(f"{name} is missing")
@@ -222,6 +222,15 @@ def _event(row: Mapping[str, Any] | ValueError) -> Event:
     if event.event == "send" and event.sender != event.member:
         raise ValueError(f"member {event.member} cannot send a message of {event.sender}")
     return event
+
+
+def _broker_value(text: str, kind: str) -> str | bool | int | None:
+    """The value of a broker's column; none of them is wrong, but an offset that is no whole number is none."""
+    if kind == "bool":
+        return text.lower() in ("true", "1")
+    if kind == "int64":
+        return int(text) if re.fullmatch(r"-?[0-9]{1,18}", text) else None
+    return text
 
 
 def _event_name(row: Mapping[str, Any] | ValueError) -> str | None:

@@ -27,6 +27,7 @@ BROKER_COLUMNS: Final[dict[str, str]] = {
     "partition": "string",
     "group": "string",  # the consumer group, queue or durable subscription; null: the member for itself
     "redelivered": "bool",
+    "partition_offset": "int64",  # where the broker has put the message in its partition
 }
 REQUIRED: Final[tuple[str, ...]] = ("run", "member", "step", "event", "sender", "seq")
 

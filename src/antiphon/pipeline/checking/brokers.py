@@ -16,12 +16,24 @@ import pyarrow as pa
 from antiphon.pipeline import kernels as k
 from antiphon.pipeline.checking.findings import Finding, Stub
 from antiphon.pipeline.checking.run import CheckedRun
-from antiphon.pipeline.columns import CONTROL, CRASH, DELIVER, DISCARD, LEAVE, NO_TEXT, TEXTS, Array, TextCodes, Unit
+from antiphon.pipeline.columns import (
+    CONTROL,
+    CRASH,
+    DELIVER,
+    DISCARD,
+    LEAVE,
+    NO_OFFSET,
+    NO_TEXT,
+    TEXTS,
+    Array,
+    TextCodes,
+    Unit,
+)
 from antiphon.pipeline.store.arena import ArenaWriter
 from antiphon.pipeline.store.layout import TraceLayout
 from antiphon.trace.schema import ACKNOWLEDGED, SUBSCRIBED, SUBSCRIBED_LATE, UNSUBSCRIBED
 
-COLUMNS: Final = (*TEXTS, "redelivered")
+COLUMNS: Final = (*TEXTS, "redelivered", "partition_offset")
 _NONE: Final = NO_TEXT
 _MARKED, _DISCARDED = 1, 2  # what a taking is
 _Key = tuple[int, int, str]  # of a consumer: a member by itself (0, member, ""), or a group (1, 0, name)
@@ -146,7 +158,7 @@ def _numbers(run: CheckedRun, sender: Array, seq: Array) -> Array:
 def check_partition_order(
     run: CheckedRun, unit: Unit, column: dict[str, Array], topics: MemberTopics, message: Array
 ) -> Finding:
-    """Each member is given the messages of a partition in the order of their numbers, what comes again aside."""
+    """Each member is given the messages of a partition in its order, what comes again aside."""
     rows = np.flatnonzero(topics.has & (column["event"] == DELIVER))
     consumer_message = (topics.group[rows].astype(np.int64) + 1) * (run.universe.size + 1) + message[rows]
     rows = rows[_first_of_each(consumer_message)]
@@ -154,9 +166,12 @@ def check_partition_order(
     if not len(rows):
         return Finding()
     group_stream = (topics.group[rows].astype(np.int64) + 1) * (int(topics.stream.max()) + 1) + topics.stream[rows]
-    stream = _ranked(_ranked(column["sender"][rows]).astype(np.int64) * (int(group_stream.max()) + 1) + group_stream)
+    offset = column["partition_offset"][rows]
+    placed = offset != NO_OFFSET  # by the broker, whoever the sender is; others are in the order of their sender
+    sender = np.where(placed, 0, _ranked(column["sender"][rows]).astype(np.int64) + 1)
+    stream = _ranked(sender * (int(group_stream.max()) + 1) + group_stream)
     order = np.argsort(stream, kind="stable")  # streams side by side, each in the order of its log
-    of_stream, numbers = stream[order], column["seq"][rows][order].astype(np.int64)
+    of_stream, numbers = stream[order], np.where(placed, offset, column["seq"][rows])[order].astype(np.int64)
     starts = np.flatnonzero(np.concatenate(([True], of_stream[1:] != of_stream[:-1])))
     highest = np.empty(len(order), np.int64)  # the position, in this order, of the highest number so far
     for start, stop in zip(starts, np.append(starts[1:], len(order)), strict=True):

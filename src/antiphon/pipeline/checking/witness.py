@@ -11,7 +11,7 @@ from antiphon.pipeline import words as sentence
 from antiphon.pipeline.checking.encode import Log, read_log
 from antiphon.pipeline.checking.findings import Stub
 from antiphon.pipeline.checking.run import CheckJob
-from antiphon.pipeline.columns import CODES, DELIVER, DISCARD, NO_TEXT, RECEIVE, SEND, Array, Unit
+from antiphon.pipeline.columns import CODES, DELIVER, DISCARD, NO_OFFSET, NO_TEXT, RECEIVE, SEND, Array, Unit
 from antiphon.pipeline.store.layout import TraceLayout
 from antiphon.pipeline.store.location import location
 from antiphon.trace.schema import EVENTS
@@ -51,6 +51,11 @@ class WitnessLog:
         """A row's topic, partition or group."""
         code = int(self._more(name)[row])
         return None if code == NO_TEXT else self._texts.names[code]
+
+    def offset(self, row: int) -> int | None:
+        """Where the broker has put a row's message in its partition, if it says so."""
+        offset = int(self._more("partition_offset")[row])
+        return None if offset == NO_OFFSET else offset
 
     def consumer(self, row: int) -> str:
         """Name the consumer for which the member did this."""
@@ -197,5 +202,8 @@ class Witnesses:
     def _partition_order(self, run: str, member: int, row: int, highest: int) -> tuple[list[WitnessEvent], str]:
         log = self.log(run, member)
         topic, partition = log.text("topic", row), log.text("partition", row)
-        why = sentence.given_late(member, log.message(row), log.message(highest)[1], str(topic), partition)
+        offset = log.offset(row)
+        reached = log.message(highest)[1] if offset is None else log.offset(highest)
+        assert reached is not None, "offsets are compared with offsets"
+        why = sentence.given_late(member, log.message(row), offset, reached, str(topic), partition)
         return [log.show(highest, member), log.show(row, member)], why

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from antiphon.pipeline.columns import CONTROL, NO_EVENT, SEND, Array, event_codes
+from antiphon.pipeline.columns import CONTROL, NO_EVENT, SEND, Array, as_offsets, event_codes
 from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.pipeline.reading.time_units import NUMBER, TimeUnit, times_as_nanoseconds
 from antiphon.trace.schema import BROKER_COLUMNS, COLUMNS, EVENTS
@@ -162,6 +162,8 @@ def _broker_columns(raw: pa.Table, mapping: Mapping) -> dict[str, pa.Array]:
             column = column.cast(pa.string())
         else:
             continue
+        if kind == "int64":
+            column = as_offsets(column)
         if kind == "bool":
             lower = pc.utf8_lower(column)
             column = pc.is_in(lower, pa.array(["true", "1"]))

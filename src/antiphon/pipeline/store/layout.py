@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from antiphon.pipeline.columns import NO_TEXT, TEXTS, Array, RunIndex, Segment, TextCodes, Unit, as_numpy
+from antiphon.pipeline.columns import NO_OFFSET, NO_TEXT, TEXTS, Array, RunIndex, Segment, TextCodes, Unit, as_numpy
 from antiphon.pipeline.reading.time_units import UNSAID, TimeReading
 from antiphon.pipeline.store.location import Location, location, open_parquet, read_tables
 from antiphon.trace.schema import EVENTS
@@ -193,7 +193,9 @@ class TraceLayout:
     def _column(self, table: pa.Table, name: str) -> Array:
         if name in TEXTS:
             return self.texts.of(table[name]) if name in table.column_names else np.full(len(table), NO_TEXT, np.int32)
-        return as_numpy(table[name], name) if name in table.column_names else np.zeros(len(table), np.int64)
+        if name in table.column_names:
+            return as_numpy(table[name], name)
+        return np.full(len(table), NO_OFFSET if name == "partition_offset" else 0, np.int64)
 
     def units_of(self, run: RunIndex) -> range:
         """Return the units of a run."""

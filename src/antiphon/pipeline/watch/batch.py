@@ -19,6 +19,7 @@ from antiphon.pipeline.columns import (
     CONTROL,
     DELIVER,
     DISCARD,
+    NO_OFFSET,
     NO_TEXT,
     SEND,
     TEXTS,
@@ -226,6 +227,7 @@ def _leave(job: BatchJob, run: str, task: int, tables: list[pa.Table]) -> None:
             "time": as_numpy(table["time_ns"], "time_ns"),
             "view": installed,
             "words": words,
+            "offset": _offsets(table),
         }
         for name, column in found.items():
             columns[name].append(column.astype(np.int64))
@@ -235,6 +237,12 @@ def _leave(job: BatchJob, run: str, task: int, tables: list[pa.Table]) -> None:
         arrays[name] = np.frombuffer(msgspec.msgpack.encode(listed), np.uint8)
     with replacement(path) as fresh, fresh.open("wb") as out:
         np.savez(out, allow_pickle=False, **arrays)
+
+
+def _offsets(table: pa.Table) -> Array:
+    if "partition_offset" not in table.column_names:
+        return np.full(len(table), NO_OFFSET, np.int64)
+    return as_numpy(table["partition_offset"], "partition_offset")
 
 
 def _broker_words(table: pa.Table, code: Array, said: dict[BrokerWords, int]) -> Array:
@@ -356,7 +364,10 @@ def advance_run(run: WatchedRun, patience_ns: int, batch: int, *, to_the_end: bo
     alarms = words(run, found, batch)
     if run.words or run.brokers.are_there:
         judged, ids = found.judged, np.array([*run.ids, NO_ONE], np.int64)
-        rows = BrokerRows(ids[judged.actor], judged.code, ids[judged.sender], judged.seq, judged.step, judged.words)
+        rows = BrokerRows(
+            ids[judged.actor], judged.code, ids[judged.sender], judged.seq, judged.step, judged.words,
+            judged.offset,
+        )  # fmt: skip
         alarms += take(run.brokers, rows, run.words, run.name, batch, int(run.counts[NEWEST_NS]))
     return alarms
 

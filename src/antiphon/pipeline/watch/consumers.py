@@ -27,7 +27,11 @@ GIVEN, UNMARKED, DISCARDED = 1, 2, 4  # what a consumer's member did with a mess
 ALONE, EXAMINED, PERHAPS = range(3)
 AT_LEAST_ONCE, AT_MOST_ONCE, PARTITION_ORDER, REDELIVERY = range(4)
 
-MESSAGE: Final = np.dtype([(name, np.int64) for name in ("sender", "seq", "topic", "sent", "acknowledged", "since")])
+NOBODY: Final = int(np.iinfo(np.int64).max)
+# `namer` has said the topic: the sender (-NOBODY), else the smallest member that was given it
+MESSAGE: Final = np.dtype(
+    [(name, np.int64) for name in ("sender", "seq", "topic", "namer", "sent", "acknowledged", "since")]
+)
 TAKING: Final = np.dtype([(name, np.int64) for name in ("consumer", "member", "sender", "seq", "did")])
 MISSING_ONE: Final = np.dtype([(name, np.int64) for name in ("consumer", "sender", "seq", "topic")])
 
@@ -51,6 +55,7 @@ class BrokerRows(NamedTuple):
     seq: Array
     step: Array
     words: Array  # an index into a list of BrokerWords, -1 if it says nothing
+    offset: Array  # in its partition, NO_OFFSET where unknown
 
 
 class Consumer(msgspec.Struct, array_like=True):
@@ -88,7 +93,8 @@ class ConsumerTotals(msgspec.Struct, array_like=True):
     inexact: list[int] = msgspec.field(default_factory=lambda: [0, 0, 0, 0])  # by guarantee
 
 
-Stream = tuple[int, str | None, int, str | None, str | None]  # member, group, sender, topic, partition
+# member, group, sender (None: the broker says the order, whoever sends), topic, partition
+Stream = tuple[int, str | None, int | None, str | None, str | None]
 
 
 class ConsumersSaid(msgspec.Struct, array_like=True):
@@ -96,7 +102,7 @@ class ConsumersSaid(msgspec.Struct, array_like=True):
 
     consumers: list[Consumer] = []
     topics: list[str] = []
-    highest: list[tuple[Stream, int]] = []  # the highest number of each stream that was given in order
+    highest: list[tuple[Stream, int]] = []  # the highest number, or offset, of each stream that was given in order
     totals: ConsumerTotals = msgspec.field(default_factory=ConsumerTotals)
     topics_differ: bool = False  # some message was taken from another topic than it was sent to
     settled_to: dict[int, dict[int, int]] = {}  # topic -> sender -> the highest number that is settled

@@ -41,7 +41,7 @@ POLL_S: Final = 0.5  # between two looks at the directory while nothing comes
 PATIENCE_S: Final = 30.0  # of the trace's own time, that a delivery waits for its send
 PASSED: Final = "a step that its member has used, or has passed"
 IN_USE: Final = "another watch works with this checkpoint; each needs its own"
-FORMAT: Final = "3"  # of what a checkpoint holds
+FORMAT: Final = "4"  # of what a checkpoint holds
 _FOLDERS: Final = ("state", "alarms", "commits", "quarantine", "conclusion", "names")
 WHOLE_ONLY: Final = {  # presets -> why they cannot be watched
     "otlp": "spans come in any order and refer to others that come later",

@@ -40,6 +40,7 @@ class NewRows(NamedTuple):
     time: Array  # NULL_TIME where unknown
     view: Array  # of a view row: an index into `views`
     words: Array  # an index into `said`, -1 of a row that has nothing to do with a broker
+    offset: Array  # in its partition, NO_OFFSET where unknown
     views: list[WatchedView]
     said: list[BrokerWords]
 
@@ -91,7 +92,7 @@ def take_in(run: WatchedRun, rows: NewRows, roster: set[int]) -> list[int]:
     again[1:] = (np.diff(actor[order]) == 0) & (np.diff(rows.step[order]) == 0)
     fresh = order[~again & (rows.step[order] > run.actors["last_step"][actor[order]])]
     words = _known_words(run, rows)
-    columns = (actor, rows.code, sender, rows.seq, rows.step, rows.time, installed, words)
+    columns = (actor, rows.code, sender, rows.seq, rows.step, rows.time, installed, words, rows.offset)
     joined = [np.concatenate([old, new[fresh].astype(np.int64)]) for old, new in zip(run.queue, columns, strict=True)]
     in_order = np.argsort(joined[0], kind="stable")  # what is new has later steps
     run.queue = Queue(*(column[in_order] for column in joined))

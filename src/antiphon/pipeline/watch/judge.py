@@ -300,12 +300,16 @@ def discard(q: int, step: int, m: int, known: Known) -> None:
     if known.messages[m].retired:  # it was delivered: a discard after that changes nothing, or hardly anything
         if known.seats[known.actors[q].current, q].unsure:
             known.inexact[AGREEMENT] = known.inexact[VIEW_SYNCHRONY] = 1
+        if not delivered_what_is_retired(q, m, known):
+            known.inexact[CAUSAL] = 1  # it may be the first that it does with it
         return
     known.counts[HAS_DISCARDS] = 1
     message = known.messages[m]
     message.mixed = 1
     leave_line(q, known.actors[q].current, known)
     if note(q, m, DISCARDED, known):
+        if not message.sent and not message.to_be_sent:
+            message.released = HANDLED_UNSENT  # what happens before it may be forgotten when its send comes
         known.actors[q].own_handled += message.own and message.sender == q
         if message.sent:
             check_causes(q, step, m, known)

@@ -57,8 +57,10 @@ def settle(kept: Consumers, newest: int, patience_ns: int, run: str, batch: int)
         _list_missing(kept, number, lacking)
         for sender, seq, topic in messages[old & taken][["sender", "seq", "topic"]].tolist():
             kept.extend(one, topic, sender, seq)
-    gone, kind = messages[old & (messages["topic"] >= 0)], kind[old & (messages["topic"] >= 0)]
-    for sender, seq, topic in gone[["sender", "seq", "topic"]].tolist():
+    topical = messages["topic"] >= 0
+    known = old & (topical | (messages["acknowledged"] > 0))
+    gone, kind = messages[known], np.where(topical, kind, ALONE)[known]  # a topic that shows later comes too late
+    for sender, seq, topic in messages[old & topical][["sender", "seq", "topic"]].tolist():
         to = kept.said.settled_to.setdefault(topic, {})
         to[sender] = max(to.get(sender, 0), seq)
     if kept.said.topics_differ:

@@ -170,6 +170,7 @@ class Queue(NamedTuple):
     time: Array
     installs: Array  # of a view row: the view
     words: Array  # an index into `WatchedRun.words`, -1 of a row that has nothing to do with a broker
+    offset: Array  # in its partition, NO_OFFSET where unknown
 
 
 class WatchedView(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ import numpy as np
 
 from antiphon.pipeline import words as sentence
 from antiphon.pipeline.checking.brokers import covers
-from antiphon.pipeline.columns import CRASH, DELIVER, DISCARD, LEAVE, SEND, Array
+from antiphon.pipeline.columns import CRASH, DELIVER, DISCARD, LEAVE, NO_OFFSET, SEND, Array
 from antiphon.pipeline.results import WatchAlarm
 from antiphon.pipeline.watch.consumers import (
     AT_LEAST_ONCE,
@@ -17,6 +17,7 @@ from antiphon.pipeline.watch.consumers import (
     MESSAGE,
     MISSING_MAX,
     MISSING_ONE,
+    NOBODY,
     PARTITION_ORDER,
     REDELIVERY,
     TAKING,
@@ -39,7 +40,7 @@ def take(
     for word in table:
         if word.topic is not None and word.kind == "":
             kept.topic(word.topic)
-    if not kept.are_there:
+    if not kept.are_there and not any(word.kind for word in table):
         return []
     says = np.array([word.kind for word in table] + [""])[rows.words]
     topical = np.array([word.topic is not None and word.kind == "" for word in table] + [False])[rows.words]
@@ -123,21 +124,18 @@ def _note_messages(kept: Consumers, rows: BrokerRows, topic: Array, acknowledged
     fresh = np.zeros(len(about), MESSAGE)
     fresh["sender"], fresh["seq"] = rows.sender[about], rows.seq[about]
     fresh["topic"] = np.where(rows.code[about] == DISCARD, -1, topic[about])
+    namer = np.where(rows.code[about] == SEND, -NOBODY, rows.member[about])
+    fresh["namer"] = np.where(fresh["topic"] < 0, NOBODY, namer)
     fresh["sent"] = rows.code[about] == SEND
     fresh["acknowledged"], fresh["since"] = acknowledged[about], newest
     both = np.concatenate([kept.messages, fresh])
-    # the first send says a message's topic, if it has one; else whoever is given it first
+    # the first send says a message's topic, if it has one; else the smallest member that is given it
     again = (both["sent"] > 0) & ~first_with(both, "sent", 1, ("sender", "seq"))
     both = both[~again]
-    order = np.lexsort((np.arange(len(both)), both["topic"] < 0, -both["sent"], both["seq"], both["sender"]))
-    named = both[order]
-    topics = named["topic"][first_of(named["sender"], named["seq"])]
-    order = np.lexsort((np.arange(len(both)), both["topic"] < 0, both["seq"], both["sender"]))
-    both = both[order]
+    both = both[np.lexsort((np.arange(len(both)), both["namer"], both["seq"], both["sender"]))]
     starts = np.flatnonzero(first_of(both["sender"], both["seq"]))
     kept.messages = both[starts]
     if len(starts):
-        kept.messages["topic"] = np.where(topics >= 0, topics, kept.messages["topic"])
         kept.messages["sent"] = np.maximum.reduceat(both["sent"], starts)
         kept.messages["acknowledged"] = np.maximum.reduceat(both["acknowledged"], starts)
         kept.messages["since"] = np.minimum.reduceat(both["since"], starts)
@@ -175,7 +173,7 @@ def _note_takings(
     ]
     first = first_with(both, "did", GIVEN, ("consumer", "member", "sender", "seq"))[len(known) :]
     in_order = first & ~marked & sure
-    alarms += _late(kept, fresh[in_order], rows.words[at][in_order], rows.step[at][in_order], table, run, batch)
+    alarms += _late(kept, fresh[in_order], rows, at[in_order], table, run, batch)
     both = np.concatenate([kept.takings, fresh[~late]])
     both = both[np.lexsort((both["seq"], both["sender"], both["member"], both["consumer"]))]
     starts = np.flatnonzero(first_of(both["consumer"], both["member"], both["sender"], both["seq"]))
@@ -242,26 +240,31 @@ def _repeated(
 
 
 def _late(
-    kept: Consumers, given: Array, words: Array, step: Array, table: list[BrokerWords], run: str, batch: int
+    kept: Consumers, given: Array, rows: BrokerRows, of_row: Array, table: list[BrokerWords], run: str, batch: int
 ) -> list[WatchAlarm]:
     """Compare what is given for the first time with the highest number of its stream; returns what is late."""
     kept.said.totals.ordered += len(given)
     highest = dict(kept.said.highest)
+    words, offset, step = rows.words[of_row], rows.offset[of_row], rows.step[of_row]
+    placed = offset != NO_OFFSET
+    number = np.where(placed, offset, given["seq"])
     alarms = []
-    for rows in alike_rows(words, given["sender"], given["member"]):
-        word = table[words[rows[0]]]
-        member, sender = int(given["member"][rows[0]]), int(given["sender"][rows[0]])
+    for alike in alike_rows(words, np.where(placed, 0, given["sender"]), placed, given["member"]):
+        first = alike[0]
+        word, member = table[words[first]], int(given["member"][first])
+        sender = None if placed[first] else int(given["sender"][first])
         key = (member, word.group, sender, word.topic, word.partition)
-        numbers = given["seq"][rows]
-        reach = np.maximum.accumulate(np.concatenate([[highest.get(key, 0)], numbers]))
+        numbers = number[alike]
+        reach = np.maximum.accumulate(np.concatenate([[highest.get(key, NO_OFFSET)], numbers]))
         highest[key] = int(reach[-1])
         late = np.flatnonzero(numbers < reach[:-1])
         kept.said.totals.late += len(late)
         assert word.topic is not None, "a row of a broker has a topic"
         for at in late.tolist():
-            message = (sender, int(numbers[at]))
-            why = sentence.given_late(member, message, int(reach[at]), word.topic, word.partition)
-            alarms.append(WatchAlarm(batch, run, "partition-order", member, int(step[rows[at]]), *message, why))
+            message = (int(given["sender"][alike[at]]), int(given["seq"][alike[at]]))
+            said = int(numbers[at]) if placed[first] else None
+            why = sentence.given_late(member, message, said, int(reach[at]), word.topic, word.partition)
+            alarms.append(WatchAlarm(batch, run, "partition-order", member, int(step[alike[at]]), *message, why))
     kept.said.highest = list(highest.items())
     return alarms
 

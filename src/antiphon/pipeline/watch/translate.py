@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from antiphon.pipeline.checking.brokers import covers
-from antiphon.pipeline.columns import CODES, NULL_TIME
-from antiphon.pipeline.ingesting.foreign.form import FROM_NOW, LogForm
+from antiphon.pipeline.columns import CODES, NO_OFFSET, NULL_TIME
+from antiphon.pipeline.ingesting.foreign.form import FROM_NOW, LogForm, offset_of
 from antiphon.pipeline.ingesting.foreign.numbering import UNKNOWN_AUTHOR, log_name
 from antiphon.pipeline.watch.consumers import BrokerWords
 from antiphon.pipeline.watch.intake import NO_ONE, NewRows
@@ -23,7 +23,6 @@ from antiphon.pipeline.watch.state import PROVISIONAL, Message, Translation, Wat
 from antiphon.trace.schema import BROKER_KINDS, SUBSCRIBED, SUBSCRIBED_LATE
 
 IDS_MAX: Final = 100_000  # of messages that are over; a delivery of one that came before these leaves integrity open
-_PART_BITS: Final = 20  # of a Redis stream's id: what comes behind the milliseconds
 
 
 def translate(
@@ -50,6 +49,7 @@ def translate(
         time=np.array([NULL_TIME if time is None else time for time in column["time_ns"]], np.int64),
         view=np.array([_view(column, at, names, views) for at in range(len(member))], np.int64),
         words=np.array([_words(column, at, said) for at in range(len(member))], np.int64),
+        offset=np.array([NO_OFFSET if one is None else one for one in column["partition_offset"]], np.int64),
         views=views,
         said=list(said),
     )
@@ -175,9 +175,9 @@ def _of_log(known: Translation, log: int, one: str, form: LogForm) -> Message:
     """Let a log, a topic or a partition of it, be the sender of what is read from it, in the order of its ids."""
     if _is_count(one):
         return log, int(one) + 1 - form.numbers_from
-    first, dash, second = one.partition("-")
-    if dash and first.isdigit() and second.isdigit():  # as Redis numbers them
-        return log, (int(first) << _PART_BITS) + min(int(second), (1 << _PART_BITS) - 1) + 1
+    offset = offset_of(one)
+    if offset is not None:  # as Redis numbers them
+        return log, offset + 1
     key = f"{log}\0{one}"
     if key not in known.ids:
         known.numbers[log] = known.numbers.get(log, 0) + 1

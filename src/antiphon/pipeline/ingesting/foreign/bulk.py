@@ -28,10 +28,10 @@ from antiphon.pipeline.ingesting.foreign.coded import (
     whole,
     without_empty,
 )
-from antiphon.pipeline.ingesting.foreign.form import ABOUT_A_MESSAGE, LogForm, is_yes, least_of_yes
+from antiphon.pipeline.ingesting.foreign.form import ABOUT_A_MESSAGE, LogForm, is_yes, least_of_yes, offset_of
 from antiphon.pipeline.ingesting.foreign.numbering import FOREIGN_SCHEMA, ROW_BITS
 from antiphon.pipeline.reading.time_units import TimeUnit, times_as_nanoseconds
-from antiphon.trace.schema import ACKNOWLEDGED, BROKER_KINDS
+from antiphon.trace.schema import ACKNOWLEDGED, BROKER_COLUMNS, BROKER_KINDS
 
 _KINDS_MAX: Final = 4  # of one record; it has as many numbers in `place`
 _EXACT: Final = float(1 << 53)
@@ -62,7 +62,7 @@ class RecordTable(NamedTuple):
 def keys_read(form: LogForm) -> list[str]:
     """Return all keys that a form looks at."""
     names = ("run", "member", "event", "sender", "seq", "step", "time_ns", "view", "bytes", "members", "detail")
-    looked = [*names, "topic", "partition", "group", "redelivered", *form.columns]
+    looked = [*names, *BROKER_COLUMNS, *form.columns]
     return list(
         dict.fromkeys(
             key for name in looked for key in (*form.columns.get(name, [name]), *form.late, *form.incoming, *form.each)
@@ -90,6 +90,7 @@ def rows_in_bulk(form: LogForm, records: RecordTable, file: int) -> tuple[pa.Tab
     topic, partition, group = (coded(columns.text(name)) for name in ("topic", "partition", "group"))
     step, view, size_bytes = (columns.integer(name) for name in ("step", "view", "bytes"))
     time, redelivered = columns.time("time_ns"), columns.flag("redelivered")
+    offset = _offsets(plain(columns.text("partition_offset")))
     span, other = (plain(columns.text(name)) if name in form.columns else columns.nothing for name in ("span", "about"))
     columns.leave(~missing(columns.value_of_any_kind("members")))
     for key in form.incoming:
@@ -137,11 +138,22 @@ def rows_in_bulk(form: LogForm, records: RecordTable, file: int) -> tuple[pa.Tab
         "partition": taken(partition),
         "group": taken(group),
         "redelivered": taken(redelivered),
+        "partition_offset": taken(offset),
         "span": taken(span),
         "about": taken(other),
         "place": pa.array((file << ROW_BITS) + (records.first_row + index) * _KINDS_MAX + at),
     }
     return pa.table(rows, schema=FOREIGN_SCHEMA), np.flatnonzero(undecided)
+
+
+def _offsets(texts: pa.Array) -> pa.Array:
+    """Return the offsets that texts say: `offset_of`, of whole columns where they are digits."""
+    if texts.null_count == len(texts):
+        return pa.nulls(len(texts), pa.int64())
+    digits = pc.match_substring_regex(texts, r"^[0-9]{1,18}$")
+    if pc.all(digits).as_py() is not False:
+        return texts.cast(pa.int64())
+    return pa.array([offset_of(text) for text in texts.to_pylist()], pa.int64())
 
 
 class _Columns:

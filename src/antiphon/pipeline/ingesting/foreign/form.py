@@ -6,6 +6,7 @@ own. `LogForm.rows` turns one record into rows.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from importlib import resources
@@ -28,6 +29,8 @@ PRESETS: Final = tuple(
 )
 FROM_NOW: Final = "subscribed-from-now"  # to what is sent from now on; becomes one of the trace's kinds
 _KINDS: Final = (*BROKER_KINDS, FROM_NOW)
+_DIGITS: Final = re.compile(r"[0-9]{1,18}")
+_ENTRY_BITS: Final = 20  # of an entry's id in a Redis stream: what comes behind the milliseconds
 _TEXTS: Final = (".txt", ".log")  # how texts are called whose lines a regular expression tells of
 _NO_MEMBER: Final = "no member: it has none of the keys {}"
 _NO_EVENT: Final = "no event: it has none of the keys {}"
@@ -53,6 +56,7 @@ class ForeignRow(msgspec.Struct):
     partition: str | None = None
     group: str | None = None
     redelivered: bool | None = None
+    partition_offset: int | None = None
     span: str | None = None  # the operation's own id, by which others may refer to it
     about: str | None = None  # the operation of the message that this one is about
 
@@ -167,6 +171,7 @@ class LogForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             partition=self.text(record, "partition"),
             group=self.text(record, "group"),
             redelivered=None if flag is None else is_yes(flag, least=least_of_yes(mark)),
+            partition_offset=offset_of(self.text(record, "partition_offset")),
             span=self._reference(record, "span"),
             about=self._reference(record, "about"),
         )
@@ -215,6 +220,19 @@ class LogForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return None if value is None else int(value)
         except (ValueError, TypeError):
             raise NoRow(f"{name} is {value!r}, which is no number") from None
+
+
+def offset_of(text: str | None) -> int | None:
+    """Return the number by which an offset is compared with others of its partition; None if it is none.
+
+    The id of an entry in a Redis stream is one too: milliseconds, and a number within these.
+    """
+    first, dash, second = (text or "").partition("-")
+    if not _DIGITS.fullmatch(first) or (dash and not _DIGITS.fullmatch(second)):
+        return None
+    if not dash:
+        return int(first)
+    return (int(first) << _ENTRY_BITS) + min(int(second), (1 << _ENTRY_BITS) - 1) if len(first) < 14 else None
 
 
 def least_of_yes(key: str) -> int:

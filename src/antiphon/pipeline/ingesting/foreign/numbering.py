@@ -13,7 +13,7 @@ from antiphon.pipeline.checking.brokers import covers
 from antiphon.pipeline.columns import DELIVER, RECEIVE, SEND, Array
 from antiphon.pipeline.ingesting.foreign.form import FROM_NOW, LogForm
 from antiphon.pipeline.kernels import number_by_owner
-from antiphon.trace.schema import EVENTS, SUBSCRIBED, SUBSCRIBED_LATE
+from antiphon.trace.schema import BROKER_COLUMNS, EVENTS, SUBSCRIBED, SUBSCRIBED_LATE
 
 UNKNOWN_AUTHOR = "(unknown author)"
 ROW_BITS = 40  # of a place: below the number of its file
@@ -36,6 +36,7 @@ FOREIGN_SCHEMA = pa.schema(
         ("partition", _TEXT_CODE),
         ("group", _TEXT_CODE),
         ("redelivered", pa.bool_()),
+        ("partition_offset", pa.int64()),
         ("span", pa.string()),  # the operation's own id
         ("about", pa.string()),  # the operation that a message is known by
         ("place", pa.int64()),  # file and row
@@ -99,7 +100,7 @@ def number_run(given: list[pa.Table], form: LogForm, names: dict[str, int]) -> p
         "members": _member_lists(rows["members"], names),
         "detail": rows["detail"],
     }
-    return pa.table(columns | {name: rows[name] for name in ("topic", "partition", "group", "redelivered")})
+    return pa.table(columns | {name: rows[name] for name in BROKER_COLUMNS})
 
 
 def _deliveries(rows: pa.Table, form: LogForm) -> Array:
