@@ -5,18 +5,18 @@ first view: the founders), and what they promise and accept outlives a crash. A 
 tell what it holds; the new view is whoever answers; the cut is what any of them holds. A change is accepted by whoever
 holds the whole cut, decided by a quorum, and a fact from then on. `docs/membership.md` has the rules one by one.
 
-This file dispatches alone: data goes straight to the member of the view, each message about views to the component
-that it is for, and now and then every component looks at what is due.
+This file only passes on: data goes straight to the member of the view, messages about views go to `dispatch`, and now
+and then every component looks at what is due.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from itertools import groupby
-from typing import Any, ClassVar, TypeAlias, assert_never
+from typing import ClassVar, TypeAlias, assert_never
 
 import msgspec
 
@@ -24,7 +24,6 @@ from antiphon.errors import LocalProtocolError, UsageError
 from antiphon.protocol.machine import (
     Chunk,
     Disband,
-    Drop,
     Effect,
     Input,
     Instant,
@@ -41,28 +40,10 @@ from antiphon.protocol.machine import (
 from antiphon.protocol.membership.agreement import ViewAgreement
 from antiphon.protocol.membership.confirmation import ViewConfirmation
 from antiphon.protocol.membership.decisions import Decisions
+from antiphon.protocol.membership.dispatch import Dispatch
 from antiphon.protocol.membership.failure_detector import FailureDetector
 from antiphon.protocol.membership.lifecycle import Lifecycle, Saved
-from antiphon.protocol.membership.messages import (
-    Accept,
-    Alive,
-    Commit,
-    Fetch,
-    Fill,
-    MembershipCodec,
-    MembershipMessage,
-    Newer,
-    NoSnapshot,
-    Prepare,
-    Refusal,
-    SnapshotChunk,
-    SnapshotRequest,
-    State,
-    Superseded,
-    ViewAnswer,
-    ViewQuestion,
-    Vote,
-)
+from antiphon.protocol.membership.messages import MembershipCodec
 from antiphon.protocol.membership.options import MembershipOptions
 from antiphon.protocol.membership.outbox import Outbox, OwnProcess
 from antiphon.protocol.membership.partitionable import PartitionableAgreement
@@ -74,19 +55,17 @@ from antiphon.protocol.membership.views import (
     NO_BALLOT,
     GroupView,
     before_the_first,
-    name_of,
     process,
 )
 from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.rules import rule
 from antiphon.protocol.timers import jittered
 from antiphon.protocol.view.member import Member
-from antiphon.protocol.wire import VERSIONS, Codec, Malformed, group_tag
+from antiphon.protocol.wire import VERSIONS, Codec, group_tag
 
 __all__ = ["MembershipOptions", "Process", "ProcessInput", "Saved"]  # what a driver needs
 
 ProcessInput: TypeAlias = Input | Snapshot | Chunk | Meet | Intake | Disband
-_Handler: TypeAlias = Callable[[int, Any, Instant], None]  # (sender, message, now)
 
 
 class Process:
@@ -97,6 +76,7 @@ class Process:
     decisions_type: ClassVar[type[Decisions]] = Decisions
     view_change_type: ClassVar[type[ViewChangeProtocol]] = ViewChangeProtocol
     confirmation_type: ClassVar[type[ViewConfirmation]] = ViewConfirmation
+    dispatch_type: ClassVar[type[Dispatch]] = Dispatch
 
     def __init__(
         self,
@@ -129,8 +109,8 @@ class Process:
             last = self.remembered(msgspec.msgpack.decode(saved, type=Saved), founders)
         incarnation = self.lifecycle_type.next_incarnation(last.incarnation)
         self._own = own = OwnProcess(name, process(name, incarnation), remembers=last.remembers, ballots=last.offered)
-        self._codec = MembershipCodec(options.group, membership.piece_bytes, WireVersions(versions))
-        self._outbox = outbox = Outbox(own, self._codec, traced=traced)
+        codec = MembershipCodec(options.group, membership.piece_bytes, WireVersions(versions))
+        self._outbox = outbox = Outbox(own, codec, traced=traced)
         majority = membership.partition == "majority"
         self.detector = FailureDetector(
             own, (*founders, *last.view.names), membership, partial(jittered, randomness), now
@@ -144,35 +124,15 @@ class Process:
         self.decisions = self.decisions_type(life, self.detector, outbox)
         self.view_change = self.view_change_type(life, self.decisions, self.detector, outbox)
         self.confirmation = self.confirmation_type(life, self.decisions, self.detector.times, outbox)
-        self._handlers = self._table()
+        self._dispatch = self.dispatch_type(
+            own, codec, outbox, self.detector, life, self.decisions, self.view_change, self.confirmation
+        )
         self._data_tag = group_tag(options.group).to_bytes(4, "little")
         self._started = False
         self._look_at: Instant = now  # until then, data goes straight to the member and nothing else is looked at
         self._news_due_at: Instant | None = None  # when to look at what others have said of themselves, if they did
         self._straight: Member | None = None  # the member, while all that it says goes straight to the driver
         self._due_at: Instant = now  # when something is due beside what the member has to do; kept while that is so
-
-    def _table(self) -> Mapping[type[MembershipMessage], _Handler]:
-        """Say which component each message is for."""
-        change, decisions, transfer = self.view_change, self.decisions, self.lifecycle.transfer
-        return {
-            Alive: decisions.on_alive,
-            Prepare: change.on_prepare,
-            State: change.on_state,
-            Refusal: change.on_refusal,
-            Accept: change.on_accept,
-            Vote: change.on_vote,
-            Commit: decisions.on_commit,
-            Newer: decisions.on_newer,
-            Superseded: decisions.on_superseded,
-            Fetch: change.on_fetch,
-            Fill: change.on_fill,
-            ViewQuestion: self.confirmation.on_question,
-            ViewAnswer: self.confirmation.on_answer,
-            SnapshotRequest: transfer.on_request,
-            SnapshotChunk: self.lifecycle.on_chunk,
-            NoSnapshot: transfer.on_none,
-        }
 
     @staticmethod
     @rule("docs/membership.md, agreement")
@@ -303,6 +263,10 @@ class Process:
                 type(event) is Submit and not self._own.leaving and not self.lifecycle.slow.limits
             ):
                 return straight.handle(event, now)
+        return self._consider(event, now)
+
+    def _consider(self, event: ProcessInput, now: Instant) -> list[Effect]:
+        """Take an input that is not the member's alone, and see to what is due then."""
         if self._own.left and isinstance(event, Submit):
             raise LocalProtocolError("this member has left the group; join again to send")
         life, detector = self.lifecycle, self.detector
@@ -314,37 +278,8 @@ class Process:
             detector.refresh(now)  # the silence was one's own
             life.agreement.progress_at = now
             self.confirmation.begin(now)
-        look = now >= self._look_at
-        match event:
-            case Receive():
-                look |= not self._receive([event.datagram], now)
-            case ReceiveMany():
-                look |= not self._receive(event.datagrams, now)
-            case Submit():
-                life.submit(event, self.room, now)
-                look |= not life.active
-            case Wake():
-                look = True
-                if life.active:
-                    life.drive(event, now)
-            case Leave():
-                look = True
-                life.leave(now)
-            case Snapshot():
-                life.transfer.keep(event)
-            case Chunk():
-                life.transfer.give(event)
-            case Meet():
-                look = True
-                detector.meet(event.names, now)
-                life.agreement.meet(event.names)
-            case Intake(full):
-                look = True
-                life.take_in(now, full=full)
-            case Disband():
-                life.disband()
-            case _:
-                assert_never(event)
+        is_due = now >= self._look_at
+        look = self._take(event, now) or is_due
         if detector.news and not look:
             self._news_due_at = self._news_due_at or now + detector.times.gathering_ns
             look = now >= self._news_due_at
@@ -357,6 +292,43 @@ class Process:
             self._due_at = self._look_at = self._next_look()
         return self._outbox.take()
 
+    def _take(self, event: ProcessInput, now: Instant) -> bool:
+        """Pass an input on to whom it is for; return whether it is a reason to see to what is due."""
+        life = self.lifecycle
+        match event:
+            case Receive():
+                return not self._receive([event.datagram], now)
+            case ReceiveMany():
+                return not self._receive(event.datagrams, now)
+            case Submit():
+                life.submit(event, self.room, now)
+                return not life.active
+            case Wake():
+                if life.active:
+                    life.drive(event, now)
+                return True
+            case Leave():
+                life.leave(now)
+                return True
+            case Snapshot():
+                life.transfer.keep(event)
+                return False
+            case Chunk():
+                life.transfer.give(event)
+                return False
+            case Meet():
+                self.detector.meet(event.names, now)
+                life.agreement.meet(event.names)
+                return True
+            case Intake(full):
+                life.take_in(now, full=full)
+                return True
+            case Disband():
+                life.disband()
+                return False
+            case _:
+                assert_never(event)
+
     def _receive(self, datagrams: list[bytes], now: Instant) -> bool:
         """Take datagrams in their order, the member's as many at once as come together; return if all were data."""
         only_data = self.lifecycle.active or self.detector.times.gathering_ns > 0
@@ -364,7 +336,7 @@ class Process:
             session = self.lifecycle.session
             if not is_data:
                 for datagram in together:
-                    only_data &= self._read(datagram, now)
+                    only_data &= self._dispatch.read(datagram, now)
             elif session is not None:
                 if session.takes_data():
                     self.lifecycle.drive(ReceiveMany(list(together)), now)
@@ -380,42 +352,6 @@ class Process:
             for other, at in self.lifecycle.session.signs_of_life():
                 self.detector.heard(other, at)
 
-    def _read(self, datagram: bytes, now: Instant) -> bool:
-        """Take a datagram about views; return whether it brought nothing but signs of life."""
-        messages: list[MembershipMessage] = []
-        try:
-            sender, messages = self._codec.read(datagram)
-            if name_of(sender) == self._own.name:
-                raise Malformed("own-name")
-            # what a majority decided is a fact, whoever tells it; of sides, an earlier life may tell one given up since
-            counts, majority = self.detector.heard(sender, now), self.lifecycle.membership.partition == "majority"
-            for message in messages:
-                if counts or (majority and isinstance(message, Commit | Newer)):
-                    self._hear(sender, message, now)
-                elif isinstance(message, Alive):
-                    self._outbox.say(sender, Superseded(self.detector.latest(sender)))
-        except Malformed as garbage:
-            self._outbox.counts["dropped-" + garbage.reason] += 1
-            self._outbox.effects.append(Drop(garbage.reason))
-        return all(isinstance(message, Alive) for message in messages)
-
-    def _hear(self, sender: int, message: MembershipMessage, now: Instant) -> None:
-        if not self._own.left:
-            self._handlers[type(message)](sender, message, now)
-        elif self.answers_after_leaving(message):
-            match message:
-                case Prepare():
-                    self.decisions.tell_if_behind(sender, message.view.id)
-                case Accept():
-                    self.decisions.tell_if_behind(sender, message.change.old)
-                case _:
-                    self._handlers[type(message)](sender, message, now)
-
-    @rule("docs/membership.md, leaving")
-    def answers_after_leaving(self, message: MembershipMessage) -> bool:
-        """Decide whether one who has left still answers: it tells others no more than what they need to go on."""
-        return isinstance(message, Alive | Prepare | Accept | Fetch)
-
     # What is due
 
     def _do_what_is_due(self, now: Instant) -> None:
@@ -424,7 +360,7 @@ class Process:
         late = detector.look(now)
         while True:
             while self._outbox.to_itself:
-                self._hear(self._own.id, self._outbox.to_itself.popleft(), now)
+                self._dispatch.hear(self._own.id, self._outbox.to_itself.popleft(), now)
             if self._own.leaving and not self._own.left and life.is_alone(now):
                 life.depart(now)
             if self._own.left:
