@@ -11,7 +11,9 @@ from antiphon.protocol.machine import MILLISECOND, Duration, Instant
 from antiphon.protocol.ordering.abcast import Abcast
 from antiphon.protocol.ordering.causal_blocks import CausalBlocks
 from antiphon.protocol.ordering.causal_blocks.repair import Lack, Repair
+from antiphon.protocol.ordering.causal_blocks.silence import Silence
 from antiphon.protocol.ordering.co import Co
+from antiphon.protocol.ordering.co.losses import Losses
 from antiphon.protocol.ordering.co.pdus import CoRet
 from antiphon.protocol.ordering.co.sending_log import SendingLog
 from antiphon.protocol.ordering.tomp import Tomp
@@ -113,6 +115,38 @@ def many_answers(self: TwoPhase, source: int, ask: Ask) -> list[Proposal]:
 TWO_PHASE: dict[str, type[TwoPhase]] = {
     "abcast repeats answers": replaced(Abcast, asks=all_of_all, answers=many_answers),
     "tomp repeats answers": replaced(Tomp, asks=all_of_all, answers=many_answers),
+}
+
+# Half as dear again, or less: each schedule bears it, and the mean of many does not
+
+
+def quarter_ns(self: Losses, source: int, tries: int, now: Instant) -> Duration:
+    """What was asked for is asked for again after a quarter of the time, however often that was in vain."""
+    return Losses.retry_ns(self, source, 0, now) // 4
+
+
+MODEST: dict[str, tuple[str, type[Ordering]]] = {
+    "causal-blocks, answers by all": ("causal-blocks", replaced(CausalBlocks, first_delay_ns=all_at_once)),
+    "causal-blocks, repairs to all": ("causal-blocks", replaced(CausalBlocks, targets=lambda self, lacking: None)),
+    "causal-blocks, repairs at once again": ("causal-blocks", replaced(CausalBlocks, suppress=at_once_again)),
+    "causal-blocks, nulls five times": (
+        "causal-blocks",
+        replaced(CausalBlocks, pause_ns=lambda self: Silence.pause_ns(self) // 5),
+    ),
+    "co, no grace": (
+        "co",
+        replaced(Co, hearsay_grace_ns=lambda self, source, now: 0, gap_grace_ns=lambda self, source: 0),
+    ),
+    "co, asks again too soon": ("co", replaced(Co, retry_ns=quarter_ns)),
+    "co, copies to all": (
+        "co",
+        replaced(Co, lacking=lambda self, number: None, for_askers=lambda self, sent: False),
+    ),
+}
+MODEST_RECOVERY: dict[str, type[Recovery]] = {
+    "every repair twice": replaced(
+        Recovery, once=lambda self, source, repairs, now: Step([], 2 * Recovery.once(self, source, repairs, now).down)
+    ),
 }
 
 ORDERINGS: dict[str, tuple[str, type[Ordering]]] = {

@@ -14,13 +14,18 @@ from antiphon.sim import cost as cost_module
 from antiphon.sim.cluster import simulate
 from antiphon.sim.cost import (
     LIMITS,
+    TYPICAL,
+    CostLedger,
     RunCost,
+    TypicalCost,
     buffer_bound,
     cost_of_fifo,
     first_losses,
+    is_comparable,
     longest_pause_ns,
     measured,
     repair_receivers,
+    report_interval_ns,
     retuned,
     storm,
 )
@@ -100,6 +105,81 @@ def test_heartbeats_that_were_lost_excuse_no_copies_of_large_messages(monkeypatc
     much = {"datagrams": 10_000, "lost": 2_000, "bytes_lost": 60_000, "took_ns": SECOND, "repairs": 0}
     assert flagged(fifo, bytes=1_500_000, **much) is None
     assert flagged(fifo, bytes=2_100_000, **much) is not None
+
+
+def test_each_report_may_have_a_vector_of_all_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cost_module, "cost_of_fifo", lambda scenario, seed: replace(OF_FIFO, bytes=200_000))
+    fifo = replace(GROUP, ordering="fifo", messages=100)
+    most = 2 * 88 * 1_200 + 6 * 88 + 1_000 * PAIRS * 11 + 70 * 3 * 16
+    assert flagged(fifo, bytes=most, reports=70, took_ns=10 * SECOND) is None
+    assert flagged(fifo, bytes=most + 1, reports=70, took_ns=10 * SECOND) is not None
+
+
+def test_a_member_has_something_to_report_once_in_an_interval_with_news() -> None:
+    group = Scenario(members=3, messages=2, ordering="fifo", network=STEADY, workload=Workload("fixed 4ms"))
+    assert measured(group, 1)[1].reports == 3, "six messages within 10 ms come to each of three"
+    slower = replace(group, workload=Workload("fixed 20ms"))
+    assert measured(slower, 1)[1].reports == 6
+    assert measured(replace(slower, ordering="co"), 1)[1].reports == 0, "it reports in its own way"
+
+
+def test_large_groups_report_less_often() -> None:
+    assert report_interval_ns(replace(GROUP, members=8)) == 10 * MILLISECOND
+    assert report_interval_ns(replace(GROUP, members=40)) == 50 * MILLISECOND
+    assert report_interval_ns(replace(GROUP, ordering="co")) is None
+
+
+# Many schedules together
+
+LOSSY = replace(GROUP, messages=2, network=replace(STEADY, loss=0.1))  # of each of 4 to 3 others: 24 copies
+NOMINAL = 24 * 88
+USUAL = TypicalCost(repairs=4, datagrams=3, bytes=2)
+
+
+def ledger_of(*costs: RunCost) -> CostLedger:
+    ledger = CostLedger()
+    for one in costs:
+        ledger.add(LOSSY, one)
+    return ledger
+
+
+def lossy(repairs: int = 3, datagrams: int = 72, bytes_: int = 2 * NOMINAL) -> RunCost:
+    return RunCost(datagrams=datagrams, bytes=bytes_, lost=7, repairs=repairs, took_ns=SECOND, held=1)
+
+
+def test_a_ledger_has_the_geometric_means() -> None:
+    typical = ledger_of(lossy(repairs=0, datagrams=24, bytes_=NOMINAL), lossy(15, 24 * 9, 4 * NOMINAL)).typical()
+    assert typical == TypicalCost(pytest.approx(4), pytest.approx(3), pytest.approx(2))  # type: ignore[arg-type]
+
+
+def test_a_ledger_takes_small_lossy_groups_with_the_usual_pauses_alone() -> None:
+    assert is_comparable(LOSSY)
+    assert is_comparable(replace(GROUP, network=NetworkOptions(receive_buffer=4, service="1ms")))
+    assert [members for members in range(1, 10) if is_comparable(replace(LOSSY, members=members))] == [3, 4, 5]
+    assert not is_comparable(GROUP)
+    assert not is_comparable(replace(LOSSY, recovery=RecoveryOptions(nack_delay_ns=1)))
+    ledger = CostLedger()
+    ledger.add(GROUP, lossy())
+    assert (ledger.count, ledger.storm(USUAL)) == (0, None)
+
+
+def test_a_ledger_allows_for_chance_and_a_tenth() -> None:
+    assert ledger_of(lossy()).margin() == pytest.approx(5.1)
+    assert ledger_of(*[lossy()] * 2500).margin() == pytest.approx(0.2)
+    assert ledger_of(*[lossy(repairs=15)] * 9).storm(USUAL) is None, "that may be chance"
+    assert ledger_of(*[lossy(repairs=15)] * 99).storm(USUAL) is not None
+
+
+@pytest.mark.parametrize("dear", [{"repairs": 4}, {"datagrams": 80}, {"bytes_": 2 * NOMINAL + NOMINAL // 4}])
+def test_what_is_dearer_than_typical_is_a_storm(dear: dict[str, int]) -> None:
+    assert ledger_of(*[lossy()] * 30).storm(USUAL, 0.1) is None
+    key = next(iter(dear)).rstrip("_")
+    assert f" {key} in the mean of 30 schedules" in str(ledger_of(*[lossy(**dear)] * 30).storm(USUAL, 0.1))
+    assert ledger_of(*[lossy(**dear)] * 30).storm(USUAL, 0.3) is None
+
+
+def test_every_ordering_has_its_typical_cost() -> None:
+    assert TYPICAL.keys() == ORDERINGS.keys()
 
 
 def test_lost_bytes_of_repairs_excuse_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 
 import msgspec
 import pytest
@@ -18,7 +19,7 @@ from antiphon.protocol.stability.vector_ack import VectorAck
 from antiphon.protocol.wire import NUMBER_MAX, Codec, Data, Header, pack_vector
 from antiphon.sim.cluster import simulate
 from antiphon.sim.kernel import Kernel
-from antiphon.sim.network import NetworkOptions
+from antiphon.sim.network import LinkRule, NetworkOptions
 from antiphon.sim.scenario import Fault, Scenario, Workload
 from antiphon.sim.unfinished import Standstill, why_not_finished
 
@@ -134,6 +135,23 @@ def test_a_run_that_was_merely_too_short_says_so() -> None:
     assert "a longer limit" in unfinished(limit="40ms")
 
 
+def test_what_the_network_did_is_named() -> None:
+    lossy = unfinished(network=NetworkOptions(loss=0.9), ordering="co", limit="1s")
+    assert re.search(r"\d+ of \d+ datagrams were lost or overrun$", lossy), lossy
+    assert unfinished(network=NetworkOptions(latency="fixed 9s")).endswith(
+        "what is on its way arrives up to 9.0 s after the end: latencies are too long for this run"
+    )
+    assert "stands still" not in lossy + unfinished(network=NetworkOptions(latency="pareto 1ms 0.001"))
+
+
+def test_a_run_that_ends_before_the_first_message_says_so() -> None:
+    said = unfinished(limit="1ms", workload=Workload("fixed 5ms"))
+    assert said == (
+        "0 of 30 messages were sent and 0 copies are still held; "
+        "no message was due before the end: a longer limit, or shorter intervals, may do"
+    )
+
+
 def test_a_protocol_that_stands_still_is_told_from_one_that_is_busy() -> None:
     seen = Standstill(
         now=10 * SECOND,
@@ -193,3 +211,17 @@ def test_a_stream_that_reaches_the_last_number_fails_clearly() -> None:
         Codec.frame(Header(1, 0, 0, 2**32, 0), [])
     with pytest.raises(LocalProtocolError, match="4294967297"):
         pack_vector([1, 2**32 + 1])
+
+
+@pytest.mark.parametrize(
+    ("network", "said"),
+    [
+        (NetworkOptions(matrix=[[0, float("nan")], [1, 0]]), "network.matrix: needs 2 rows of 2 milliseconds"),
+        (NetworkOptions(matrix=[[0, float("inf")], [1, 0]]), "network.matrix: needs 2 rows of 2 milliseconds"),
+        (NetworkOptions(links=[LinkRule([0], [1], loss=-0.1)]), "network.links.loss: a probability from 0 to 1"),
+        (NetworkOptions(links=[LinkRule([0], [1], loss=1.0)]), "network.links.loss: 1.0 loses everything"),
+    ],
+)
+def test_links_that_cannot_be_are_refused(network: NetworkOptions, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        network.check(2)

@@ -345,7 +345,7 @@ class Cluster:
 
     def _standstill(self) -> Standstill:
         """Look at what might hold an unfinished run up."""
-        nodes = list(enumerate(self.nodes))
+        nodes, counts = list(enumerate(self.nodes)), self.network.counts
         return Standstill(
             now=self.kernel.now,
             sent=sum(log.count("send") for log in self._logs()),
@@ -358,6 +358,9 @@ class Cluster:
             cut=self.network.cut_links(),
             behind_ns=self.network.behind_ns(),
             cut_short=self.kernel.events == self.events_max,
+            datagrams=counts["datagrams"],
+            lost=counts.get("lost", 0) + counts.get("overrun", 0),
+            late_ns=self.network.late_ns(),
         )
 
     def _counts(self) -> Counter[str]:

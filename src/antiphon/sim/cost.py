@@ -7,16 +7,21 @@ workload; each ordering may cost so many times that. Fifo itself is held to the 
 No allowance may grow with what a storm itself does: a storm loses many datagrams, so that losses of repairs count for
 nothing, and chance counts only as far as fifo could have had it. Each has a seeded storm that is flagged in spite of
 it (`tests/property/test_storms.py`).
+
+What is merely half as dear again shows in no single schedule, where chance does more than that. A `CostLedger` sees it
+in the mean of many.
 """
 
 from __future__ import annotations
 
+from math import exp, log, sqrt
 from typing import Any, Final
 
 import msgspec
 
 from antiphon.protocol.machine import SECOND, Duration, Input, Instant, TraceRow
 from antiphon.protocol.options import PROFILES, ordering_type
+from antiphon.protocol.parts import Shaped
 from antiphon.protocol.view.member import Member
 from antiphon.protocol.wire import Data, Streamed
 from antiphon.sim.cluster import Cluster, Node, SimulatedRun
@@ -36,6 +41,7 @@ class RunCost(msgspec.Struct, frozen=True):
     lost_on_one_link: int = 0  # datagrams that did not come on the link with the worst luck
     bytes_lost: int = 0  # of the datagrams that did not come
     bytes_repaired: int = 0  # of the messages that were sent again, once for each receiver
+    reports: int = 0  # intervals in which a member had something to report: a message that it had not had before
 
 
 class CostLimits(msgspec.Struct, frozen=True):
@@ -64,17 +70,96 @@ _UNLUCKY: Final = 10  # datagrams that a link may lose more than it did to fifo
 _COPIES: Final = 2  # of each message, and of each that did not come: what fifo may send, beside _SLACK_BYTES
 _IN_A_ROW: Final = 6  # copies of one message that may be lost one after the other
 _HEADER_BYTES: Final = 24
+_ENTRY_BYTES: Final = 4  # of a vector
 _STEADY_BYTES: Final = 48  # of a null or an acknowledgment
 _OTHER_SEEDS: Final = 4  # of fifo, which may have been lucky with the first one
+
+
+class TypicalCost(msgspec.Struct, frozen=True):
+    """What schedules cost in the middle: geometric means, to which each contributes alike, however long it was."""
+
+    repairs: float  # and one more, since many a schedule needs none
+    datagrams: float  # for each message and receiver
+    bytes: float  # for each byte of a message, with its header, and receiver
+
+
+TYPICAL: Final[dict[str, TypicalCost]] = {  # of the first thousand schedules that a ledger takes into account
+    "fifo": TypicalCost(repairs=3.06, datagrams=7.69, bytes=3.36),
+    "causal-blocks": TypicalCost(repairs=3.05, datagrams=6.30, bytes=3.59),
+    "co": TypicalCost(repairs=9.37, datagrams=9.47, bytes=4.19),
+    "abcast": TypicalCost(repairs=4.67, datagrams=15.02, bytes=4.80),
+    "tomp": TypicalCost(repairs=4.49, datagrams=15.43, bytes=5.32),
+    "sequencer": TypicalCost(repairs=4.16, datagrams=9.95, bytes=3.56),
+}
+_MEMBERS: Final = range(3, 6)  # of schedules that are like enough to be averaged
+_DEARER: Final = 0.1  # by how much, about, schedules may cost more than typical ...
+_ERRORS: Final = 4  # ... and so many standard errors of the mean, since they are drawn at random
+_SPREAD: Final = 1.25  # of the logarithm of what schedules cost, in the dearest respect
+
+
+class CostLedger:
+    """The costs of many schedules of one ordering: in their mean a storm shows that is lost in the luck of each."""
+
+    def __init__(self) -> None:
+        self._logarithms: list[tuple[float, float, float]] = []
+
+    @property
+    def count(self) -> int:
+        """How many schedules were taken into account."""
+        return len(self._logarithms)
+
+    def add(self, scenario: Scenario, cost: RunCost) -> None:
+        """Take a schedule into account, if it is one of a few members that lose something, with a profile's pauses."""
+        if not is_comparable(scenario):
+            return
+        copies = len(scenario.senders) * scenario.messages * (scenario.members - 1)
+        nominal = copies * (scenario.workload.payload + _HEADER_BYTES)
+        self._logarithms.append((log(1 + cost.repairs), log(cost.datagrams / copies), log(cost.bytes / nominal)))
+
+    def typical(self) -> TypicalCost:
+        """Return the geometric means; there must be a schedule."""
+        return TypicalCost(*(exp(sum(column) / self.count) for column in zip(*self._logarithms, strict=True)))
+
+    def margin(self) -> float:
+        """Return how much dearer than typical so many schedules may be, as a logarithm: by chance, and a tenth."""
+        return _DEARER + _ERRORS * _SPREAD / sqrt(self.count)
+
+    def storm(self, usual: TypicalCost, margin: float | None = None) -> str | None:
+        """Say what is dearer than usual by more than the margin, if anything is."""
+        if not self.count:
+            return None
+        typical, times = self.typical(), exp(self.margin() if margin is None else margin)
+        for key in typical.__struct_fields__:
+            ours, most = getattr(typical, key), getattr(usual, key) * times
+            if ours > most:
+                return (
+                    f"storm: {ours:.2f} {key} in the mean of {self.count:,} schedules, where {most:.2f} would be many"
+                )
+        return None
+
+
+def is_comparable(scenario: Scenario) -> bool:
+    """Return whether a schedule is like those of which `TYPICAL` tells."""
+    loses = scenario.network.loss > 0 or scenario.network.receive_buffer > 0
+    return scenario.members in _MEMBERS and loses and not retuned(scenario)
 
 
 class MeasuredCluster(Cluster):
     """A cluster that notes how many copies of messages its members keep, and counts what they say beside messages."""
 
-    held = repairs = bytes_repaired = 0
+    held = repairs = bytes_repaired = reports = 0
+    _interval_ns: Duration | None = None
     _together: tuple[Node, Instant, str] | None = None  # the last repair without a message: by whom, when, to whom
 
+    def __init__(self, scenario: Scenario, seed: int) -> None:
+        super().__init__(scenario, seed)
+        self._interval_ns = report_interval_ns(scenario)
+        self._reported_at: dict[Node, int] = {}  # the last interval in which a member had something to report
+
     def _write(self, node: Node, now: Instant, row: TraceRow) -> None:
+        if row.event == "receive" and self._interval_ns and self._reported_at.get(node) != now // self._interval_ns:
+            self._reported_at[node] = now // self._interval_ns
+            self.reports += 1
         if row.event == "control":  # most rows, of which nothing is judged but their number and size
             receivers = repair_receivers(row.detail or "", self.scenario.members)
             together = None if row.seq is not None or not receivers else (node, now, row.detail or "")
@@ -109,6 +194,7 @@ def measured(scenario: Scenario, seed: int, events_max: int | None = None) -> tu
         lost_on_one_link=cluster.network.lost_on_one_link,
         bytes_lost=cluster.network.bytes_lost,
         bytes_repaired=cluster.bytes_repaired,
+        reports=cluster.reports,
     )
     return run, cost
 
@@ -189,11 +275,14 @@ def _chance_ns(scenario: Scenario, cost: RunCost, usual: RunCost) -> Duration:
 def _fifo_bytes_max(scenario: Scenario, cost: RunCost) -> float:
     """Return what fifo may send: its messages twice, what was lost of them twice again, and so much else in a second.
 
+    A vector of all members goes to all with each report, and in a group of forty that is most of it.
+
     Without this the yardstick itself could be a storm, and excuse all others.
     """
     each = scenario.workload.payload + _HEADER_BYTES
     messages = len(scenario.senders) * scenario.messages * (scenario.members - 1)
     rest = _SLACK_BYTES * scenario.members * scenario.members * (1 + cost.took_ns / SECOND)
+    rest += cost.reports * (scenario.members - 1) * _ENTRY_BYTES * scenario.members
     return (
         _COPIES * (each * messages + _first_bytes_lost(cost)) + _IN_A_ROW * each + rest + _steady_bytes(scenario, cost)
     )
@@ -211,6 +300,15 @@ def _steady_bytes(scenario: Scenario, cost: RunCost) -> float:
     pauses = [getattr(options, key, 0) for key in ("t_send_ns", "t_ack_ns")]
     pairs = scenario.members * (scenario.members - 1)
     return sum(_STEADY_BYTES * pairs * cost.took_ns / pause for pause in pauses if pause)
+
+
+def report_interval_ns(scenario: Scenario) -> Duration | None:
+    """Return the least pause between two reports of a member; None: it makes none."""
+    if not ordering_type(scenario.ordering).NEEDS_RECOVERY:
+        return None
+    options = scenario.stability_settings()
+    fitted = options.fit(scenario.members) if isinstance(options, Shaped) else options
+    return getattr(fitted, "interval_ns", None)
 
 
 def longest_pause_ns(scenario: Scenario) -> Duration:

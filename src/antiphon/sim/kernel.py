@@ -35,6 +35,10 @@ class Kernel:
         self._order += 1
         heappush(self._heap, (self.now + delay, self._order, action, argument))
 
+    def latest(self, *actions: Action) -> Instant | None:
+        """Return when the last of these actions is due; None: none of them is."""
+        return max((instant for instant, _, action, _ in self._heap if action in actions), default=None)
+
     def stop(self) -> None:
         """End the run after the action that is running."""
         self._stopped = True

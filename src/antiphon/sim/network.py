@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from math import inf
 
 import msgspec
 
@@ -49,10 +50,12 @@ class NetworkOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise UsageError(f"network.{key}: a probability from 0 to 1, not {share}")
         losses = [("network.loss", self.loss), *(("network.links.loss", rule.loss or 0.0) for rule in self.links)]
         for key, share in losses:
-            if not 0 <= share < 1:
+            if share == 1:
                 raise UsageError(
                     f"{key}: {share} loses everything, so nothing could ever be delivered; give less than 1"
                 )
+            if not 0 <= share < 1:
+                raise UsageError(f"{key}: a probability from 0 to 1, not {share}")
         for key, text in (("latency", self.latency), ("reorder_delay", self.reorder_delay)):
             sampler(text, f"network.{key}")
         for rule in self.links:
@@ -69,9 +72,8 @@ class NetworkOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             for member in (*rule.source, *rule.target):
                 if not 0 <= member < size:
                     raise UsageError(f"network.links: there is no member {member}; members are 0 to {size - 1}")
-        if self.matrix is not None and (
-            len(self.matrix) != size or any(len(row) != size or min(row) < 0 for row in self.matrix)
-        ):
+        rows = [[0.0] * size] * size if self.matrix is None else self.matrix
+        if len(rows) != size or any(len(row) != size or not all(0 <= ms < inf for ms in row) for row in rows):
             raise UsageError(f"network.matrix: needs {size} rows of {size} milliseconds, none negative")
 
 
@@ -138,6 +140,11 @@ class Network:
         """Return how much later than now what is sent now leaves the slowest link."""
         latest = max((link.busy_until for links in self._links for link in links), default=0)
         return max(0, latest - self._kernel.now)
+
+    def late_ns(self) -> Duration:
+        """Return how much later than now the last datagram arrives that is on its way."""
+        latest = self._kernel.latest(self._arrive, self._queue)
+        return 0 if latest is None else latest - self._kernel.now
 
     def send(self, source: int, targets: Sequence[int] | None, datagram: bytes) -> None:
         """Send a datagram to the given members, or to all others."""

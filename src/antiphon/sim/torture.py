@@ -27,7 +27,7 @@ from antiphon.protocol.machine import SECOND
 from antiphon.protocol.options import ordering_type
 from antiphon.protocol.ordering import ORDERINGS
 from antiphon.sim import link_schedules, schedules, view_schedules
-from antiphon.sim.cost import measured, retuned, storm
+from antiphon.sim.cost import TYPICAL, CostLedger, measured, retuned, storm
 from antiphon.sim.scenario import Clocks, Scenario, to_toml
 from antiphon.sim.shrinking import smallest
 from antiphon.trace.naive import check
@@ -39,11 +39,17 @@ _LIVELY = 60  # datagrams for each pair of members and second: what says less is
 
 
 def flaw(
-    scenario: Scenario, seed: int, *, costs: bool = False, events_max_retuned: int = _EVENTS_MAX_RETUNED
+    scenario: Scenario,
+    seed: int,
+    *,
+    costs: bool = False,
+    events_max_retuned: int = _EVENTS_MAX_RETUNED,
+    ledger: CostLedger | None = None,
 ) -> str | None:
     """Run a scenario and say what is wrong with it, if anything is; with `costs`, a storm is wrong too.
 
-    Where pauses are of one's own choice, a run is ended after so many events: what it did until then is judged.
+    What it cost is entered into a ledger, if one is given. Where pauses are of one's own choice, a run is ended after
+    so many events: what it did until then is judged.
     """
     if scenario.views:
         if any(fault.kind == "cut" and fault.until is None for fault in scenario.faults):
@@ -56,6 +62,8 @@ def flaw(
         raise
     except Exception as error:  # a broken invariant is what torture is for
         return f"{type(error).__name__}: {error}"
+    if ledger is not None:
+        ledger.add(scenario, cost)
     cut_short = run.stats["kernel_events"] == events_max
     promises = scenario.promises()
     verdicts = check(
@@ -167,6 +175,7 @@ def main() -> int:
     args = parser.parse_args()
     orderings = args.ordering or sorted(ORDERINGS)
     end, tried, failed = time.monotonic() + 60 * args.minutes, 0, 0
+    ledgers = {ordering: CostLedger() for ordering in orderings}
     with Progress("schedules", args.seeds * len(orderings)) as progress:
         for seed in range(args.first, args.first + args.seeds):
             for ordering in orderings:
@@ -176,7 +185,7 @@ def main() -> int:
                     scenario = view_schedules.schedule(seed, ordering, args.partition)
                 else:
                     scenario = schedules.wide(seed, ordering, large=args.large)
-                wrong = flaw(scenario, seed, costs=True)
+                wrong = flaw(scenario, seed, costs=True, ledger=ledgers[ordering])
                 tried += 1
                 if wrong is not None:
                     failed += 1
@@ -187,9 +196,24 @@ def main() -> int:
                 progress.done(tried)
             if time.monotonic() > end:
                 break
+    for ordering in orderings:
+        failed += _dear(ordering, ledgers[ordering])
     seeds = f"seeds {args.first} to {seed}"
     print(f"{tried} schedules of {', '.join(orderings)} ({seeds}): {failed or 'nothing'} wrong")
     return 1 if failed else 0
+
+
+def _dear(ordering: str, ledger: CostLedger) -> bool:
+    """Print what an ordering costs in the mean of its schedules, and say whether that is too much."""
+    if not ledger.count:
+        return False
+    typical = ledger.typical()
+    means = ", ".join(f"{getattr(typical, key):.2f} {key}" for key in typical.__struct_fields__)
+    print(f"{ordering}: {means} in the mean of {ledger.count:,} schedules")
+    wrong = ledger.storm(TYPICAL[ordering])
+    if wrong is not None:
+        print(f"{ordering}: {wrong}", file=sys.stderr, flush=True)
+    return wrong is not None
 
 
 def _write(scenario: Scenario, seed: int, out: Path, *, shrunk: bool) -> None:

@@ -9,6 +9,7 @@ import msgspec
 from antiphon.protocol.machine import SECOND, Duration, Instant
 
 _MANY = 10  # retransmissions for each message: more is no repair any more
+_LOST_SHARE = 0.5  # of the datagrams: where more are lost, most repairs are lost too
 _QUIET_SHARE = 0.5  # of the run without a delivery: then it stands still, and more time would not help
 
 
@@ -27,6 +28,9 @@ class Standstill(msgspec.Struct, frozen=True, kw_only=True):
     behind_ns: Duration  # how much later than now what is sent now leaves the slowest link
     apart: str = ""  # with views: who is in which, if not all are in one
     cut_short: bool = False  # the run was ended before its limit
+    datagrams: int = 0
+    lost: int = 0  # datagrams that did not come, though no link was cut: lost or overrun
+    late_ns: Duration = 0  # how much later than now the last datagram arrives that is on its way
 
 
 def why_not_finished(seen: Standstill) -> str:
@@ -36,9 +40,16 @@ def why_not_finished(seen: Standstill) -> str:
         reasons.append(f"the slowest link is {seen.behind_ns / SECOND:.1f} s behind: it cannot carry what is sent")
     if seen.retransmissions > _MANY * max(1, seen.sent):
         reasons.append(f"{seen.retransmissions:,} retransmissions for {seen.sent:,} messages crowd out everything else")
+    if seen.lost > _LOST_SHARE * seen.datagrams:
+        reasons.append(f"{seen.lost:,} of {seen.datagrams:,} datagrams were lost or overrun")
+    if seen.late_ns > SECOND and seen.late_ns > seen.behind_ns + _QUIET_SHARE * seen.now:
+        late = f"{seen.late_ns / SECOND:.1f} s after the end"
+        reasons.append(f"what is on its way arrives up to {late}: latencies are too long for this run")
     if seen.apart:
         reasons.append(seen.apart)
-    if not reasons:
+    if not reasons and seen.sent == 0:
+        reasons.append("no message was due before the end: a longer limit, or shorter intervals, may do")
+    elif not reasons:
         quiet_ns = seen.now - seen.delivered_at
         if seen.cut_short:
             reasons.append("the run was cut short")
