@@ -68,6 +68,13 @@ def link_quality(loss: float | None, latency: str | None, mtu: int | None = None
     return listed(said) if said else "nothing unusual"
 
 
+def only_publishing(names: Sequence[str]) -> str:
+    """Say what to do about members that send and never deliver anything."""
+    they = ("delivers", "it only publishes") if len(names) == 1 else ("deliver", "they only publish")
+    remedy = 'a topic (topic = "NAME" under [constants] of the mapping file) has brokers\' guarantees examined instead'
+    return f"{listed(names)} never {they[0]} anything: if {they[1]}, {remedy}"
+
+
 def network_quality(quality: str, value: float | str) -> str:
     """Say what all links have from now on: a loss, a latency, doubled or reordered datagrams."""
     word = {"duplicate": "duplication", "reorder": "reordering"}.get(quality, quality)

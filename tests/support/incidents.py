@@ -252,6 +252,13 @@ def broker_repeats(folder: Path) -> Facts:
     return facts_of(folder / "work", folder / "broker.csv", mapping=load_mapping(str(folder / "broker.toml")))
 
 
+def broker_of_publishers_and_consumers(folder: Path) -> Facts:
+    """Billing only publishes, stock and mail only consume, and mail stops half way."""
+    lines = [f"billing,{one},PUB,billing,{one}" for one in range(1, 31)]
+    lines += [f"stock,{one},MSG,billing,{one}" for one in range(1, 31)]
+    return _brokers(folder, [*lines, *(f"mail,{one},MSG,billing,{one}" for one in range(1, 16))])
+
+
 def single_member(folder: Path) -> Facts:
     return _simulated(folder, members=1, messages=10)
 
@@ -829,6 +836,13 @@ OTHERS: dict[str, Prepared] = {  # whose headlines are tested without their page
     "two of one name": Prepared(
         two_of_one_name,
         ("^billing uses its number 1 again .two senders under one name would do that., and there are 29 more like it",),
+    ),
+    "publishers and consumers": Prepared(
+        broker_of_publishers_and_consumers,
+        (
+            "^45 deliveries of messages that others delivered are missing.*",
+            "; billing never delivers anything: if it only publishes, a topic .topic = .NAME. under .constants. of",
+        ),
     ),
     "only deliveries": Prepared(
         only_deliveries,

@@ -295,6 +295,33 @@ def test_who_reads_too_slowly_is_blamed_alone(monkeypatch: pytest.MonkeyPatch) -
     assert A not in shown.remedy
 
 
+def test_what_a_new_view_brings_all_at_once_is_nobodys_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The inboxes are full for a moment, and read at once."""
+    told = Told(monkeypatch, 3)
+    for second in range(6):
+        told.now += 1
+        for number in range(3):
+            told.hear(number, sent=second, delivered=9 * second, lag={}, counts={"set-aside": 40 * (second > 3)})
+        told.board.tick()
+    assert told.board.show().headline.text == "3 members, view 1: everyone is heard from."
+
+
+def test_who_was_left_out_before_a_group_stalled_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told(monkeypatch, 3)
+    for number in range(3):
+        told.hear(number, members=(A, B, C), lag={})
+    told.lose(2)
+    for second in range(2):
+        told.now += 1
+        told.hear(0, view=2, members=(A, B), lag={}, standing="active" if second == 0 else "stalled")
+        if second == 0:
+            told.hear(1, view=2, members=(A, B), lag={})
+            told.lose(1)
+        told.board.tick()
+    shown = told.board.show().headline.text
+    assert f"no news from {B}; {C} is gone, and had been left out before" in shown, shown
+
+
 def test_two_that_are_busy_do_not_blame_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     told = Told(monkeypatch, 2)
     for second in range(6):

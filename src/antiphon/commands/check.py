@@ -12,7 +12,7 @@ from antiphon.commands.quarantine import show_reasons
 from antiphon.commands.spark_options import add_spark_options, say_stale, trace_work
 from antiphon.console import show_table
 from antiphon.trace.schema import ALL_GUARANTEES
-from antiphon.wording import count
+from antiphon.wording import count, only_publishing
 
 if TYPE_CHECKING:
     from antiphon.pipeline.results import CheckResult
@@ -100,6 +100,8 @@ def _show(result: CheckResult, decisive: list[str], words: MemberWords) -> None:
         ],
         numbers=(3, 4),
     )
+    if result.only_send:
+        print(f"\n{only_publishing([words.called(words.first_run, member) for member in result.only_send])}")
     for name, found in result.guarantees.items():
         if name not in decisive:
             if found.violations:

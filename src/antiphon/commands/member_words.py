@@ -19,6 +19,11 @@ class MemberWords:
         self._trace, self._layout, self._given = trace, layout, given
         self._runs: dict[str, tuple[RunSettings, dict[int, int]]] = {}
 
+    @property
+    def first_run(self) -> str:
+        """The first of the trace's runs."""
+        return self._layout.runs[0]
+
     def called(self, run: str, member: int) -> str:
         """Return what a member is called: "alice, 2nd life", "member 3"."""
         settings, lives = self._known(run)

@@ -63,6 +63,7 @@ class CheckResult(TraceResult, kw_only=True):
 
     guarantees: dict[str, GuaranteeResult]
     named: bool = False  # the guarantees were asked for by name, so all of them decide
+    only_send: list[int] = []  # members that never deliver anything, where that breaks what nobody promised
 
     def deciding(self) -> list[str]:
         """Name the guarantees that decide: those that were named, else those promised, else all that are known."""

@@ -38,7 +38,7 @@ class Published(msgspec.Struct, frozen=True):
     unread_s: int  # for how long its application has taken nothing of what is in its inbox; 0 if that is not so
     standing_s: int  # for how long it has stood so
     idle: bool  # nothing waits, and nothing was delivered lately
-    full: bool  # its application does not keep up: lately nothing more was taken in, since its inbox is full
+    full: bool  # its application does not keep up: for a while nothing more was taken in, since its inbox is full
     refused: int
     refused_why: str  # what most of these packets were
     retransmissions: int

@@ -81,17 +81,19 @@ def _troubles(rows: Sequence[MemberRow], live: Sequence[Status], violations: int
         yield Trouble(
             "warn", f"{listed(slow)} {verb} stability back, so that {whose} copies stay in all buffers", remedy
         )
-    yield from _left_out(rows)
+    yield from _left_out(rows, live)
     active = [row for row in rows if row.published is not None and row.published.standing == "active"]
     outside = [row.member for row in active if row.state == "live" and not row.in_view]
     if outside:
         yield Trouble("warn", f"{_are(outside)} not in the view")
 
 
-def _left_out(rows: Sequence[MemberRow]) -> Iterator[Trouble]:
+def _left_out(rows: Sequence[MemberRow], live: Sequence[Status]) -> Iterator[Trouble]:
     """Tell who is missing and no longer in the view: dead, or standing still."""
     there = [row.member for row in rows if row.in_view]
     went_on = f"{there[0]} went on alone" if len(there) == 1 else "the others went on"
+    if any(status.standing == "stalled" for status in live):  # nobody goes on now
+        went_on = "had been left out before"
     for state, ends, remedy in (
         ("gone", "gone", "Start {} again; {} then."),
         ("silent", "silent (stopped, or out of this page's reach)", "Let {} run on; {} by itself."),

@@ -62,6 +62,7 @@ class Follower:
         self._taken_at = 0.0  # when its application took something last, or had nothing to take
         self._standing_at = 0.0  # since when it stands as it does
         self._full_at = 0.0  # when it last took in nothing, its inbox being full
+        self._full_since = 0.0  # and since when that has happened again and again
 
     async def follow(self, board: Board) -> None:
         """Connect, read line by line, connect again; for ever."""
@@ -100,7 +101,9 @@ class Follower:
         if before is None or status.inbox_bytes < before.inbox_bytes or not status.inbox_bytes:
             self._taken_at = time.time()
         if before is not None and status.counts.get("set-aside", 0) > before.counts.get("set-aside", 0):
-            self._full_at = time.time()
+            now = time.time()
+            self._full_since = self._full_since if now - self._full_at < STUCK_S else now
+            self._full_at = now
         if before is None or before.standing != status.standing:
             self._standing_at = time.time()
         return before
@@ -115,6 +118,10 @@ class Follower:
         """Return for how many seconds its application has taken nothing although something waits; 0 if not so."""
         waited = now - self._taken_at
         return int(waited) if self.status is not None and self.status.inbox_bytes and waited >= STUCK_S else 0
+
+    def _does_not_keep_up(self, now: float) -> bool:
+        """Say whether its inbox has been full for a while; what a new view brings all at once fills it for a moment."""
+        return now - self._full_at < STUCK_S <= self._full_at - self._full_since
 
     def sample(self, now: float) -> None:
         """Note the rates since the last sample."""
@@ -153,7 +160,7 @@ class Follower:
             unread_s=self.unread_s(now) if live else 0,
             standing_s=int(now - self._standing_at),
             idle=live and not _waits(status) and not any(delivered for _, delivered in recent),
-            full=live and now - self._full_at < STUCK_S,
+            full=live and self._does_not_keep_up(now),
             refused=sum(refused.values()),
             refused_why=max(refused, key=lambda what: refused[what], default="").removeprefix("refused-"),
             retransmissions=status.counts.get("retransmissions", 0),

@@ -28,6 +28,7 @@ from antiphon.trace.verdict import Verdict
 
 TASK_ROWS = 4_000_000
 COUNT_MAX = (1 << 31) - 1
+ONLY_SENDING_MAX = 10  # members that are named
 
 
 class CheckOptions(msgspec.Struct, frozen=True):
@@ -48,7 +49,19 @@ def check_layout(
     """Check a whole ingested trace."""
     job, found = _find(session, folder, scratch, options, per_run=False)
     verdicts = _verdicts(session, job, found.total(), left_open(totals.quarantined, options.happened_before))
-    return _result(totals, verdicts, named=options.named)
+    result = _result(totals, verdicts, named=options.named)
+    owed = [verdicts[name] for name in ("validity", "agreement") if name in verdicts]
+    if not totals.promises and any(one.verdict == "violated" for one in owed):
+        result.only_send = _only_send(TraceLayout(folder))
+    return result
+
+
+def _only_send(layout: TraceLayout) -> list[int]:
+    """Return the members that send and never deliver anything, if others do: perhaps they only publish."""
+    sent, delivered = layout.per_unit("send"), layout.per_unit("deliver")
+    delivering = {int(member) for member in layout.unit_member[delivered > 0]}
+    sending = {int(member) for member in layout.unit_member[sent > 0]}
+    return sorted(sending - delivering)[:ONLY_SENDING_MAX] if delivering else []
 
 
 def _result(totals: Totals, verdicts: dict[str, Verdict], *, named: bool) -> CheckResult:

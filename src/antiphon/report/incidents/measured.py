@@ -13,7 +13,7 @@ from antiphon.report.incidents import phrases
 from antiphon.report.incidents.story import SOON_NS, Incident, RunStory
 from antiphon.report.member_names import lane_of, member_name, members_named, with_names
 from antiphon.report.timeline import ended_at, gone, since_start
-from antiphon.wording import count, duration, number
+from antiphon.wording import count, duration, number, only_publishing
 
 STORM_PER_MESSAGE: Final = 1.0  # repairs for each message and member that had to receive it
 NEARLY_NS: Final = 100_000_000  # the last delivery may come so long before what halts a group is seen
@@ -111,6 +111,8 @@ def _lost(facts: Facts) -> Iterator[Incident]:
         text += f"{'is' if all_ == 1 else 'are'} missing"
         text += f"; the first {number(shown)},{whose and f'{whose},'}" if shown < all_ else ","
         text += f" at {members_named(facts, who)}"
+    if facts.checked is not None and facts.checked.only_send:
+        text += f"; {only_publishing([member_name(facts, member) for member in facts.checked.only_send])}"
     yield Incident("loss", None, text)
 
 
