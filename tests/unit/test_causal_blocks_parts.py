@@ -10,7 +10,7 @@ import pytest
 from antiphon.protocol.machine import Deliver, Drop, Submit
 from antiphon.protocol.ordering.causal_blocks import BlockMessage, CausalBlocks, CausalBlocksOptions, NullBlock
 from antiphon.protocol.ordering.causal_blocks.knowledge import Stamps
-from antiphon.protocol.ordering.causal_blocks.messages import UNCROWDED
+from antiphon.protocol.ordering.causal_blocks.messages import BLOCK_MAX, UNCROWDED
 from antiphon.protocol.ordering.causal_blocks.repair import COPIES_AT_ONCE, DOUBLINGS_MAX
 from antiphon.protocol.parts import Duplicate, Out, PartContext, Step
 from antiphon.protocol.wire import Malformed, pack_vector
@@ -133,6 +133,17 @@ def test_without_lag_nothing_lapses() -> None:
     assert one.lifetimes.deadline is None
 
 
+def test_a_copy_has_the_lifetime_that_is_left_and_no_payload_without_one() -> None:
+    one = blocks()
+    one.receive(1, message(1, 1, 3, 0, 0, 0, life_ns=100), 10)
+    entry = one.known.BM[1].get(3)
+    assert entry is not None
+    for now, left, payload in ((10, 100, b"m"), (109, 1, b"m"), (110, 0, b""), (200, 0, b"")):
+        assert (entry.copy(now).life_ns, entry.copy(now).payload) == (left, payload)
+    entry.discard = "expired"
+    assert (entry.copy(20).life_ns, entry.copy(20).payload) == (0, b""), "whoever has discarded it has no payload"
+
+
 def test_a_copy_without_life_says_that_there_is_nothing_to_wait_for() -> None:
     one = blocks()
     assert ups(one.receive(1, message(1, 1, 3, 0, 0, 0, life_ns=0, payload=b""), 10)) == [Drop("expired", 1, 1)]
@@ -187,6 +198,16 @@ def test_what_waits_for_another_is_passed_over_and_what_does_not_is_named() -> N
     assert list(one.repair.retransmission_condition(2, 9, (1, 3))) == [waiting], "it told only of what is below"
     one.repair.hear_null(2, null(8, 0, 0, 0, 0, told=9, early=[(3, 1)]))
     assert list(one.repair.retransmission_condition(2, 9, (1, 3))) == [waiting]
+
+
+def test_messages_are_named_in_the_order_of_their_blocks_whoever_sent_them() -> None:
+    """1's message follows one of 3, which is looked at later if senders are gone through one after the other."""
+    one = blocks(4)
+    one.receive(3, message(3, 1, 1, 0, 0, 0, 0), 10)
+    one.receive(1, message(1, 1, 2, 0, 0, 0, 1), 10)
+    one.repair.hear_null(2, null(8, 0, 0, 0, 0, told=9))
+    named = [entry.message.sender for entry in one.repair.retransmission_condition(2, 9, (1, 3))]
+    assert named == [3, 1]
 
 
 def test_what_follows_a_members_own_message_is_certainly_missing_there() -> None:
@@ -322,7 +343,7 @@ def test_the_next_block_above_another_is_found_or_there_is_none() -> None:
         one.receive(1, message(1, seq, block, 0, 2 if seq > 1 else 0, 0), 10)
     column = one.known.BM[1]
     assert [column.next_above(block) for block in (0, 2, 4)] == [2, 5, 5]
-    assert column.next_above(5) > 5
+    assert column.next_above(5) > BLOCK_MAX
 
 
 # Silence

@@ -1167,6 +1167,7 @@ def test_who_is_chosen_follows_the_reports() -> None:
     reports.put(0, frozenset({2}))
     for first in range(3, 20):
         assert reports.connected((0, 2, first)) == (0, first)
+    assert len(reports._chosen) <= 8, "whoever was chosen long ago is forgotten"
 
 
 def test_a_report_breaks_only_links_among_the_names_and_not_to_oneself() -> None:

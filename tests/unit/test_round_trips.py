@@ -11,7 +11,7 @@ def test_nothing_is_known_before_something_was_measured() -> None:
     trips = RoundTrips(3, FIRST)
     assert (trips.shortest_ns, trips.shortest_of_ns(1), trips.measured_ns) == (0, 0, 0)
     assert trips.usual_ns == trips.timeout_ns(1, 500) == FIRST
-    assert trips.queued_ns() == 0
+    assert trips.queued_ns() == trips.prompt_ns == 0
 
 
 def test_an_answer_is_measured_from_the_last_number_that_it_has() -> None:
