@@ -14,7 +14,8 @@ import pytest
 
 from antiphon.protocol.ordering import ORDERINGS
 from antiphon.protocol.stability import STABILITIES
-from antiphon.sim.scenario import Fault, from_table, load, to_toml
+from antiphon.sim import torture
+from antiphon.sim.scenario import Fault, Scenario, from_table, load, to_toml
 from antiphon.sim.schedules import small, wide
 from antiphon.sim.torture import flaw
 
@@ -100,3 +101,19 @@ def test_large_schedules_are_of_all_sizes_alike() -> None:
     drawn = [wide(seed, "fifo", large=True).members for seed in range(700)]
     for low, high in ((1, 1), (2, 2), (3, 3), (4, 5), (6, 9), (10, 16), (17, 40)):
         assert 60 < sum(low <= members <= high for members in drawn) < 150
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_torture_says_how_much_was_tried_when_it_is_interrupted_too(
+    interrupted: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stop_at_two(seed: int, ordering: str, *, large: bool) -> Scenario:
+        if interrupted and seed == 2:
+            raise KeyboardInterrupt
+        return wide(seed, ordering, large=large)
+
+    monkeypatch.setattr(torture.schedules, "wide", stop_at_two)
+    monkeypatch.setattr("sys.argv", ["torture", "--ordering", "fifo", "--seeds", "4"])
+    assert torture.main() == 0
+    tried, last = (2, 2) if interrupted else (4, 3)
+    assert f"{tried} schedules of fifo (seeds 0 to {last}): nothing wrong" in capsys.readouterr().out
