@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import re
 import struct
 import uuid
 from collections import Counter
@@ -287,10 +288,13 @@ def as_protobuf(framed: bool) -> bytes:
     return b"".join(exports)  # messages that follow each other are one: its repeated fields add up
 
 
-@pytest.mark.parametrize("kind", ["json", "utf-16", "framed", "plain"])
+@pytest.mark.parametrize("kind", ["json", "utf-16", "snake_case", "framed", "plain"])
 def test_spans(inline: Checker, tmp_path: Path, kind: str) -> None:
     trace = tmp_path / ("spans.pb" if kind in ("framed", "plain") else "spans.json")
     json_text = as_json().decode().encode("utf-16") if kind == "utf-16" else as_json()
+    if kind == "snake_case":
+        json_text = re.sub(rb"(?<=[a-z])([A-Z])(?=\w+\":)", lambda match: b"_" + match[1].lower(), json_text)
+        assert b'"start_time_unix_nano"' in json_text
     trace.write_bytes(as_protobuf(kind == "framed") if trace.suffix == ".pb" else json_text)
     totals, found = inline.check(trace, Mapping(preset="otlp"))
     assert totals.names == {1: "shop", 2: "worker"}
@@ -335,6 +339,41 @@ HISTORY = """
 {:process 2, :type :ok, :f :deliver, :value "b"} #_ {:process 9 :type :ok :f :deliver :value "z"}
 {:process 2, :type :ok, :f :deliver, :value "a"}
 """
+
+
+OPERATIONS = [
+    {"process": 0, "type": "invoke", "f": "enqueue", "value": 7},
+    {"process": 0, "type": "ok", "f": "enqueue", "value": 7},
+    {"process": "nemesis", "type": "info", "f": "kill", "value": None},
+    {"process": 1, "type": ":ok", "f": ":dequeue", "value": 7},
+    {"process": 2, "type": "ok", "f": "dequeue", "value": 7},
+]
+
+
+@pytest.mark.parametrize("form", ["lines", "list", "list on lines", "edn", "cut edn", "cut json"])
+def test_histories_in_every_form(inline: Checker, tmp_path: Path, form: str) -> None:
+    """In JSON or EDN, as a vector or not; one that was cut short is read as far as it goes."""
+    texts = {
+        "lines": "\n".join(json.dumps(one) for one in OPERATIONS),
+        "list": json.dumps(OPERATIONS, indent=1),
+        "list on lines": "[" + ",\n".join(json.dumps(one) for one in OPERATIONS) + "]",
+        "edn": "[" + "\n".join(
+            " ".join(("{", *(f":{key} {word(value)}" for key, value in one.items()), "}")) for one in OPERATIONS
+        ) + "]",
+    }  # fmt: skip
+    texts |= {"cut edn": texts["edn"][:-5] + "\n", "cut json": texts["list on lines"][:-5]}
+    trace = tmp_path / ("h.edn" if "edn" in form else "h.json")
+    trace.write_text(texts[form])
+    totals, found = inline.check(trace, Mapping(preset="jepsen"))
+    cut = "cut" in form
+    assert sum(totals.quarantined.values()) == cut
+    assert (found["at-most-once"].examined, found["at-most-once"].violations) == ((1, 0) if cut else (2, 1))
+    assert found["at-least-once"].verdict == ("unknown" if cut else "holds")
+
+
+def word(value: object) -> str:
+    """A value as EDN has it: texts as keywords."""
+    return f":{value.removeprefix(':')}" if isinstance(value, str) else "nil" if value is None else str(value)
 
 
 def test_histories(inline: Checker, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from antiphon.pipeline.reading.text import with_inner_keys
 from antiphon.trace.schema import BROKER_COLUMNS, COLUMNS
 
 OTLP_KEYS: Final = frozenset({"resourceSpans", "resource_spans", "scopeSpans"})
+_HISTORY_KEYS: Final = frozenset({"process", "type", "f"})
 _USUAL: Final[dict[str, tuple[str, ...]]] = {  # the trace's column -> what others call it
     "run": ("run", "run_id", "session", "experiment"),
     "member": ("member", "node", "node_id", "client", "client_id", "process", "host", "hostname", "consumer", "peer"),
@@ -43,6 +44,8 @@ def suggest(records: list[dict[str, Any]]) -> str:
     records = [dict(with_inner_keys("", record)) for record in records]
     if any(OTLP_KEYS & record.keys() for record in records):
         return "--from otlp reads exports of OpenTelemetry"
+    if any(record.keys() >= _HISTORY_KEYS for record in records):
+        return "--from jepsen reads histories"
     readers = [
         (f"--from {name} would read most of it", form_of(Mapping(preset=name)))
         for name in PRESETS

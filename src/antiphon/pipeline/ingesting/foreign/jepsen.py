@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+import msgspec
+
 from antiphon.errors import UsageError
 
 _GAP: Final = re.compile(r"(?:[\s,]|;[^\n]*)*")  # apart from the tokens, so that no token begins inside a comment
@@ -17,6 +19,7 @@ _TOKEN: Final = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _CLOSING: Final = {"[": "]", "(": ")", "{": "}", "#{": "}"}
+_IS_JSON: Final = re.compile(r'\s*\[?\s*\{\s*"[^"]*"\s*:')
 _WORDS: Final = {"nil": None, "true": True, "false": False}
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r"}
 _DISCARD: Final = object()
@@ -26,6 +29,10 @@ _DELIVERS: Final = frozenset({"deliver", "dequeue", "receive", "read", "poll", "
 _OF_A_SET: Final = frozenset({"broadcast", "add", "read"})  # who reads is given all that is there
 _CONSUMERS: Final = "consumers"  # those who subscribe to keys of a log, and so share them
 _COMPETING: Final = frozenset({"enqueue", "dequeue", "drain"})  # a queue: whoever takes it, takes it for all
+
+
+class _CutShort(UsageError):
+    """A text ends inside of a form."""
 
 
 class _Reader:
@@ -38,6 +45,23 @@ class _Reader:
             form = self._form(token)
             if form is not _DISCARD:
                 yield form
+
+    def operations(self) -> Iterator[Any]:
+        """Return the forms, and those in a vector of them; what is cut short at the end says so."""
+        inside = False
+        try:
+            while (token := self._next()) is not None:
+                if token in ("[", "(") and not inside:
+                    inside = True
+                elif token in ("]", ")") and inside:
+                    inside = False
+                elif (form := self._form(token)) is not _DISCARD:
+                    yield form
+        except _CutShort as problem:
+            yield {NO_MESSAGE: str(problem)}
+            return
+        if inside:
+            yield {NO_MESSAGE: "the history ends before a ]"}
 
     def _next(self) -> str | None:
         gap = _GAP.match(self._text, self._at)
@@ -76,7 +100,7 @@ class _Reader:
             form = self._form(token)
             if form is not _DISCARD:
                 return form
-        raise UsageError(f"{self._file}: the history ends in the middle of a form")
+        raise _CutShort("the history ends in the middle of a form")
 
     def _until(self, closing: str) -> list[Any]:
         items: list[Any] = []
@@ -86,7 +110,7 @@ class _Reader:
             form = self._form(token)
             if form is not _DISCARD:
                 items.append(form)
-        raise UsageError(f"{self._file}: the history ends before a {closing}")
+        raise _CutShort(f"the history ends before a {closing}")
 
 
 def _number(token: str) -> Any:
@@ -103,16 +127,45 @@ def read_edn(text: str, file: str = "text") -> Iterator[Any]:
     return _Reader(text, file).forms()
 
 
+NO_MESSAGE: Final = "no message"  # the key under which a record says why it is about none
+
+
 def read_history(text: str, file: str) -> Iterator[dict[str, Any]]:
     """Return a record for each message that an operation of a history sends, or that one has been given."""
     history = _History()
-    for form in read_edn(text, file):
-        for operation in form if isinstance(form, list | tuple) else [form]:
-            if isinstance(operation, dict) and isinstance(operation.get("process"), int):  # the nemesis is none
-                yield from history.records(operation)
+    for operation in _json_operations(text) if _IS_JSON.match(text) else _Reader(text, file).operations():
+        if not isinstance(operation, dict):
+            continue
+        if NO_MESSAGE in operation:
+            yield operation
+        elif isinstance(operation.get("process"), int):  # the nemesis is none
+            yield from history.records(operation)
 
 
-NO_MESSAGE: Final = "no message"  # the key under which a record says why it is about none
+def _json_operations(text: str) -> Iterator[Any]:
+    """Return the operations of a history in JSON, whose keywords are texts: a list of them, or one a line."""
+    decode = msgspec.json.Decoder().decode
+    try:
+        whole = decode(text)
+        operations = iter(whole if isinstance(whole, list) else [whole])
+    except msgspec.DecodeError:
+        operations = _json_lines(text)
+    for operation in operations:
+        words = {key: str(operation[key]).removeprefix(":") for key in ("type", "f") if key in operation}
+        yield operation | words
+
+
+def _json_lines(text: str) -> Iterator[dict[str, Any]]:
+    decode = msgspec.json.Decoder(dict[str, Any]).decode
+    for line in text.splitlines():
+        said = line.strip().strip("[],")  # of a list that was cut short
+        if said:
+            try:
+                yield decode(said)
+            except msgspec.DecodeError:
+                yield {"line": line, NO_MESSAGE: "not a JSON object"}
+
+
 _OTHER: Final = frozenset(
     {"subscribe", "assign", "close", "crash", "debug-topic-partitions"}
 )  # nothing is sent by them

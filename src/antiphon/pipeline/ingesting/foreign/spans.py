@@ -34,12 +34,30 @@ _DERIVED: Final = (*otlp.OPERATIONS, *otlp.IDS, *otlp.OFFSETS, *otlp.TOPICS, *ot
 
 def read_spans(file: str, form: LogForm) -> Iterator[RecordTable | list[LogRecord]]:
     """Return a file's messaging spans, as tables where the scanners understand them, else one by one."""
-    content = _content(file)
+    content = _in_camel_case(_content(file))
     reader = _SpanReader(file, [key for key in dict.fromkeys((*keys_read(form), *_DERIVED)) if key not in _OWN])
     read = reader.json if otlp.is_json(memoryview(content)[: 1 << 16].tobytes()) else reader.protobuf
     for found in read(memoryview(content)):
         yield found
         reader.row += len(found.table if isinstance(found, RecordTable) else found)
+
+
+_SNAKE_CASE: Final = (
+    *("resource_spans", "scope_spans", "instrumentation_library_spans", "span_id", "parent_span_id"),
+    *("start_time_unix_nano", "string_value", "int_value", "bool_value", "double_value", "bytes_value"),
+)
+
+
+def _in_camel_case(content: pa.Buffer) -> pa.Buffer:
+    """Return an export in JSON with the names that the specification has, where it has those of protobuf's fields."""
+    head = memoryview(content)[: 1 << 16].tobytes()
+    if b'"resource_spans"' not in head or not otlp.is_json(head):
+        return content
+    text = content.to_pybytes()
+    for name in _SNAKE_CASE:
+        first, *others = name.split("_")
+        text = text.replace(f'"{name}"'.encode(), f'"{"".join((first, *map(str.capitalize, others)))}"'.encode())
+    return pa.py_buffer(text)
 
 
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"  # with which what is compressed so begins
