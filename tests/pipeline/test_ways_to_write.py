@@ -82,8 +82,36 @@ WAYS: dict[str, Callable[[], bytes]] = {
     "inside.parquet": lambda: parquet(pa.Table.from_pylist(nested())),
     "decimals.parquet": lambda: table(seq=pa.decimal128(38, 0), member=pa.decimal128(20, 4)),
     "bytes.parquet": lambda: table(run=pa.binary(), event=pa.binary()),
+    "texts.parquet": lambda: parquet(
+        pa.Table.from_pylist([{name: str(value) for name, value in row.items()} for row in ROWS])
+    ),
     "moments.parquet": lambda: table(time_ns=pa.timestamp("ns")),
 }
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
+def test_numbers_that_are_names(inline: Checker, tmp_path: Path, suffix: str) -> None:
+    """Ids of nodes and messages may be larger than a trace's numbers, as those of 64 bits and more are."""
+    rows = [
+        {**row, "member": (1 << 63) + row["member"], "sender": (1 << 63) + 1, "seq": f"{(1 << 70) + row['seq']}"}
+        for row in ROWS
+    ]
+    trace = tmp_path / f"log.{suffix}"
+    if suffix == "jsonl":
+        trace.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    elif suffix == "csv":
+        trace.write_text("\n".join([",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]))
+    else:
+        kinds = {"member": pa.uint64(), "sender": pa.uint64()}
+        pq.write_table(
+            pa.table({name: pa.array([row[name] for row in rows], kinds.get(name)) for name in rows[0]}), trace
+        )
+    totals, found = inline.check(trace)
+    watch = DirectoryWatch(Inline(2), str(tmp_path), str(tmp_path / ".watch"), lambda *_: None)
+    watch.run(once=True)
+    assert watch.conclude().findings["fifo"].violations == 1
+    assert (totals.quarantined, [*totals.names.values()]) == ({}, [str((1 << 63) + 1), str((1 << 63) + 2)])
+    assert (found["fifo"].examined, found["fifo"].violations) == (4, 1)
 
 
 @pytest.mark.parametrize("name", WAYS)

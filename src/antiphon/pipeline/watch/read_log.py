@@ -95,6 +95,11 @@ class FileReader(msgspec.Struct, frozen=True):
             if grows(file) or not has_text([file], self.mapping):
                 raise
             self._read_foreign(file, origin, number, found)
+            return
+        # to look at a file for names costs more than to read most
+        if found.bad and not any(len(rows) for rows in found.traced) and has_text([file], self.mapping):
+            found.traced, found.bad = [], []
+            self._read_foreign(file, origin, number, found)
 
     def _read_foreign(self, file: str, origin: str, number: int, found: FileRows) -> None:
         form = self.form.for_file(origin)

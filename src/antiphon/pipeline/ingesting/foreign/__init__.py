@@ -53,6 +53,7 @@ from antiphon.pipeline.store.location import (
 TIME: Final = "time_ns"
 _TIMED: Final = 1_000  # records of a file, to see in which unit its times are
 _TIMED_FILES: Final = 8
+_BITS: Final = {"member": 31, "seq": 63}  # of the numbers that a trace has
 _LOOKED_AT: Final = 50  # records of a file, to see whether it has names and ids of its own
 
 
@@ -92,7 +93,8 @@ def find_logs(trace: str, mapping: Mapping) -> list[str]:
 def has_text(files: list[str], mapping: Mapping) -> bool:
     """Say whether members or messages of a log have names and ids that are no numbers, judged by its first records.
 
-    Where some are numbers and some are not, it is a trace with rows that cannot be read.
+    Where some are numbers and some are not, it is a trace with rows that cannot be read. Numbers that are larger than a
+    trace's, as ids of nodes in other systems often are, are names too.
     """
     form = form_of(mapping)
     looked_for = [key for name in ("member", "seq") for key in form.columns.get(name, [name])]
@@ -104,6 +106,8 @@ def has_text(files: list[str], mapping: Mapping) -> bool:
             found = [text for record in records if (text := of_file.text(record, name)) is not None]
             if found and not any(_reads_as_number(text) or text in mapping.members for text in found):
                 return True
+            if any(_is_too_large(text, _BITS[name]) for text in found):
+                return True  # than a number may be: an id
     return False
 
 
@@ -139,6 +143,10 @@ def _records(file: str, count: int, keys: LogKeys | None) -> Iterator[dict[str, 
 
 def _reads_as_number(text: str) -> bool:
     return text.strip().lstrip("+-").replace(".", "", 1).isdigit()
+
+
+def _is_too_large(text: str, bits: int) -> bool:
+    return text.isdigit() and int(text[:40]) >> bits > 0
 
 
 def bring(session: Session, files: list[str], mapping: Mapping, folder: Location) -> Brought:
