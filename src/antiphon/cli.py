@@ -150,8 +150,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except OSError as error:
-        said = f"{error.filename or 'input/output'}: {error.strerror or error}"
-        return _failed(arguments, f"{name}: {said}", UNUSABLE)
+        said = " ".join(str(error.strerror or error).split())
+        return _failed(arguments, f"{name}: {error.filename or 'input/output'}: {said}", UNUSABLE)
     except Exception as error:
         missing = missing_extra(error) if isinstance(error, ModuleNotFoundError) else None
         if missing is not None:

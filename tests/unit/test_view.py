@@ -219,8 +219,10 @@ def test_a_datagram_is_full_before_the_next_begins_and_none_is_too_large() -> No
     (send,) = datagrams(one, out, *fitting)
     assert len(send.datagram) == DATAGRAM_BYTES_MAX
     over = [*exactly[:3], Out(Data(number=1, seq=1, payload=b"\0" * (room // 4 - empty + rest + 1)))]
-    sends = datagrams(one, out, *over, *over)
-    assert [len(frames(1)[0].read(send.datagram, 0)[1]) for send in sends] == [3, 3, 2]
+    sends = datagrams(one, out, *over, *over, sent=9)
+    read = [frames(1)[0].read(send.datagram, 0) for send in sends]
+    assert [len(pdus) for _, pdus in read] == [3, 3, 2]
+    assert [header.sent for header, _ in read] == [4, 7, 9], "what has left before it, or in it"
     pdu = one.decode(one.encode(exactly[0].pdu))
     assert pdu == exactly[0].pdu
 

@@ -42,6 +42,7 @@ from antiphon.pipeline.store.files import files_ending, format_of, is_csv, plain
 from antiphon.pipeline.store.layout import QUARANTINE
 from antiphon.pipeline.store.location import (
     Location,
+    damage_named,
     files_in,
     location,
     open_input,
@@ -125,8 +126,9 @@ def _records(file: str, count: int, keys: LogKeys | None) -> Iterator[dict[str, 
             return
         schema = source.schema_arrow
         columns = schema.names if keys is None else [name for name in schema.names if keys.may_be_in(name)]
-        for batch in itertools.islice(source.iter_batches(count, columns=columns), 1):
-            yield from plain_table(pa.Table.from_batches([batch]), keys.keys if keys else ()).to_pylist()
+        with damage_named(file):
+            for batch in itertools.islice(source.iter_batches(count, columns=columns), 1):
+                yield from plain_table(pa.Table.from_batches([batch]), keys.keys if keys else ()).to_pylist()
         return
     if format_of(Path(file)) not in ("csv", "json lines"):
         return
