@@ -130,6 +130,7 @@ def trace_of(settings: Settings, origin: Origin, names: Mapping[int, str]) -> Li
         "promises": origin.options.promises(),
         "views": settings.views,
         "clock": "local",
+        "ends": True,
     }
     tell = burst_text if settings.trace_payloads else None
     return LiveTrace(Path(settings.trace), settings.group, about, origin.name, names, tell)

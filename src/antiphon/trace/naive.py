@@ -145,7 +145,7 @@ class History:
 class RunLogs:
     """All logs of one run."""
 
-    def __init__(self, name: str, rows: list[Event], implied_own_deliveries: bool) -> None:
+    def __init__(self, name: str, rows: list[Event], implied_own_deliveries: bool, ends: bool = False) -> None:
         self.name = name
         by_member: dict[int, list[Event]] = defaultdict(list)
         for row in rows:
@@ -162,7 +162,7 @@ class RunLogs:
         for history in self.histories.values():
             for view in history.follows:
                 self.members |= view.members
-        self.has_end = any(history.has_end for history in self.histories.values())
+        self.has_end = ends or any(history.has_end for history in self.histories.values())
 
     def cut_short(self, member: int) -> bool:
         """Whether the tail of this member's log is lacking."""
@@ -793,11 +793,13 @@ def check(
     unrecorded_sends: bool = False,
     witnesses: int = 10,
     global_clock: bool | Collection[str] = False,
+    ends: bool = False,
     unreadable: Iterable[str | None] = (),
 ) -> dict[str, Verdict]:
     """Check the guarantees on a whole trace and give a verdict on each.
 
-    `global_clock` may name the runs that have one; `unreadable` has the event (or None) of each row put aside.
+    `global_clock` may name the runs that have one; `ends`: every log that is whole has an `end`; `unreadable` has the
+    event (or None) of each row put aside.
     """
     events = list(events)
     if guarantees is None:
@@ -809,7 +811,7 @@ def check(
     affected = {name for event in unreadable for name in affected_by(event, happened_before)}
 
     total = {name: NaiveFindings() for name in names}
-    for run in runs_of(events, implied_own_deliveries):
+    for run in runs_of(events, implied_own_deliveries, ends):
         has_global_clock = global_clock if isinstance(global_clock, bool) else run.name in global_clock
         options = NaiveOptions(uniform, happened_before, has_global_clock, unrecorded_sends)
         for name in names:
@@ -835,10 +837,10 @@ def decide(found: NaiveFindings) -> VerdictName:
     return "holds"
 
 
-def runs_of(events: Iterable[Event], implied_own_deliveries: bool) -> Iterator[RunLogs]:
+def runs_of(events: Iterable[Event], implied_own_deliveries: bool, ends: bool = False) -> Iterator[RunLogs]:
     """Part the events by run, in the order of the runs' names."""
     by_run: dict[str, list[Event]] = defaultdict(list)
     for event in events:
         by_run[event.run].append(event)
     for name in sorted(by_run):
-        yield RunLogs(name, by_run[name], implied_own_deliveries)
+        yield RunLogs(name, by_run[name], implied_own_deliveries, ends)

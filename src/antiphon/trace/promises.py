@@ -35,6 +35,11 @@ def has_global_clock(run_json: Mapping[str, Any]) -> bool:
     return bool(_setting(run_json, "clock") == "global")
 
 
+def logs_have_ends(run_json: Mapping[str, Any]) -> bool:
+    """Say whether every log that is whole has an `end`, so that one without it was cut short, even if all were."""
+    return _setting(run_json, "ends") is True
+
+
 def _setting(run_json: Mapping[str, Any], name: str) -> Any:
     """Find a setting at the top of run.json, or inside its `protocol` or `parameters`."""
     for table in (run_json, run_json.get("protocol"), run_json.get("parameters")):

@@ -64,6 +64,11 @@ class Trace(msgspec.Struct, frozen=True):
         """The runs whose members share one clock."""
         return frozenset(run for run, found in self.run_files.items() if found.global_clock)
 
+    @property
+    def ends(self) -> bool:
+        """Whether every log that is whole has an `end`, as all of the trace's run.json files say."""
+        return bool(self.run_files) and all(found.ends for found in self.run_files.values())
+
 
 def read(path: str | Path) -> Trace:
     """Read the trace at a path: one file, or a directory with any number of them at any depth."""

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 from antiphon import __version__
 from antiphon.atomic_write import atomic_write
 from antiphon.errors import UsageError
-from antiphon.trace.promises import has_global_clock, promised
+from antiphon.trace.promises import has_global_clock, logs_have_ends, promised
 
 RUN_FILE: Final = "run.json"
 NAMES_FILE: Final = "_names"  # begins the names of files in which members of a live group say who is who
@@ -80,6 +80,11 @@ class RunFile:
     def global_clock(self) -> bool:
         """Whether all members of the run read one clock."""
         return has_global_clock(self.content)
+
+    @property
+    def ends(self) -> bool:
+        """Whether every log that is whole has an `end`."""
+        return logs_have_ends(self.content)
 
 
 class RunFiles:

@@ -47,7 +47,7 @@ def check_layout(
     session: Session, folder: Location, totals: Totals, scratch: Location, options: CheckOptions
 ) -> CheckResult:
     """Check a whole ingested trace."""
-    job, found = _find(session, folder, scratch, options, per_run=False)
+    job, found = _find(session, folder, scratch, options, per_run=False, ends=totals.ends)
     verdicts = _verdicts(session, job, found.total(), left_open(totals.quarantined, options.happened_before))
     result = _result(totals, verdicts, named=options.named)
     owed = [verdicts[name] for name in ("validity", "agreement") if name in verdicts]
@@ -98,7 +98,7 @@ def check_runs(
 
 
 def _find(
-    session: Session, folder: Location, scratch: Location, options: CheckOptions, *, per_run: bool
+    session: Session, folder: Location, scratch: Location, options: CheckOptions, *, per_run: bool, ends: bool = False
 ) -> tuple[CheckJob, TaskFindings]:
     for guarantee in options.guarantees:
         if guarantee not in ALL_GUARANTEES:
@@ -115,6 +115,7 @@ def _find(
         with_receipts=options.happened_before == "receive",
         implied=options.implied_own_deliveries,
         unrecorded_sends=options.unrecorded_sends,
+        ends=ends,
         witnesses=options.witnesses,
         per_run=per_run,
         encode_tasks=tasks,

@@ -39,6 +39,7 @@ class CheckJob(msgspec.Struct, frozen=True):
     parallelism: int
     spans_known: bool = False  # the numbers of unsteady senders have been collected
     strays_known: bool = False  # and those of messages that were never sent
+    ends: bool = False  # every log that is whole has an `end`
 
     @property
     def compares(self) -> bool:
@@ -182,9 +183,10 @@ class CheckedRun:
                 ended.add(unit)
         self.has_views = len(self.views) > 1
         named = initial.members.union(*(view.members for view in self.views))
-        self.cut = {unit for unit in self.units if ended and unit not in ended and unit not in self.gone}
+        says_end = bool(ended) or self.job.ends
+        self.cut = {unit for unit in self.units if says_end and unit not in ended and unit not in self.gone}
         self.cut_members = {int(self.layout.unit_member[unit]) for unit in self.cut}
-        if ended:
+        if says_end:
             self.cut_members |= named - initial.members
 
     def _places(self, table: pa.Table) -> tuple[list[Unit], list[int]]:

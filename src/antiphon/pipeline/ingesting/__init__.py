@@ -220,6 +220,7 @@ def _totals(trace: str, folder: Location, parts: list[IngestPart]) -> Totals:
         reasons=dict(reasons.most_common()),
         examples=examples,
         promises=None if promises is None else sorted(promises),
+        ends=bool(said := [part.ends for part in parts if part.ends is not None]) and all(said),
     )
 
 

@@ -44,10 +44,13 @@ class IngestPart(msgspec.Struct):
     examples: dict[str, str] = msgspec.field(default_factory=dict)  # by reason, one row
     quarantine: str = ""  # the file that they went to, if any were
     promises: list[str] | None = None
+    ends: bool | None = None  # what its run.json files say, if there are any
     spilled: list[SpillFile] = msgspec.field(default_factory=list)
 
     def note(self, found: RunFile | None) -> bool:
         """Note what the run.json of a file promises; return whether its runs have one global clock."""
+        said = found is not None and found.ends
+        self.ends = said if self.ends is None else self.ends and said
         if found is None:
             return False
         self.promises = sorted({*(self.promises or ()), *found.promises})

@@ -72,6 +72,7 @@ class Totals(msgspec.Struct):
     names: dict[int, str] = msgspec.field(default_factory=dict)  # of members whose log had names
     times: TimeReading = UNSAID  # in which unit they were read, and what said so
     promises: list[str] | None = None  # what the run.json files promise; None if there is none
+    ends: bool = False  # every log that is whole has an `end`, as all of the run.json files say
     stale: str = ""  # how the trace has changed since a kept table was made of it
 
     def as_result(self) -> dict[str, Any]:

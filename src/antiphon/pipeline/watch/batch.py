@@ -51,7 +51,7 @@ from antiphon.pipeline.watch.judge import advance
 from antiphon.pipeline.watch.read_log import FileReader
 from antiphon.pipeline.watch.report import RunReport, report, words
 from antiphon.pipeline.watch.seen_files import FileVersion, LogPosition, version_of
-from antiphon.pipeline.watch.state import NEWEST_NS, WatchedRun, WatchedView, load, new_run, save
+from antiphon.pipeline.watch.state import HAS_ENDS, NEWEST_NS, WatchedRun, WatchedView, load, new_run, save
 from antiphon.pipeline.watch.taking import take
 from antiphon.pipeline.watch.translate import translate
 from antiphon.trace.run_file import RunFiles
@@ -80,6 +80,7 @@ class ReadResult(msgspec.Struct):
     reasons: dict[str, int] = {}
     examples: dict[str, str] = {}  # by reason, one row
     promises: list[str] | None = None
+    ends: set[str] = set()  # runs of which every log that is whole has an `end`
     names: set[str] = set()  # of members and senders of other systems' logs
     versions: dict[str, FileVersion] = {}  # of the files that were there, as they were read
     broken: dict[str, str] = {}  # file -> why nothing of it could be read
@@ -106,6 +107,7 @@ class BatchJob(msgspec.Struct, frozen=True):
     begins: dict[str, LogPosition] = {}  # of logs that grow: from where on they are new
     to_the_end: bool = False  # nothing more comes: the last lines of logs count though they have no end
     names: dict[str, int] = {}  # of those who have rows in this batch
+    ends: frozenset[str] = frozenset()  # runs of this batch of which every log that is whole has an `end`
 
     @property
     def form(self) -> LogForm:
@@ -165,6 +167,7 @@ def read_files(job: BatchJob, shares: list[list[tuple[int, str]]], task: int) ->
         for table in found.traced:
             for run, rows in _by_run(table):
                 pieces.setdefault(run, []).append(rows)
+                part.ends |= {run} if about is not None and about.ends else set()
         for table in found.foreign:
             part.names |= names_in(table, job.form)
             logs.append(table)
@@ -312,6 +315,7 @@ def judge_runs(job: BatchJob, shares: list[list[str]], roster: dict[str, list[in
         run = load(states[-1][1]) if states else new_run(name)
         before = report(run, job.patience_ns) if states else None
         run.sends_recorded = job.form.sends == "recorded"
+        run.counts[HAS_ENDS] |= name in job.ends
         quarantined.update(EVENTS[code] for code in _take_in(run, job, set(roster.get(name, ()))))
         alarms += advance_run(run, job.patience_ns, job.batch)
         alarms += owed.settle(run.brokers, int(run.counts[NEWEST_NS]), job.patience_ns, name, job.batch)

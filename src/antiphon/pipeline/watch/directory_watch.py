@@ -157,9 +157,10 @@ class DirectoryWatch:
         fresh.unreachable = self.files.problems
         if fresh.promises is None:
             fresh.promises = self.mapping.promises or self._form.promises or None
-        runs, versions, names = self._read(job, list(files), fresh)
+        runs, versions, names, ends = self._read(job, list(files), fresh)
         fresh.files += sum(1 for file in versions if job.begins.get(file, LogPosition()).read == 0)
-        shown = self._judge(msgspec.structs.replace(job, names=self._number(number, names)), runs, fresh)
+        job = msgspec.structs.replace(job, names=self._number(number, names), ends=frozenset(ends))
+        shown = self._judge(job, runs, fresh)
         fresh.names = {one: name for name, one in self.names.items() if name not in (str(one), UNKNOWN_AUTHOR)}
         self.files.note(number, versions)
         fresh.behind = self.files.backlog(set(files), fresh.events + fresh.waiting - self.sum.events - self.sum.waiting)
@@ -203,12 +204,13 @@ class DirectoryWatch:
 
     def _read(
         self, job: BatchJob, files: list[str], fresh: WatchCommit
-    ) -> tuple[list[str], dict[str, FileVersion], set[str]]:
-        """Read the files of a batch; returns the runs that they are about, each file's version, and names in them."""
+    ) -> tuple[list[str], dict[str, FileVersion], set[str], set[str]]:
+        """Read the files of a batch; returns the runs that they are about, each file's version, names in them, ends."""
         job.scratch.mkdir(exist_ok=True)
         shares = _shares(list(enumerate(files)), self.session.parallelism)
         runs: set[str] = set()
         names: set[str] = set()
+        ends: set[str] = set()
         versions: dict[str, FileVersion] = {}
         fresh.broken = {path: why for path, why in fresh.broken.items() if path not in files}
         for result in self.session.each(len(shares), functools.partial(read_files, job, shares), "read"):
@@ -216,13 +218,14 @@ class DirectoryWatch:
             runs.update(part.runs)
             versions |= part.versions
             names |= part.names
+            ends |= part.ends
             fresh.quarantined = _added(fresh.quarantined, part.quarantined)
             fresh.quarantine_reasons = _added(fresh.quarantine_reasons, part.reasons)
             fresh.quarantine_examples = part.examples | fresh.quarantine_examples
             fresh.broken |= part.broken
             if part.promises is not None:
                 fresh.promises = sorted({*(fresh.promises or ()), *part.promises})
-        return sorted(runs), versions, names
+        return sorted(runs), versions, names, ends
 
     def _judge(self, job: BatchJob, runs: list[str], fresh: WatchCommit) -> list[WatchAlarm]:
         shares = [runs[task :: self.session.parallelism] for task in range(min(len(runs), self.session.parallelism))]

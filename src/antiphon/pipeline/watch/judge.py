@@ -86,7 +86,10 @@ def advance(run: WatchedRun, patience_ns: int, *, to_the_end: bool = False) -> A
     at_once = int(messages["handled"][messages["sent"] == 0].sum())  # when a send turns up that many have handled
     known = known_of(run, 4 * len(queue.code) + run.pairs.size + at_once)
     topical = np.array([word.kind == "" and word.topic is not None for word in run.words] + [False])[queue.words]
-    read_on(queue, message, topical, cursor, stop, known, too_old, to_the_end, run.sends_recorded, len(run.views) > 1)
+    whole = _whole(run, queue) & to_the_end
+    read_on(
+        queue, message, topical, cursor, stop, known, too_old, to_the_end, whole, run.sends_recorded, len(run.views) > 1
+    )
     run.pairs = run.pairs[: int(run.lines["left"].sum())].copy()
     left = np.ones(len(queue.code), bool)
     for first, last in zip(start, cursor, strict=True):
@@ -95,6 +98,14 @@ def advance(run: WatchedRun, patience_ns: int, *, to_the_end: bool = False) -> A
     run.actors["last_ns"][cursor > start] = run.counts[NEWEST_NS]
     run.queue = Queue(*(column[left] for column in queue))
     return AlarmRows(known.alarms[: int(known.found[0])], Queue(*(column[~left] for column in queue)))
+
+
+def _whole(run: WatchedRun, queue: Queue) -> Array:
+    """Whose log lacks nothing, if nothing more comes: who says farewell, or all where nobody does."""
+    says = run.has_ends or bool((queue.code == END).any())
+    whole: Array = (run.actors["ended"] > 0) | (run.actors["has_left"] > 0) | (not says)
+    whole[queue.actor[np.isin(queue.code, (END, LEAVE, CRASH))]] = True
+    return whole
 
 
 def _number(run: WatchedRun, queue: Queue, about: Array) -> Array:
@@ -156,6 +167,7 @@ def read_on(
     known: Known,
     too_old: int,
     to_the_end: bool,
+    whole: Array,
     sends_recorded: bool,
     has_views: bool,
 ) -> None:
@@ -181,7 +193,7 @@ def read_on(
                 if code == SEND:
                     send(q, queue.step[i], queue.time[i], m, topical[i], known)
                 elif code == DELIVER:
-                    certain = to_the_end or ((actors[s].ended or actors[s].gone) and cursor[s] == stop[s])
+                    certain = whole[s] or ((actors[s].ended or actors[s].gone) and cursor[s] == stop[s])
                     deliver(q, queue.step[i], m, topical[i], known, certain and sends_recorded, has_views)
                 elif code == DISCARD:
                     discard(q, queue.step[i], m, known)

@@ -39,7 +39,7 @@ PERHAPS: Final = -2
 DELIVERIES, REPEATED, LATE, CAUSAL_EXAMINED, CAUSAL_VIOLATIONS, NODES, NEWEST_NS, HAS_MARKS, HAS_DISCARDS, ROWS = range(
     10
 )
-HAS_ENDS: Final = 10  # some log of the run has its end
+HAS_ENDS: Final = 10  # some log of the run has its end, or run.json says that every whole one has
 SERIALS: Final = 11  # how many views there have been
 CLOSED_NUMBER: Final = 12  # the highest number of a view that was closed
 PAIRS, PAIRS_DIFFERING = 13, 14  # of members of which one was let go: with two common messages; in different orders
