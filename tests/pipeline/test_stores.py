@@ -24,6 +24,7 @@ from antiphon.pipeline.ingesting.job import IngestPart
 from antiphon.pipeline.ingesting.quarantine import Quarantine
 from antiphon.pipeline.inline import Inline
 from antiphon.pipeline.measuring import measure_layout
+from antiphon.pipeline.reading.mapping import load_mapping
 from antiphon.pipeline.reading.rows import UnreadableRow
 from antiphon.pipeline.results import CheckResult, read_alarms
 from antiphon.pipeline.session import Session
@@ -176,7 +177,7 @@ def test_commands_read_from_and_write_to_a_store(
     assert (tmp_path / "measured" / "measure.json").is_file()
     assert list((tmp_path / "measured" / "runs").glob("*.parquet"))
     assert main(["check", f"s3://{BUCKET}/nothing"]) == 2
-    assert "no events in this directory" in capsys.readouterr().err
+    assert "no such file or directory in this store" in capsys.readouterr().err
 
 
 def test_all_stages_work_in_a_store(folder: Path, by_environment: S3Service, tmp_path: Path) -> None:
@@ -290,3 +291,21 @@ def test_a_store_that_is_not_there_is_told_in_one_line(monkeypatch: pytest.Monke
         find_files("s3://nowhere/trace")
     assert "\n" not in str(error.value)
     stores.file_system.cache_clear()
+
+
+def test_what_a_store_refuses_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that is not there, and errors that are no OSErrors, as Azure's."""
+    with pytest.raises(UsageError, match="memory://nobody/x: no such file or directory in this store"):
+        find_files("memory://nobody/x")
+    with pytest.raises(FileNotFoundError) as missing:
+        load_mapping("memory://nobody/m.toml")
+    assert missing.value.filename == "memory://nobody/m.toml"
+
+    class Refusing:
+        def get_file_info(self, _: object) -> object:
+            raise pa.ArrowException("Unknown error: no token\nSee the manual")
+
+    monkeypatch.setattr("antiphon.pipeline.store.location.file_system", lambda *_: (Refusing(), "c"))
+    with pytest.raises(UsageError) as refused:
+        find_files("abfss://c@account/x")
+    assert str(refused.value) == "abfss://c@account/x: Unknown error: no token"

@@ -54,6 +54,8 @@ def files_named(where: str, wanted: Callable[[str], bool], nothing: str) -> list
         found = sorted(str(path) for path in visible_files(root, wanted))
     else:
         raise UsageError(f"{where}: no such file or directory")
+    if not found and isinstance(root, StorePath) and not root.is_dir():
+        raise UsageError(f"{where}: no such file or directory in this store")
     if not found:
         raise UsageError(f"{where}: {nothing}")
     return found

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import errno
 import fnmatch
 import functools
 import io
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 S3: Final = ("s3", "s3a", "s3n")
 OBJECT_STORES: Final = (*S3, "gs", "gcs")  # here an object appears when it is complete, and cannot be renamed
 BUILT_IN: Final = ("gs", "gcs", "hdfs", "viewfs", "abfs", "abfss")  # pyarrow knows how to reach these by URI
+RETRY_S: Final = 60  # how long Google's store is asked before it counts as out of reach; 15 minutes by itself
 BLOCK_BYTES: Final = 8 << 20
 
 _COMPRESSED: Final = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}  # with which bytes such a file begins
@@ -91,10 +93,8 @@ class StorePath:
 
     def _info(self) -> pyarrow.fs.FileInfo:
         system, path = self._there
-        try:
+        with reaching(self):
             return system.get_file_info(path)
-        except OSError as error:
-            raise unreachable(self, error) from error
 
     def exists(self) -> bool:
         """Say whether there is a file or folder."""
@@ -127,10 +127,8 @@ class StorePath:
         from pyarrow.fs import FileSelector
 
         system, path = self._there
-        try:
+        with reaching(self):
             found = system.get_file_info(FileSelector(path, recursive=recursive, allow_not_found=True))
-        except OSError as error:
-            raise unreachable(self, error) from error
         for one in sorted(found, key=lambda info: info.path):
             yield self / one.path[len(path) :].strip("/"), one
 
@@ -174,12 +172,14 @@ class StorePath:
     def open(self) -> pa.NativeFile:
         """Open a file for reading anywhere in it."""
         system, path = self._there
-        return system.open_input_file(path)
+        with reaching(self):
+            return system.open_input_file(path)
 
     def stream(self, codec: str | None) -> pa.NativeFile:
         """Open a file for reading from its beginning, decompressed."""
         system, path = self._there
-        return system.open_input_stream(path, compression=codec)
+        with reaching(self):
+            return system.open_input_stream(path, compression=codec)
 
     def upload(self, file: Path) -> None:
         """Put a finished file of this machine there; its name appears only with all of it."""
@@ -237,9 +237,8 @@ class Upload:
     def commit(self) -> None:
         """Put what was written in its place."""
         try:
-            self.path.upload(self.fresh)
-        except OSError as error:
-            raise unreachable(self.path, error) from error
+            with reaching(self.path):
+                self.path.upload(self.fresh)
         finally:
             self.discard()
 
@@ -406,9 +405,17 @@ def _files(folder: Location) -> list[tuple[Location, str]]:
     return [(one, str(one.relative_to(folder))) for one in sorted(folder.rglob("*")) if one.is_file()]
 
 
-def unreachable(path: StorePath, error: OSError) -> UsageError:
-    """Return the one line that says why a store did not do what it was asked."""
-    return UsageError(f"{path}: {(str(error).splitlines() or ['not reachable'])[0]}")
+@contextlib.contextmanager
+def reaching(path: StorePath) -> Iterator[None]:
+    """Let the error of a store be one line that names what it was asked for."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except FileNotFoundError:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
+    except (OSError, pa.ArrowException) as error:  # not all of pyarrow's are OSErrors
+        raise UsageError(f"{path}: {(str(error).splitlines() or ['not reachable'])[0]}") from error
 
 
 @functools.lru_cache(maxsize=64)
@@ -426,7 +433,8 @@ def file_system(scheme: str, authority: str) -> tuple[pyarrow.fs.FileSystem, str
             container, _, host = authority.partition("@")
             return fs.AzureFileSystem(host.partition(".")[0], account_key=key), container
         if scheme in BUILT_IN:
-            system, base = fs.FileSystem.from_uri(where + "/")
+            impatient = f"?retry_limit_seconds={RETRY_S}" if scheme in ("gs", "gcs") else ""
+            system, base = fs.FileSystem.from_uri(f"{where}/{impatient}")
             return system, base
         import fsspec
     except ImportError:
