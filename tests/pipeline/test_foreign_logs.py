@@ -7,6 +7,7 @@ import json
 import random
 import re
 import struct
+import tomllib
 import uuid
 from collections import Counter
 from pathlib import Path
@@ -685,6 +686,43 @@ def test_a_trace_is_no_log(inline: Checker, tmp_path: Path) -> None:
         inline.check(lines(tmp_path / "trace.jsonl", rows), Mapping(preset="kafka"))
     with pytest.raises(UsageError, match="no row can be read as an event"):  # JSON is read as EDN as far as it goes
         inline.check(lines(tmp_path / "odd.jsonl", [{"a": [{"b": {"c": 1}}, {"d": 2}]}]), Mapping(preset="jepsen"))
+
+
+NESTED_LOG = [
+    {"at": 5, "svc": {"name": name}, "kind": f"bus.{word}", "msg": {"headers": {"Msg-Id": one}}}
+    for name, word, one in (
+        ("a", "publish", "x"),
+        ("a", "publish", "y"),
+        ("b", "received", "y"),
+        ("b", "received", "x"),
+    )
+]
+LOGFMT = "".join(
+    f'ts=17 level=info service={one["svc"]["name"]} event="{one["kind"]}" msg_id={one["msg"]["headers"]["Msg-Id"]}\n'
+    for one in NESTED_LOG
+)
+
+
+@pytest.mark.parametrize("name", ["log.jsonl", "svc.log"])
+@pytest.mark.parametrize("preset", ["", "nats"])
+def test_a_mapping_that_is_suggested_reads_it(inline: Checker, tmp_path: Path, name: str, preset: str) -> None:
+    """Keys inside of objects and words with prefixes; pairs of key and value in a text."""
+    trace = tmp_path / name
+    if name == "svc.log":
+        trace.write_text(LOGFMT)
+    else:
+        lines(trace, NESTED_LOG)
+    with pytest.raises(UsageError, match="would read most of it") as refused:
+        inline.check(trace, Mapping(preset=preset))
+    said = str(refused.value).partition("would read most of it:\n")[2]
+    totals, found = inline.check(trace, make_mapping(tomllib.loads(said), "said"))
+    assert (totals.quarantined, sorted(totals.names.values())) == ({}, ["a", "b"])
+    assert (found["fifo"].examined, found["fifo"].violations) == (2, 1)
+
+
+def test_keys_are_named_where_nothing_reads_them(inline: Checker, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"its records have alpha, beta\.gamma; a mapping file"):
+        inline.check(lines(tmp_path / "log.jsonl", [{"alpha": 1, "beta": {"gamma": 2}}]), Mapping(preset="nats"))
 
 
 def test_a_preset_is_suggested(inline: Checker, tmp_path: Path) -> None:

@@ -19,9 +19,9 @@ import msgspec
 import numpy as np
 
 from antiphon.errors import NotATrace, UsageError
-from antiphon.pipeline.ingesting.foreign import bring, decide_times, find_logs, first_records, has_text
+from antiphon.pipeline.ingesting.foreign import bring, decide_times, find_logs, first_lines, first_records, has_text
 from antiphon.pipeline.ingesting.foreign.form import form_of
-from antiphon.pipeline.ingesting.foreign.guess import suggest
+from antiphon.pipeline.ingesting.foreign.guess import suggest, suggest_lines
 from antiphon.pipeline.ingesting.frame import (
     FrameFacts,
     fit_frame,
@@ -127,7 +127,7 @@ def _unreadable(trace: str, reasons: dict[str, int]) -> str:
 def _hint(files: list[str]) -> str:
     """Say how the files could be read, as far as their first records show it."""
     records = [record for file in files[:4] for record in first_records(file, 100)]
-    said = suggest(records) if records else ""
+    said = suggest(records) if records else suggest_lines(first_lines(files[0], 100))
     return f"; {said}" if said else ""
 
 

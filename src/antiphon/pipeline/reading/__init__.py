@@ -63,7 +63,7 @@ def open_parquet_input(file: str, mapping: Mapping) -> tuple[pq.ParquetFile, Map
     except pa.ArrowInvalid:
         is_named_so = file.lower().endswith(".parquet")
         remedy = "" if is_named_so else "; a file of another kind is known by its name: *.csv, *.jsonl, *.ndjson"
-        raise UsageError(f"{file}: not a Parquet file{remedy}") from None
+        raise (UsageError if is_named_so else NotATrace)(f"{file}: not a Parquet file{remedy}") from None
     require_columns(plain_schema(source.schema_arrow, mapping.keys), file, mapping, texts=True)
     return source, mapping
 

@@ -117,6 +117,16 @@ def first_records(file: str, count: int, keys: LogKeys | None = None) -> list[di
     return list(itertools.islice(_records(file, count, keys), count))
 
 
+def first_lines(file: str, count: int) -> list[str]:
+    """Return the first lines of a text; none of what is no text."""
+    try:
+        with open_stream(location(file)) as stream:
+            text = text_of(stream.read(HEAD_BYTES))
+    except (OSError, UnicodeDecodeError):
+        return []
+    return [] if "\0" in text else [line for line in text.splitlines() if line.strip()][:count]
+
+
 def _records(file: str, count: int, keys: LogKeys | None) -> Iterator[dict[str, Any]]:
     name = plain_name(file.lower())
     if name.endswith(".parquet"):
