@@ -35,6 +35,8 @@ CASES: dict[str, tuple[int, Links]] = {
     "two of five do not hear the last": (5, {(4, 0), (4, 1)}),
     "the coordinator alone has lost its majority": (5, {(a, b) for a in (0, 1) for b in (2, 3, 4)}),
     "a chain": (5, {(a, b) for a in range(5) for b in range(5) if abs(a - b) > 1}),
+    "a ring": (6, {(a, b) for a in range(6) for b in range(6) if abs(a - b) not in (0, 1, 5)}),
+    "one member that alone hears anyone": (6, {(a, b) for a in range(1, 6) for b in range(1, 6) if a != b}),
     "one member between two halves": (
         5,
         {(a, b) for a in range(5) for b in range(5) if {a, b} & {0, 1} and {a, b} & {3, 4}},

@@ -83,6 +83,16 @@ def chosen(states: dict[int, State], *, unwanted: Any = (), fits: Any = lambda s
 # As one who answers
 
 
+def test_where_each_side_goes_on_any_number_joins_at_once_unless_they_await_a_state() -> None:
+    for transfer, size in ((False, 4), (True, 2)):
+        one = proposing(PartitionableAgreement)
+        assert one.round is not None
+        one.round.states.update({0: state(), **{other: state(reach=(), standing="joiner") for other in (3, 4, 5)}})
+        made = one.choose(OPTIONS, (), lambda size: True, transfer=transfer)
+        assert made is not None
+        assert len(made.new.members) == size
+
+
 def test_no_ballot_below_the_promised_one_is_followed_and_the_same_one_is() -> None:
     one = agreement()
     assert one.promise((3, 1), 10)

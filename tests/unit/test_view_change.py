@@ -190,6 +190,8 @@ def test_who_is_not_heard_by_another_member_is_left_out_and_let_in_when_it_is_he
         one.hear(1, Alive(one.process.view.id, "member", (2,)))
     (prepare,) = proposed(one)
     one.hear(1, empty_state(prepare.ballot, prepare.view))
+    assert one.take(Accept) == [], "others may be about to tell of more broken links"
+    one.do(Wake(), one.now + 50 * MS)
     assert one.take(Accept)[0][1].change.new.members == (0, 1), "2 is not waited for"
     one.hear(1, Vote(prepare.ballot, prepare.view.id))
     view = one.process.view
@@ -201,6 +203,26 @@ def test_who_is_not_heard_by_another_member_is_left_out_and_let_in_when_it_is_he
         one.hear(1, Alive(view.id, "member"))
     one.do(Wake(), one.now + 15 * MS)
     assert len(proposed(one)) == 1
+
+
+def test_a_few_whom_one_alone_connects_with_the_rest_do_not_go_on() -> None:
+    one = member(0, 0, 1, 2, 3, 4)
+    pass_time(one, 20, 1, 2, 3, 4)
+    for _ in range(2):
+        one.hear(1, Alive(one.process.view.id, "member", (2,)))
+    (prepare,) = proposed(one)
+    for other in (1, 2, 3, 4):
+        one.hear(other, empty_state(prepare.ballot, prepare.view))
+    for now in (1, 2):
+        for other in (1, 2, 3, 4):
+            unheard = tuple(name for name in (1, 2, 3, 4) if name != other)
+            one.hear(other, Alive(one.process.view.id, "member", unheard), now=one.now + now * MS)
+    one.do(Wake(), one.now + 60 * MS)
+    assert one.take(Accept) == []
+    assert [said.what for said in one.did(StandingChanged)] == ["stalled"]
+    for other in (1, 2):
+        one.hear(other, Alive(one.process.view.id, "member", (3, 4)))
+    assert {message.change.new.members for _, message in one.take(Accept)} == {(0, 1, 2)}, "a link is mended"
 
 
 def test_joiners_are_let_in_one_by_one_where_they_do_not_hear_one_another() -> None:
@@ -952,6 +974,44 @@ def test_who_joins_takes_the_strongest_side_of_which_a_member_tells() -> None:
     assert one.process.view == older, "nobody is left in the stronger one, and a member tells of this"
     one.hear(9, Newer(weak))
     assert one.process.view == weak, "or it is newer"
+
+
+def test_who_joins_does_not_take_a_side_of_which_it_does_not_hear_all() -> None:
+    one = OneProcess(7, (0, 1, 2, 3, 7), membership=SIDES)
+    one.do(Wake(), 0)
+    side = GroupView(5, (3, 1), (0, 1, 2), (0, 0, 0), 3)
+    for _ in range(2):
+        one.hear(2, Alive(side.id, "member", (7,)))
+    one.hear(0, Newer(side))
+    assert one.process.view.number == 0, "2 does not hear this one"
+    one.hear(2, Alive(side.id, "member"))
+    one.hear(0, Newer(side))
+    assert one.process.view == side
+
+
+def test_who_cannot_join_the_side_that_it_has_chosen_begins_another_with_others_in_the_same_case() -> None:
+    one = OneProcess(7, (0, 1, 2, 7, 8, 9), membership=SIDES)
+    one.do(Wake(), 0)
+    side = GroupView(5, (3, 1), (0, 1, 2), (0, 0, 0), 3)
+    one.hear(0, Newer(side))
+    assert one.process.view == side
+
+    def wait(until_ms: int) -> None:
+        for now in range(one.now // MS + 5, until_ms + 1, 5):
+            for name in range(3):
+                one.hear(name, Alive(side.id, "member", (7, 8) if name == 2 else ()), now=now * MS)
+            for name in (8, 9):
+                one.hear(process(name, 2), Alive(side.id, "joiner", (2,) if name == 8 else ()), now=now * MS)
+            one.do(Wake(), now * MS)
+
+    wait(60)
+    assert proposed(one) == [], "reports may be old"
+    wait(210)
+    prepares = one.take(Prepare)
+    assert {name for name, _ in prepares} == {8}, "the side is not stopped, and 9 can join it"
+    one.hear(process(8, 2), empty_state(prepares[-1][1].ballot, side, "joiner"))
+    (accept,) = {message.ballot: message for _, message in one.take(Accept)}.values()
+    assert (accept.change.new.number, accept.change.new.names) == (6, (7, 8))
 
 
 # Submitting

@@ -203,7 +203,9 @@ class ViewAgreement:
 
     # What to propose
 
-    def choose(self, config: GroupOptions, unwanted: Collection[int], fits: Callable[[int], bool]) -> Change | None:
+    def choose(
+        self, config: GroupOptions, unwanted: Collection[int], fits: Callable[[int], bool], *, transfer: bool = False
+    ) -> Change | None:
         """Take what may have been decided already; else whoever answered, and all that they hold."""
         current = self.round
         assert current is not None
@@ -221,7 +223,9 @@ class ViewAgreement:
         spoken = {other: state.spoken for other, state in states.items()}
         joiners = sorted((other for other in alive if not states[other].reach), key=name_of)
         joiners = understood(staying, joiners, spoken)
-        newcomers = self.admitted(holders, [*awaiting, *joiners])
+        newcomers = [*awaiting, *joiners]
+        if not self.admits_all(transfer=transfer):
+            newcomers = self.admitted(holders, newcomers)
         while newcomers and not fits(len(holders) + len(newcomers)):
             newcomers.pop()
         elders = [*holders, *(member for member in awaiting if member in newcomers)]
@@ -242,6 +246,10 @@ class ViewAgreement:
             wire=version_of_view((*elders, *joiners), spoken),
         )
         return Change(self.view.id, new, self.cut(config, held))
+
+    def admits_all(self, *, transfer: bool) -> bool:
+        """Say whether any number may join at once."""
+        return False
 
     @rule("docs/membership.md, agreement, phase one closes")
     def admitted(self, holders: Collection[int], newcomers: Sequence[int]) -> list[int]:

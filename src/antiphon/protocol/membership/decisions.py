@@ -163,13 +163,19 @@ class Decisions:
     def _may_adopt(self, sender: int, view: GroupView, now: Instant) -> bool:
         """Decide whether one who is in no view takes this for the one to join, or to begin with if it is listed there.
 
-        With sides, that is the strongest of which a member tells, unless nobody is left in it.
+        With sides, that is the strongest of which a member tells, unless nobody is left in it; who does not hear all
+        of a side, or is not heard, could not join it.
         """
         if self._membership.partition == "majority":
             return view.id > self._agreement.view.id
         if view.id == self._agreement.view.id:
             return False
-        if view.lists(self.life.own.id) or self._agreement.heeds(view, sender):
+        if view.lists(self.life.own.id):
+            return True
+        self._detector.meet(view.names, now)  # new ones have time to speak
+        if not self._detector.hears_and_is_heard_by(view.names, now):
+            return False
+        if self._agreement.heeds(view, sender):
             return True
         return not self.life.roster.has_members(self._agreement.view, now) and (
             view.lists(sender) or view.id > self._agreement.view.id

@@ -226,19 +226,32 @@ class FailureDetector:
         own, living = self._own.name, self.living(now)
         return self.links.fits(own, names) and all(name in living for name in names if name != own)
 
+    def reports_are_in(self, names: Collection[int], now: Instant) -> bool:
+        """Say whether all have told whom of some names they do not hear: there was time to, or all say the same.
+
+        Else the next view might be a majority of what had only seemed to be a majority.
+        """
+        if now >= self.links_changed_at + self.times.settling_ns(names):
+            return True
+        living, reports = self.living(now), self.links.unheard
+        silent = frozenset(names).difference(living)
+        others = (name for name in names if name in living and name != self._own.name)
+        return all(reports.get(name, frozenset()).intersection(names) == silent for name in others)
+
     def broken_links(
         self, names: Collection[int], now: Instant, *, count_late: bool = False
     ) -> tuple[tuple[int, int], ...]:
         """Name the links among some names that are reported as broken, as (from, to), and this process' own.
 
         What one reported who is not heard any more may have changed since. Suspicion comes at another time for each
-        name; `count_late` names those too that should have spoken and are about to be suspected.
+        name; `count_late` names those too that are about to be suspected: half of the time that they have is over.
         """
         living = self.living(now)
         reports = {name: links for name, links in self.links.unheard.items() if name in living}
         unheard = set(self.unheard(now))
         if count_late and self._suspect_ns is None:
-            unheard.update(name for name, peer in self.by_name.items() if self._late_at(name, peer) <= now)
+            late_ns = self.times.margin_ns_min // 2
+            unheard.update(name for name, peer in self.by_name.items() if self._due_at(name, peer) + late_ns <= now)
         reports[self._own.name] = frozenset(unheard)
         return tuple(sorted(broken_links(names, reports)))
 

@@ -16,6 +16,7 @@ class Roster:
     def __init__(self, own: OwnProcess, detector: FailureDetector, *, sides: bool) -> None:
         """Where each side goes on (`sides`), who joins has chosen a view."""
         self._own, self._detector, self._sides = own, detector, sides
+        self._apart: tuple[ViewId, Instant] | None = None  # whom one who joins could not be together with, since when
 
     def stays(self, process: int, view: GroupView, now: Instant) -> bool:
         """Say whether a member of a view may be alive in it: where each side goes on, it may have gone to another."""
@@ -23,8 +24,11 @@ class Roster:
         return self._detector.lives(process, now) and not (self._sides and peer is not None and peer.view > view.id)
 
     def staying(self, view: GroupView, now: Instant) -> list[int]:
-        """List the members of a view that may be alive in it, in order; before the first view nobody is in it."""
-        if view.number == 0:
+        """List the members of a view that may be alive in it, in order; before the first view nobody is in it.
+
+        One who could not be together with them does not count on them.
+        """
+        if view.number == 0 or self.out_of_reach(view, now):
             return []
         own, living, by_name = self._own.id, self._detector.living(now), self._detector.by_name
         gone_on = self.gone_on(view) if self._sides else ()
@@ -34,6 +38,20 @@ class Roster:
             if member == own
             or (name in living and name in by_name and by_name[name].process in (None, member) and name not in gone_on)
         ]
+
+    def out_of_reach(self, view: GroupView, now: Instant) -> bool:
+        """Say whether this process wants to join a side and has not heard all of it, or been heard, for a while.
+
+        It begins another, together with others that are in the same case.
+        """
+        joins = self._sides and self._own.standing == "joiner" and view.number > 0
+        if not joins or self._detector.hears_and_is_heard_by(view.names, now):
+            self._apart = None
+            return False
+        if self._apart is None or self._apart[0] != view.id:
+            self._apart = view.id, now
+        near = self._detector.living(now).intersection(view.names)  # what was measured of the others may be long ago
+        return now >= self._apart[1] + 4 * self._detector.times.settling_ns(near)
 
     def follows_another(self, view: GroupView, now: Instant) -> bool:
         """Say whether another is the first member of a view, and stays in it."""
@@ -138,8 +156,7 @@ class Roster:
             return True
         if view.number == 0:
             return False
-        settled_at = self._detector.links_changed_at + self._detector.times.settling_ns(view.names)
-        if self._sides and now < settled_at:
+        if self._sides and not self._detector.reports_are_in(view.names, now):
             return False
         away, staying = self.leavers().union(unwanted), self.staying(view, now)
         return len(staying) < len(view.members) or not away.isdisjoint(staying)
@@ -147,4 +164,6 @@ class Roster:
     def targets(self, view: GroupView, joiners: Iterable[int], now: Instant) -> tuple[int, ...]:
         """Name whom to ask for the next view: where each side goes on, those of other sides are not stopped."""
         names = self._detector.connected(view.names, now) if self._sides else view.names
+        if self.out_of_reach(view, now):
+            names = ()
         return tuple(dict.fromkeys((*names, *map(name_of, joiners))))

@@ -73,7 +73,11 @@ class ViewChangeProtocol:
         """Return who may join: whoever wants to, and hears and is heard by all that it would be together with."""
         view, detector, roster = self._agreement.view, self._detector, self._life.roster
         joiners = roster.joiners(view, now)
-        if view.number == 0:
+        out_of_reach = roster.out_of_reach(view, now)
+        if out_of_reach:
+            fits = detector.links.fits
+            joiners = [one for one in joiners if one == self._own.id or not fits(name_of(one), view.names)]
+        if view.number == 0 or out_of_reach:
             together = set(detector.connected(map(name_of, joiners), now))
             return [joiner for joiner in joiners if name_of(joiner) in together]
         if not joiners or not self.has_room(now):
@@ -194,7 +198,13 @@ class ViewChangeProtocol:
         grace_ns = self._detector.times.grace_ns(current.targets, now)
         if not agreement.may_choose(self._answering(now), grace_ns, now):
             return
-        current.change = agreement.choose(self._life.options, self.unwanted(now), self._fits)
+        if agreement.view.number and not self._detector.reports_are_in(agreement.view.names, now):
+            return
+        if not agreement.is_quorum(self._detector.connected(agreement.view.names, now)):
+            return  # a few whom one alone connects with the rest are not to go on
+        current.change = agreement.choose(
+            self._life.options, self.unwanted(now), self._fits, transfer=self._membership.transfer
+        )
         if current.change is not None:
             current.again = self._detector.times.repetition(agreement.view.names, now)
             self.continue_round(now)
