@@ -163,6 +163,22 @@ def test_a_message_that_was_shed_is_taken_again_or_heard_to_have_expired() -> No
         assert ups(one.receive(1, copy, 30)) == [end]
 
 
+def test_of_what_another_has_discarded_no_payload_is_kept_when_a_view_ends() -> None:
+    one = blocks()
+    one.adopt(1, message(1, 1, 3, 0, 0, 0, life_ns=0, payload=b""))
+    entry = one.known.BM[1].get(3)
+    assert entry is not None
+    assert (entry.whole, entry.discard) == (False, "expired")
+    assert one.finish([0, 3, 0], b"").up == [Drop("expired", 1, 1)]
+
+
+def test_nothing_is_remembered_of_messages_that_came_early_once_the_gap_has_closed() -> None:
+    arrivals = blocks().known.arrivals
+    for number in (3, 2, 5, 1):
+        arrivals.came(1, number)
+    assert arrivals._early[1] == {5}
+
+
 def test_what_was_delivered_comes_again_in_vain() -> None:
     one = blocks()
     one.receive(1, message(1, 1, 3, 0, 0, 0), 10)

@@ -90,20 +90,32 @@ def test_where_more_is_missing_each_gap_waits_longer() -> None:
 def test_what_is_asked_for_in_vain_is_asked_for_at_once_a_few_times_and_then_less_and_less_often() -> None:
     one = Member()
     one.notice(0)
-    assert [pause // RETRY for pause in one.asks(10)] == [1, 1, 1, 1, 2, 4, 8, 16, 32, 50]
+    assert [pause // RETRY for pause in one.asks(12)] == [1, 1, 1, 1, 1, 1, 2, 4, 8, 16, 32, 50]
+
+
+def test_where_receivers_are_overrun_pauses_grow_sooner() -> None:
+    """More than three of those who were asked have sent nothing."""
+    one = Member(size=6)
+    for source in range(1, 6):
+        one.notice(0, source=source)
+    assert [one.losses.retry_ns(1, tries, 0) // RETRY for tries in range(3, 8)] == [1, 1, 1, 2, 4]
+    for _ in range(2):
+        assert one.losses.deadline is not None
+        assert len(one.due(one.losses.deadline)) == 5
+    assert [one.losses.retry_ns(1, tries, 0) // RETRY for tries in range(3, 8)] == [1, 2, 4, 8, 16]
 
 
 def test_progress_takes_one_vain_try_back_and_what_is_left_is_asked_for_soon() -> None:
     one = Member()
     one.notice(0)
-    one.asks(6)
+    one.asks(8)
     request = one.losses.requests[1]
-    assert (request.tries, request.ask_at - request.asked_at) == (6, 4 * RETRY)
+    assert (request.tries, request.ask_at - request.asked_at) == (8, 4 * RETRY)
     now = request.asked_at + MS
     one.losses.advanced(1, 5, now)
-    assert (request.tries, request.ask_at) == (5, now + RETRY)
+    assert (request.tries, request.ask_at) == (7, now + RETRY)
     one.losses.advanced(1, 6, now + RETRY)
-    assert (request.tries, request.ask_at) == (4, now + RETRY), "not later than it was to be"
+    assert (request.tries, request.ask_at) == (6, now + RETRY), "not later than it was to be"
     one.losses.advanced(2, 9, now)
     assert 1 in one.losses.requests
     one.losses.advanced(1, 10, now)
@@ -132,12 +144,17 @@ def test_answers_to_requests_tell_how_long_the_next_may_take() -> None:
 def test_pauses_grow_to_four_times_the_first_whatever_the_option_says() -> None:
     strict = Member(ret_retry_ns_max=RETRY)
     strict.notice(0)
-    assert [pause // RETRY for pause in strict.asks(8)] == [1, 1, 1, 1, 2, 4, 4, 4]
+    assert [pause // RETRY for pause in strict.asks(10)] == [1, 1, 1, 1, 1, 1, 2, 4, 4, 4]
+    quick = Member(ret_retry_ns_max=RETRY)
+    quick.notice(0)
+    quick.asks(1)
+    quick.losses.came(1, 3, quick.losses.requests[1].asked_at + 100 * MS)
+    assert [pause // MS for pause in quick.asks(8)] == [200, 200, 200, 200, 200, 400, 800, 800]
     slow = Member()
     slow.notice(0)
     slow.asks(1)
     slow.losses.came(1, 3, slow.losses.requests[1].asked_at + 400 * MS)
-    assert [pause // MS for pause in slow.asks(7)] == [800, 800, 800, 1_600, 3_200, 3_200, 3_200]
+    assert [pause // MS for pause in slow.asks(7)] == [800, 800, 800, 800, 800, 1_000, 1_000], "but not beyond a second"
 
 
 def test_what_was_never_answered_is_asked_for_in_doubling_pauses_up_to_the_time_that_has_passed() -> None:
@@ -156,7 +173,7 @@ def test_a_second_is_long_enough_before_asking_again_however_long_copies_take() 
     one.notice(0)
     one.asks(1)
     one.losses.came(1, 3, one.losses.requests[1].asked_at + 9 * SECOND)
-    assert [pause // MS for pause in one.asks(6)] == [1_000, 1_000, 1_000, 2_000, 4_000, 4_000]
+    assert [pause // MS for pause in one.asks(8)] == [1_000] * 8
     patient = Member(ret_retry_ns=3 * SECOND, ret_retry_ns_max=3 * SECOND)
     patient.notice(0)
     assert patient.asks(3)[1:] == [3 * SECOND, 3 * SECOND], "but not less than was chosen"

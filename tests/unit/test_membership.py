@@ -207,6 +207,8 @@ def test_safe_messages_go_behind_all_that_is_known_but_before_their_senders_next
     assert settle({0: one}, safe=True) == [(0, 1, 10, 0, True)]
     one = claim(9, [3, 1], {(0, 1): (3, 0)}, {(0, 2): (6, 1)})
     assert settle({0: one}, safe=True) == [(0, 1, 6, 1, False)]
+    one = claim(9, [4, 1], {(0, 1): (3, 0)}, {(0, 2): (6, 1), (0, 3): (8, 1)})
+    assert settle({0: one}, safe=True) == [(0, 1, 6, 1, False)], "before the first of them"
     one = claim(9, [3, 9], {(0, 2): (3, 0)}, {(0, 1): (4, 1), (1, 8): (6, 1)})
     assert settle({0: one}, safe=True) == [(0, 2, 10, 0, True)], "an earlier one, and those of others, do not matter"
 

@@ -130,6 +130,14 @@ def test_what_no_window_allows_is_not_kept() -> None:
     assert len(ask.pdu.ranges) <= NACK_RANGES_MAX  # type: ignore[union-attr]
 
 
+def test_no_request_names_more_gaps_than_a_receiver_reads() -> None:
+    receiver = recovery(1, window=64)
+    for number in range(2, 202, 2):
+        receiver.receive(0, data(number), 0)
+    (ask,) = receiver.wake(10 * MILLISECOND).down
+    assert [*ask.pdu.ranges] == [(number, number) for number in range(1, 2 * NACK_RANGES_MAX, 2)]  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize("pdu", [Data(number=0, seq=1), Nack([(3, 2)])])
 def test_nonsense_changes_nothing(pdu: object) -> None:
     receiver = recovery(1)

@@ -20,7 +20,8 @@ from antiphon.protocol.timers import GrowingPause, RoundTripEstimate
 
 ASKING_NS_MAX: Final = SECOND  # to ask is cheap, however long copies take
 DOUBLINGS_MIN: Final = 2
-TRIES_IN_HASTE: Final = 3
+TRIES_IN_HASTE: Final = 5  # requests in vain after which the pauses grow ...
+TRIES_WHERE_OVERRUN: Final = 3  # ... and where receivers are overrun
 UNANSWERED_MAX: Final = 3
 MANY: Final = 4  # one in so many members
 FEW: Final = 8  # members
@@ -202,12 +203,14 @@ class Losses:
 
     @rule("docs/protocols/co.md, Slow links and overrun receivers")
     def retry_ns(self, source: int, tries: int, now: Instant) -> Duration:
-        """Give the time in which an answer should come, doubled with every vain try.
+        """Give the time in which an answer should come, doubled after some vain tries.
 
         The option limits this only as far as it leaves room for some doublings: without them a storm would never end.
+        Where an answer takes half a second or more by itself there is none, and to double that would only cost time.
         """
         answers, least_ns = self._answers[source], self._options.ret_retry_ns
-        doublings = min(max(0, tries - TRIES_IN_HASTE), DOUBLINGS_MAX)
+        in_haste = TRIES_WHERE_OVERRUN if self._quiet.ns > self._options.ret_grace_ns else TRIES_IN_HASTE
+        doublings = min(max(0, tries - in_haste), DOUBLINGS_MAX)
         if answers.mean_ns is None:  # a round trip looks long where an answer was lost: grow up to it, and not beyond
             first_ns = max(least_ns, min(self._trips.timeout_ns(source, now), ASKING_NS_MAX))
             longest_ns = max(first_ns, least_ns << DOUBLINGS_MIN, self._options.ret_retry_ns_max)
@@ -215,8 +218,8 @@ class Losses:
             return min(pause_ns, least_ns << min(tries, DOUBLINGS_MAX)) if tries else pause_ns
         # twice the mean at most: a repair that was lost itself makes the spread wide, and all wait for the next
         first_ns = max(least_ns, min(answers.timeout_ns, 2 * answers.mean_ns, ASKING_NS_MAX))
-        longest_ns = max(first_ns << DOUBLINGS_MIN, self._options.ret_retry_ns_max)
-        return min(first_ns << doublings, longest_ns)
+        doubled_ns = max(first_ns, min(first_ns << DOUBLINGS_MIN, ASKING_NS_MAX))
+        return min(first_ns << doublings, max(doubled_ns, self._options.ret_retry_ns_max))
 
     def gaps(self, source: int, req: int, early: Collection[int], reach: int) -> list[tuple[int, int]]:
         """List what is missing of a source within reach, as ranges (first, end) with the end not included."""
