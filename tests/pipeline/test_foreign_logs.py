@@ -26,6 +26,7 @@ from antiphon.pipeline.inline import Inline
 from antiphon.pipeline.reading.mapping import Mapping, make_mapping
 from antiphon.pipeline.store.layout import TraceLayout
 from antiphon.pipeline.store.window import EventWindows
+from antiphon.pipeline.watch import DirectoryWatch
 from antiphon.trace import naive
 from antiphon.trace.schema import BROKER_GUARANTEES
 from pipeline.conftest import Checker
@@ -723,6 +724,33 @@ def test_a_mapping_that_is_suggested_reads_it(inline: Checker, tmp_path: Path, n
 def test_keys_are_named_where_nothing_reads_them(inline: Checker, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"its records have alpha, beta\.gamma; a mapping file"):
         inline.check(lines(tmp_path / "log.jsonl", [{"alpha": 1, "beta": {"gamma": 2}}]), Mapping(preset="nats"))
+
+
+@pytest.mark.parametrize("preset", ["nats", "amqp", "mqtt"])
+def test_who_acknowledges(inline: Checker, tmp_path: Path, preset: str) -> None:
+    """A publisher's `ack` is the broker's, a consumer's is its own; the second message is lost."""
+    topic = {"nats": "subject", "amqp": "routing_key", "mqtt": "topic"}[preset]
+    records = [{"client": "w", "op": "subscribe" if preset != "amqp" else "consume", topic: "t"}]
+    records += [{"client": "p", "op": op, "id": one, topic: "t"} for one in "xy" for op in ("publish", "ack")]
+    records += [{"client": "w", "op": op, "id": "x", topic: "t"} for op in ("message", "ack")]
+    records += [{"client": "w", "op": "acked", "delivery_tag": "7"}]
+    trace = lines(tmp_path / "live" / "log.jsonl", records)
+    totals, found = inline.check(trace, Mapping(preset=preset))
+    assert (totals.quarantined, totals.events) == ({}, 6)
+    assert [one.why for one in found["at-least-once"].witnesses] == [
+        "member 2 never takes message 2 of 1, which the broker acknowledged"
+    ]
+    for batches in (1, 3):
+        checkpoint = str(tmp_path / f"watch-{batches}")
+        text = trace.read_text().splitlines(keepends=True)
+        watch = DirectoryWatch(
+            Inline(2), str(tmp_path / "live"), checkpoint, lambda *_: None, mapping=Mapping(preset=preset)
+        )
+        for number in range(1, batches + 1):
+            trace.write_text("".join(text[: len(text) * number // batches]))
+            watch.run(once=True)
+        finding = watch.conclude().findings["at-least-once"]
+        assert (finding.examined, finding.violations, finding.inexact) == (2, 1, 0)
 
 
 def test_a_preset_is_suggested(inline: Checker, tmp_path: Path) -> None:

@@ -14,13 +14,13 @@ import pyarrow as pa
 
 from antiphon.pipeline.checking.brokers import covers
 from antiphon.pipeline.columns import CODES, NO_OFFSET, NULL_TIME
-from antiphon.pipeline.ingesting.foreign.form import FROM_NOW, LogForm, offset_of
+from antiphon.pipeline.ingesting.foreign.form import FROM_NOW, IF_SENT, LogForm, offset_of
 from antiphon.pipeline.ingesting.foreign.numbering import UNKNOWN_AUTHOR, log_name
 from antiphon.pipeline.watch.consumers import BrokerWords
 from antiphon.pipeline.watch.intake import NO_ONE, NewRows
 from antiphon.pipeline.watch.spans import span_of
 from antiphon.pipeline.watch.state import PROVISIONAL, Message, Translation, WatchedRun, WatchedView
-from antiphon.trace.schema import BROKER_KINDS, SUBSCRIBED, SUBSCRIBED_LATE
+from antiphon.trace.schema import ACKNOWLEDGED, BROKER_KINDS, SUBSCRIBED, SUBSCRIBED_LATE
 
 IDS_MAX: Final = 100_000  # of messages that are over; a delivery of one that came before these leaves integrity open
 
@@ -30,7 +30,7 @@ def translate(
 ) -> tuple[NewRows, dict[Message, Message]]:
     """Return a foreign log's rows as rows of a run, and which messages that rows wait for are known now."""
     known = run.translation
-    rows = rows.sort_by("place")
+    rows = _with_acknowledgments(run, rows.sort_by("place"), names)
     column: dict[str, list[Any]] = {name: rows[name].to_pylist() for name in rows.column_names}
     if known.stepped is None:
         known.stepped = rows["step"].null_count == 0
@@ -55,6 +55,25 @@ def translate(
     )
     _forget_ids(run)
     return fresh, found
+
+
+def _with_acknowledgments(run: WatchedRun, rows: pa.Table, names: dict[str, int]) -> pa.Table:
+    """Let what a member says of its own messages be the broker's acknowledgments, and leave out what others say so."""
+    details = rows["detail"].to_pylist()
+    if IF_SENT not in details:
+        return rows
+    who, ids, events = (rows[name].to_pylist() for name in ("member", "id", "event"))
+    sent = {(name, one) for name, one, event in zip(who, ids, events, strict=True) if event == "send"}
+    known = run.translation.ids
+    kept = [
+        detail != IF_SENT
+        or (name, one) in sent
+        or known.get(one, (None, 0))[0] == names[name]
+        or f"{names[name]}\0{one}" in known
+        for detail, name, one in zip(details, who, ids, strict=True)
+    ]
+    told = pa.array([ACKNOWLEDGED if detail == IF_SENT else detail for detail in details], rows["detail"].type)
+    return rows.set_column(rows.schema.get_field_index("detail"), "detail", told).filter(pa.array(kept))
 
 
 def _steps(run: WatchedRun, column: dict[str, list[Any]], member: list[int]) -> Any:

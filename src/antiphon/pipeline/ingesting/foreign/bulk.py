@@ -28,10 +28,18 @@ from antiphon.pipeline.ingesting.foreign.coded import (
     whole,
     without_empty,
 )
-from antiphon.pipeline.ingesting.foreign.form import ABOUT_A_MESSAGE, LogForm, is_yes, least_of_yes, offset_of
+from antiphon.pipeline.ingesting.foreign.form import (
+    ABOUT_A_MESSAGE,
+    IF_SENT,
+    TOLD,
+    LogForm,
+    is_yes,
+    least_of_yes,
+    offset_of,
+)
 from antiphon.pipeline.ingesting.foreign.numbering import FOREIGN_SCHEMA, ROW_BITS
 from antiphon.pipeline.reading.time_units import TimeUnit, times_as_nanoseconds
-from antiphon.trace.schema import ACKNOWLEDGED, BROKER_COLUMNS, BROKER_KINDS
+from antiphon.trace.schema import ACKNOWLEDGED, BROKER_COLUMNS
 
 _KINDS_MAX: Final = 4  # of one record; it has as many numbers in `place`
 _EXACT: Final = float(1 << 53)
@@ -115,9 +123,9 @@ def rows_in_bulk(form: LogForm, records: RecordTable, file: int) -> tuple[pa.Tab
         return column if every is None else column.take(every)
 
     who = taken(coded(member))
-    by_itself = np.array([name in ("send", ACKNOWLEDGED) for name in names] + [False], bool)[kind]
-    told = np.array([name in BROKER_KINDS for name in names] + [False], bool)[kind]
-    events = pa.array(["control" if name in BROKER_KINDS else name for name in names], pa.string())
+    by_itself = np.array([name in ("send", ACKNOWLEDGED, IF_SENT) for name in names] + [False], bool)[kind]
+    told = np.array([name in TOLD for name in names] + [False], bool)[kind]
+    events = pa.array(["control" if name in TOLD else name for name in names], pa.string())
     rows = {
         "run": filled(taken(run), "log"),
         "member": who,

@@ -20,22 +20,31 @@ from antiphon.pipeline.reading import mapping as user
 from antiphon.pipeline.reading.rows import value_inside
 from antiphon.pipeline.reading.time_units import TimeUnit, nanoseconds, unit_named
 from antiphon.pipeline.store.files import plain_name
-from antiphon.trace.schema import BROKER_COLUMNS, BROKER_KINDS, COLUMNS, EVENTS, SUBSCRIBED, SUBSCRIBED_LATE
+from antiphon.trace.schema import (
+    ACKNOWLEDGED,
+    BROKER_COLUMNS,
+    BROKER_KINDS,
+    COLUMNS,
+    EVENTS,
+    SUBSCRIBED,
+    SUBSCRIBED_LATE,
+)
 
-ABOUT_A_MESSAGE: Final = frozenset({"send", "receive", "deliver", "stable", "discard", "acknowledged"})
+IF_SENT: Final = "acknowledged-if-sent"  # `ack`: the broker's of what this member sent; of anything else a consumer's
+ABOUT_A_MESSAGE: Final = frozenset({"send", "receive", "deliver", "stable", "discard", "acknowledged", IF_SENT})
 _FOLDER: Final = resources.files("antiphon.pipeline.ingesting.foreign").joinpath("presets")
 PRESETS: Final = tuple(
     sorted(file.name.removesuffix(".toml") for file in _FOLDER.iterdir() if file.name.endswith(".toml"))
 )
 FROM_NOW: Final = "subscribed-from-now"  # to what is sent from now on; becomes one of the trace's kinds
-_KINDS: Final = (*BROKER_KINDS, FROM_NOW)
+TOLD: Final = (*BROKER_KINDS, FROM_NOW, IF_SENT)
 _DIGITS: Final = re.compile(r"[0-9]{1,18}")
 _ENTRY_BITS: Final = 20  # of an entry's id in a Redis stream: what comes behind the milliseconds
 _TEXTS: Final = (".txt", ".log")  # how texts are called whose lines a regular expression tells of
 _NO_MEMBER: Final = "no member: it has none of the keys {}"
 _NO_EVENT: Final = "no event: it has none of the keys {}"
 _UNKNOWN_EVENT: Final = 'event is {}, which a mapping\'s [events] can give a meaning ("": it is no event); known are {}'
-_NO_MESSAGE: Final = "a {} without the message's id: it has none of the keys {}"
+_NO_MESSAGE: Final = "{} without the message's id: it has none of the keys {}"
 
 
 class ForeignRow(msgspec.Struct):
@@ -122,7 +131,9 @@ class LogForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if kinds == ["control"] and (detail := self.text(record, "detail")) in BROKER_KINDS:
             kinds = [str(detail)]
         for kind in kinds:
-            if kind not in EVENTS and kind not in _KINDS:
+            if kind == IF_SENT and self._value(record, "seq") is None:
+                continue  # by a delivery tag, as consumers do
+            if kind not in EVENTS and kind not in TOLD:
                 raise NoRow(_UNKNOWN_EVENT.format(repr(str(word)), ", ".join((*self.events, *EVENTS))))
             yield self._row(record, SUBSCRIBED_LATE if kind == SUBSCRIBED and self._begins_late(record) else kind)
 
@@ -142,13 +153,18 @@ class LogForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return any(str(record.get(key)).lower() in values for key, values in self.late.items())
 
     def _row(self, record: Mapping[str, Any], kind: str) -> ForeignRow:
-        event = "control" if kind in _KINDS else kind
+        event = "control" if kind in TOLD else kind
         member = self.text(record, "member")
         if member is None:
             raise NoRow(_NO_MEMBER.format(", ".join(self._keys("member"))), event)
         number = self.text(record, "seq")
         if kind in ABOUT_A_MESSAGE and number is None:
-            raise NoRow(_NO_MESSAGE.format(kind, ", ".join(self._keys("seq"))), event)
+            raise NoRow(
+                _NO_MESSAGE.format(
+                    "an acknowledgment" if kind == ACKNOWLEDGED else f"a {kind}", ", ".join(self._keys("seq"))
+                ),
+                event,
+            )
         members = self._value(record, "members")
         listed = members if isinstance(members, list) else str(members).replace(",", " ").split()
         mark, flag = self._found(record, "redelivered")
@@ -159,14 +175,14 @@ class LogForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             run=self.text(record, "run") or "log",
             member=member,
             event=event,
-            sender=(member if kind in ("send", "acknowledged") else None) or self.text(record, "sender"),
+            sender=(member if kind in ("send", "acknowledged", IF_SENT) else None) or self.text(record, "sender"),
             id=number if kind in ABOUT_A_MESSAGE else None,
             step=self._integer(record, "step"),
             time_ns=nanoseconds(when, self.unit_of(clock)),
             view=self._integer(record, "view") or 0,
             bytes=self._integer(record, "bytes"),
             members=None if members is None else [str(one) for one in listed],
-            detail=kind if kind in _KINDS else self.text(record, "detail"),
+            detail=kind if kind in TOLD else self.text(record, "detail"),
             topic=self.text(record, "topic"),
             partition=self.text(record, "partition"),
             group=self.text(record, "group"),

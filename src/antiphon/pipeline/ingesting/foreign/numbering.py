@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from antiphon.pipeline.checking.brokers import covers
 from antiphon.pipeline.columns import DELIVER, RECEIVE, SEND, Array
-from antiphon.pipeline.ingesting.foreign.form import FROM_NOW, LogForm
+from antiphon.pipeline.ingesting.foreign.form import FROM_NOW, IF_SENT, LogForm
 from antiphon.pipeline.kernels import number_by_owner
-from antiphon.trace.schema import BROKER_COLUMNS, EVENTS, SUBSCRIBED, SUBSCRIBED_LATE
+from antiphon.trace.schema import ACKNOWLEDGED, BROKER_COLUMNS, EVENTS, SUBSCRIBED, SUBSCRIBED_LATE
 
 UNKNOWN_AUTHOR = "(unknown author)"
 ROW_BITS = 40  # of a place: below the number of its file
@@ -78,7 +78,7 @@ def number_run(given: list[pa.Table], form: LogForm, names: dict[str, int]) -> p
     """
     rows = _in_order(given, form, names)
     rows = _with_ids(rows)
-    rows = _with_beginnings(rows)
+    rows = _with_acknowledgments(_with_beginnings(rows))
     event, ranked = _deliveries(rows, form), RankedNames(names)
     about = pc.is_valid(rows["id"]).to_numpy(zero_copy_only=False)
     sender, seq = np.zeros(len(about), np.int32), np.zeros(len(about), np.int64)
@@ -201,6 +201,23 @@ def _with_beginnings(rows: pa.Table) -> pa.Table:
         late = any(time is not None and sent is not None and sent < time for sent in before)
         said[at] = SUBSCRIBED_LATE if late else SUBSCRIBED
     return rows.set_column(rows.schema.get_field_index("detail"), "detail", pa.array(said, pa.string()))
+
+
+def _with_acknowledgments(rows: pa.Table) -> pa.Table:
+    """Let what a member says of its own messages be the broker's acknowledgments, and leave out what others say so."""
+    code, known = _codes(rows["detail"])
+    words = known.to_pylist()
+    if IF_SENT not in words:
+        return rows
+    said = code == words.index(IF_SENT)
+    who, ids = _codes(rows["member"])[0].astype(np.int64), _codes(rows["id"])[0]
+    pair = who * (int(ids.max(initial=0)) + 1) + ids
+    sends = pc.equal(rows["event"].cast(pa.string()), "send").to_numpy(zero_copy_only=False)
+    kept = ~said | np.isin(pair, pair[sends])
+    words = [ACKNOWLEDGED if word == IF_SENT else word for word in words]
+    detail = pa.array([*words, None], pa.string()).take(pa.array(np.where(code < 0, len(words), code)))
+    rows = rows.set_column(rows.schema.get_field_index("detail"), "detail", detail)
+    return rows.filter(pa.array(kept)).combine_chunks()
 
 
 def _member_lists(lists: pa.ChunkedArray, names: dict[str, int]) -> pa.Array:
