@@ -68,6 +68,11 @@ def link_quality(loss: float | None, latency: str | None, mtu: int | None = None
     return listed(said) if said else "nothing unusual"
 
 
+def amount(value: float) -> str:
+    """Say a number in three digits, a large one in whole ones: 0.25, 12.5, 1,950."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
 def only_publishing(names: Sequence[str]) -> str:
     """Say what to do about members that send and never deliver anything."""
     they = ("delivers", "it only publishes") if len(names) == 1 else ("deliver", "they only publish")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from antiphon.report.figures import COLOURS, drawing, inline_svg, log_time_axis, look
-from antiphon.wording import duration, time_unit
+from antiphon.wording import amount, duration, time_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -281,11 +281,13 @@ def heat_map(
         from matplotlib.patches import Patch
 
         keys = [
-            Patch(facecolor=COLOURS["series-2"], alpha=opacity, label=f"up to {min(most, step * (level + 1)):,.3g}")
+            Patch(facecolor=COLOURS["series-2"], alpha=opacity, label=f"up to {amount(min(most, step * (level + 1)))}")
             for level, opacity in enumerate(LEVELS[:-1])
         ]
         keys += [
-            Patch(facecolor=COLOURS["series-2"], alpha=LEVELS[-1], label=f"up to {max(most, step * len(LEVELS)):,.3g}")
+            Patch(
+                facecolor=COLOURS["series-2"], alpha=LEVELS[-1], label=f"up to {amount(max(most, step * len(LEVELS)))}"
+            )
         ]
         axes.legend(
             handles=keys, loc="lower left", bbox_to_anchor=(0, 1 + 0.9 / len(names) * bool(moments)),

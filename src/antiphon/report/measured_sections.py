@@ -17,7 +17,7 @@ from antiphon.report.member_names import after_lives, begin, member_name
 from antiphon.report.run_settings import BufferBound, buffer_bound
 from antiphon.report.timeline import start_ns
 from antiphon.web.elements import bar, element, figure, paragraph, section, table
-from antiphon.wording import count, duration, size
+from antiphon.wording import amount, count, duration, size
 
 KINDS_MAX: Final = 12  # of messages on the wire, in the table of traffic
 TABLE_ROWS: Final = 20  # behind a figure over time
@@ -180,7 +180,7 @@ def _held_back(facts: Facts, measured: MeasureResult) -> Markup | None:
     caption = "Each row is a member. The stronger the colour, the more messages everyone else held and it did not yet."
     if rest is not None:
         most = max(values[rest], default=0)
-        caption += f" The last row is the mean of all others, on a scale of its own: up to {most:,.3g} for each."
+        caption += f" The last row is the mean of all others, on a scale of its own: up to {amount(most)} for each."
     return section(
         "held-back", title, paragraph(after_lives(said), _spread_words(worst)), figure(drawing, caption, behind)
     )
