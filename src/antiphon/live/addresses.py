@@ -24,7 +24,7 @@ NAME_LENGTH_MAX: Final = 64
 
 
 def parse(text: str, what: str, *, port_min: int = 1) -> Address:
-    """Split `host:port` or `[host]:port`; the host may be a name. Port 0, any free one, only where it is asked for."""
+    """Split `host:port` or `[host]:port`; the host may be a name. Port 0 (any free port) is refused unless allowed."""
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isascii() or not port.isdigit() or not port_min <= int(port) < 65_536:
@@ -42,7 +42,7 @@ def parse(text: str, what: str, *, port_min: int = 1) -> Address:
 
 
 def is_numeric(host: str) -> bool:
-    """Say whether a host is an address already, which nobody needs to look up."""
+    """Say whether a host is a numeric address, which needs no look-up."""
     try:
         ip_address(host)
     except ValueError:
@@ -51,7 +51,7 @@ def is_numeric(host: str) -> bool:
 
 
 def is_reachable(host: str) -> bool:
-    """Say whether a host can be where one member is: neither every address of a machine nor a multicast one."""
+    """Say whether a host can be one member's address: not a wildcard and not a multicast address."""
     if not is_numeric(host):
         return True  # where hosts are simulated, a name is an address
     one = ip_address(host)

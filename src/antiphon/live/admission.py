@@ -9,7 +9,7 @@ from antiphon.live.discovery import Discovery
 
 
 class Admission:
-    """The search for the group and the wait for the first view; gives up where too few are left that are alike."""
+    """The search for the group and the wait for the first view; gives up if too few can be admitted."""
 
     def __init__(self) -> None:
         self._joined: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -18,7 +18,7 @@ class Admission:
         self.search: Discovery | None = None  # for the group, if it is not given who is in it
 
     def begin_search(self, search: Discovery) -> None:
-        """Note that the group is looked for from now on, or raise what keeps this member out already."""
+        """Begin the search for the group; raise the reason if it is already known that this member cannot get in."""
         self.search = search
         if self._joined.done():
             self._joined.result()

@@ -16,7 +16,7 @@ from antiphon.errors import UsageError, UsageTypeError
 
 
 def check_type(name: str, value: object, hint: Any) -> None:
-    """Raise unless a value is of the type that it is declared with: wrong types `UsageTypeError`, else `UsageError`."""
+    """Raise unless a value has its declared type: `UsageTypeError`, or `UsageError` if it is a wrong value of it."""
     if conforms(value, hint):
         return
     choices = [choice for one in _alternatives(hint) if get_origin(one) is Literal for choice in get_args(one)]
@@ -116,7 +116,7 @@ def check_path(name: str, value: str | PathLike[str]) -> None:
 
 
 def check_takes(name: str, function: Callable[..., object], arguments: int) -> None:
-    """Raise a `UsageTypeError` unless a function can be called with so many arguments, as far as it tells."""
+    """Raise a `UsageTypeError` unless a function takes so many arguments, as far as its signature tells."""
     try:
         inspect.signature(function).bind(*[None] * arguments)
     except ValueError:

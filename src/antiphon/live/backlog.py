@@ -1,8 +1,8 @@
-"""What the application sees after its state, while that is still on the way or is being taken in.
+"""The backlog: events that the application sees after its state, kept until the state has come and was restored.
 
-The group does not wait for a joiner's state, so this may be much: it lies in a temporary file beyond some memory. Once
-the state has come it is taken up again a portion at a time, as the application reads, behind the state; what comes
-meanwhile goes behind it. From then on it only shrinks: it may be longer by the inbox's bound than it ever was since.
+The group does not wait for a joiner's state, so the backlog may become long: beyond some memory it is kept in a
+temporary file. Once the state has come, the application reads the backlog portion by portion; new events go to its end.
+From then on it must shrink: it may grow past its shortest length since then by no more than the inbox's bound.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Backlog:
     """A queue of what the machine said, in bounded memory."""
 
     def __init__(self, growth_bytes_max: int) -> None:
-        """`growth_bytes_max`: how much longer it may become than it ever was since it began to shrink."""
+        """`growth_bytes_max`: by how much it may exceed its shortest length since it began to shrink."""
         self._growth_bytes_max = growth_bytes_max
         self._bytes = Spill()
         self._start = self._end = 0  # what is left of it
@@ -63,7 +63,7 @@ class Backlog:
         self._bytes_max = self.bytes + self._growth_bytes_max
 
     def take(self) -> Iterator[StreamEffect]:
-        """Take some of what is there, from the beginning; all of what is yielded is gone from here."""
+        """Take some entries from the beginning; what is yielded is removed."""
         portion = self._bytes.read(self._start, _PORTION_BYTES)
         effects: list[StreamEffect] = []
         at = 0
@@ -109,7 +109,7 @@ class BehindState:
         names: Mapping[int, str],
         anomalies: Anomalies,
     ) -> None:
-        """`in_stream` takes what has its place in the stream; in `handlers` another stands in while something waits."""
+        """`in_stream` handles effects of the stream; while something waits, `handlers` has others in their place."""
         self._in_stream, self._handlers, self._inbox = in_stream, handlers, inbox
         self._names, self._anomalies = names, anomalies
         self._backlog = Backlog(growth_bytes_max)

@@ -92,7 +92,7 @@ class BurstReader:
     def __init__(self, message_bytes_max: int) -> None:
         self._bytes_max = message_bytes_max
         self._begun: dict[int, _Begun] = {}  # by sender
-        self.broken = 0  # how many bursts could not be used, since that was last told of
+        self.broken = 0  # bursts that could not be used, since this was last asked for
 
     def take_broken(self) -> int:
         """Return how many bursts could not be used, and begin anew."""

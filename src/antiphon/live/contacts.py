@@ -16,7 +16,7 @@ class Contacts:
     """Hosts and ports, and the addresses at which each is now, as far as this member can speak to them."""
 
     def __init__(self, hosts: Iterable[Address], *, six: bool, anomalies: Anomalies) -> None:
-        """Begin with addresses for those that are one already; `six`: speak IPv6, else IPv4."""
+        """Begin; hosts that are numeric addresses need no look-up. `six`: speak IPv6, else IPv4."""
         self._six, self._anomalies = six, anomalies
         self.found: dict[Address, tuple[Address, ...]] = {
             host: (host,) if is_numeric(host[0]) else () for host in hosts

@@ -1,4 +1,4 @@
-"""Whether a member is here, leaves or has left: several may ask it to leave, and one of them does the work."""
+"""Whether a member is here, leaves or has left: several tasks may ask it to leave, and the first does the work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Departure:
         self._over = asyncio.Event()
 
     async def begin(self, *, hurry: bool) -> bool:
-        """Return whether the caller is the first to leave; any other waits until that is done, and may hurry it."""
+        """Return True to the first caller, who does the work; make others wait until it is done, or hurry it."""
         self.hurries |= hurry
         if self.standing == "leaving":
             await self._over.wait()

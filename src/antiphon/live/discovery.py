@@ -30,9 +30,9 @@ LOOK_S: Final = 1.0  # for a group that is there
 ALIVE_S: Final = 0.5  # whoever looks and was silent for longer has gone
 PAUSE_S: Final = 0.1  # between the hellos of one that looks
 CALM_S: Final = 1.0  # between those of one that has found its group
-CLASH_S: Final = 0.15  # so long one that looks waits at least for another member of its name to answer
+CLASH_S: Final = 0.15  # a seeker waits at least this long for another member with its name to answer
 ANSWER_S: Final = 0.05  # at most so many answers
-_NEWEST: Final = 4  # so many whom one met last are told of in every hello, the others in turn
+_NEWEST: Final = 4  # every hello tells of this many members met last, and of the others in turn
 VIEW_MEMBERS_MAX: Final = 32  # of a larger one newcomers hear from its members only
 
 
@@ -59,7 +59,7 @@ class _Search(msgspec.Struct):
 
 
 class _Turn:
-    """When a member speaks next: after a pause, or soon where somebody waits for an answer, but not to each of many."""
+    """When a member says hello next: after a pause, or sooner if somebody waits; one hello answers many."""
 
     def __init__(self, say: Callable[[], None]) -> None:
         self._say = say
@@ -213,7 +213,7 @@ class Discovery:
     # Hearing
 
     def take(self, packet: bytes) -> None:
-        """Take a packet that may be a hello; one who has found this member already may speak as another member does."""
+        """Take a packet if it is a hello; whoever has found this member already may send other packets, too."""
         if is_of_a_member(packet):
             return  # it says it again
         try:

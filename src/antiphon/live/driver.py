@@ -56,7 +56,7 @@ class Driver:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: Instant = 0
         self.handlers: Mapping[type, Callable[[Any], None]] = {}  # take the effects that are not sent, by their type
-        self.turned: Callable[[], None] | None = None  # called once an input's effects were taken, by who waits for it
+        self.turned: Callable[[], None] | None = None  # called once, after the effects of the next input
         self.recording: Recording | None = None  # of every input, if it is asked for
         self.logs: IncarnationLogs | None = None  # where the trace of the machine goes, if it is traced
         self.running = False
@@ -86,7 +86,7 @@ class Driver:
             return
         for datagram in datagrams:
             if self.inbox.is_full and group_of(datagram) == self.data_tag:
-                # as good as lost: its sender's window closes, and it comes again
+                # dropped like a lost datagram: its sender's window fills, and it is sent again later
                 self._anomalies.note("set-aside", "the inbox is full: the application does not take its events")
             else:
                 self._handle(ReceiveMany([datagram]))

@@ -26,7 +26,7 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
 
 
 class ViewChange(msgspec.Struct, frozen=True):
-    """From here on the group is these members; all of them that were there before have seen the same until here."""
+    """From here on the group has these members; those of the view before have seen the same events until here."""
 
     view: int
     members: tuple[str, ...]
@@ -75,7 +75,7 @@ class GroupClosed(AntiphonError):
 
     @classmethod
     def by(cls, failure: BaseException) -> Self:
-        """Return the end of a group that was brought about by a broken invariant, or by a mistake of its own."""
+        """Return the exception that ends a group after a broken invariant, or after a mistake of the application."""
         closed = cls(f"the group failed: {failure!r}")
         closed.__cause__ = failure
         return closed

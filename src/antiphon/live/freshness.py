@@ -1,9 +1,9 @@
 """Freshness: which hellos were said just now, whatever the clocks say, and which are recordings.
 
-Every hello asks, with a random number that changes every few seconds, and repeats what others have asked: whoever
-repeats one's own question spoke after it was put. That proves its life, one start of a process; from then on its
-hellos count, so that each is taken once. If another life of the same name follows, the earlier one has to answer a
-question that was put after that: none but the living can.
+Every hello contains a question, a random number that changes every few seconds, and repeats the questions of others. A
+hello that repeats this member's own question was sent after the question, so the process that sent it is alive. From
+then on its hellos are numbered, and each is taken once. If another process appears under the same name, the earlier one
+has to answer a newer question: a recording cannot.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Freshness:
         return Stamp(self._life, self._number, next(reversed(self._questions)), echoes)
 
     def _ask(self, now: float) -> None:
-        """Go on to another question; what only an older one could prove need not be remembered."""
+        """Change the question, and forget what only an older question could prove."""
         self._asked += 1
         self._questions = {**dict(list(self._questions.items())[-1:]), _draw(): self._asked}
         self._ask_at = now + ASK_S
@@ -69,7 +69,7 @@ class Freshness:
                 return False
             if life:
                 self._followed[life] = self._asked
-                self._ask_at = 0.0  # should it live after all, it can show so by answering the next question
+                self._ask_at = 0.0  # if it is alive after all, it answers the next question
         self._proven[name] = stamp.life, stamp.number
         return True
 

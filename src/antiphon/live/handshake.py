@@ -62,9 +62,10 @@ _decode_description = msgspec.msgpack.Decoder(dict[str, str]).decode
 
 
 class Description:
-    """How a member is set up, by setting; members take each other's packets only if it is the same.
+    """A member's settings; members take each other's packets only if these are equal.
 
-    What is as `usual` is told and not compared, so that a release with a setting more is set up like one without.
+    Settings at their `usual` values are told but not compared, so that a release with a new setting agrees with one
+    without it.
     """
 
     def __init__(self, settings: Mapping[str, object], usual: Mapping[str, object] | None = None) -> None:
@@ -93,7 +94,7 @@ class Description:
 
 
 def _shown(value: object) -> str:
-    """Write a value so that it is the same text wherever it is the same value."""
+    """Write a value as text; equal values give equal texts."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{name}: {_shown(one)}" for name, one in sorted(value.items())) + "}"
     return repr(value)

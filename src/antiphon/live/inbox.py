@@ -20,12 +20,12 @@ Item: TypeAlias = Batch | ViewChange | Notice | Capture | Restore
 
 
 class Inbox:
-    """A bounded stream of events; what concerns the application's state is done in its place in the stream."""
+    """A bounded stream of events; the application's state is taken and restored at the right place in the stream."""
 
     def __init__(
         self, bytes_max: int, *, listen: bool, at_state: Callable[[Capture | Restore], Awaitable[None]]
     ) -> None:
-        """`listen` false: events are dropped; `at_state` is called where the state is to be given or replaced."""
+        """`listen` false: events are dropped; `at_state` is called where the state is taken or restored."""
         self._bytes_max, self._listen, self._at_state = bytes_max, listen, at_state
         self._loop = asyncio.get_running_loop()
         self._items: deque[tuple[Item, int]] = deque()  # each with its bytes
@@ -57,7 +57,7 @@ class Inbox:
 
     @property
     def is_held_up(self) -> bool:
-        """Whether too much waits elsewhere for its place in this stream; then it is full, however little is in it."""
+        """Whether too much waits in the backlog; the inbox then counts as full, however little is in it."""
         return self._is_held_up
 
     @is_held_up.setter
@@ -89,7 +89,7 @@ class Inbox:
     def close(self, failure: Callable[[], BaseException] | None = None) -> None:
         """End the stream after what is in it, with an exception if the group failed.
 
-        What is behind a state that the application has not been given ends with it.
+        Events that come after a state that the application was not given are dropped.
         """
         self._closed = True
         seen = takewhile(lambda item: not isinstance(item[0], Restore), self._items)

@@ -37,7 +37,7 @@ class BehindNames:
         names: Mapping[int, str],
         anomalies: Anomalies,
     ) -> None:
-        """`in_stream` takes what has its place in the stream; there, and in `handlers`, another stands in meanwhile."""
+        """`in_stream` handles effects of the stream; while a name is missing, other handlers take their place."""
         self._in_stream, self._handlers, self._names = in_stream, handlers, names
         self._anomalies = anomalies
         self._show = in_stream[Install]

@@ -1,7 +1,7 @@
 """Packet bodies: small protocol datagrams share one, and one that is too large goes in fragments.
 
-Of forty fragments one is soon lost, so those that are missing are asked for one by one, for a short while: the
-protocol above, which recovers whatever is lost for longer, would have to send the whole datagram again.
+Of forty fragments, one is easily lost. Missing fragments are asked for one by one, for a short while: without this, the
+protocol above would have to send the whole datagram again.
 """
 
 from __future__ import annotations

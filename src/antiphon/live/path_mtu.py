@@ -4,8 +4,8 @@ A path begins with what every path carries. Once something larger is to be sent,
 largest that the way out takes, then, if it is not acknowledged though a small one is, between what went through and
 what did not. While large packets go out, one of them asks now and then to be acknowledged; if it is not, and the same
 question repeated is not either though small ones are, the path has become a black hole for packets of that size, and
-the search begins anew from the base. A path that carries nothing at all proves nothing about sizes. Who has nothing
-large to say asks nothing.
+the search begins anew from the base. If small packets are not answered either, nothing is concluded about sizes. A
+member without large packets to send asks nothing.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class PathMtu:
         self._try(limit, now)
 
     def trust(self, limit: int) -> None:
-        """Take what the way out takes to fit: what comes of it is found out on other paths."""
+        """Assume that what the way out takes fits this path, without asking."""
         self.size, self._look_at = max(PACKET_BYTES_MIN, min(limit, UDP_BYTES_MAX)), NEVER
 
     def must_confirm(self, size: int, now: Instant) -> bool:

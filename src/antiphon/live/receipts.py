@@ -10,7 +10,7 @@ from antiphon.errors import AntiphonError
 
 
 class Unknown(AntiphonError):
-    """It is not known what became of a message: the group may have delivered it, or may not."""
+    """The fate of a message is unknown: the group may have delivered it or not."""
 
 
 class Lost(Unknown):
@@ -40,7 +40,7 @@ class Receipt:
         return f"<Receipt: {self.outcome}{'' if self.reason is None else f', {self.reason}'}>"
 
     async def delivered(self) -> None:
-        """Wait until the message was delivered to this member too; raise `Unknown` or `Lost` if that will not be."""
+        """Wait until the message was delivered to this member; raise `Unknown` or `Lost` if it will not be."""
         if not self.is_delivered:
             await self._wait("delivered")
 
@@ -128,12 +128,12 @@ class Receipts:
 
     A machine numbers what it is given in the order of submission. When an incarnation ends, it has said of every burst
     that it sent whether that was delivered or dropped; so those of which nothing was said were not sent, and are the
-    first ones of the next incarnation. That a number means the burst that it was given for is checked with each
-    delivery: a receipt never tells of another burst than its own.
+    first ones of the next incarnation. Each delivery checks that its number still means the same burst, so that a
+    receipt never tells of another one.
     """
 
     def __init__(self, lifetime_s: float | None = None) -> None:
-        """`lifetime_s`: how long slow members are waited for with a message; None: until they have it."""
+        """`lifetime_s`: how long a message waits for slow members; None: until they have it."""
         self._lifetime_s = lifetime_s
         self._open: dict[int, tuple[Receipt, bytes]] = {}  # with the burst, until it is delivered
         self._last = 0  # the number of the burst that was submitted last
@@ -151,7 +151,7 @@ class Receipts:
         self.bytes += receipt.size
 
     def lapse(self) -> None:
-        """Count no bytes any more of what was delivered here and has outlived its lifetime, if messages have one."""
+        """Stop counting the bytes of delivered messages that have outlived their lifetime, if messages have one."""
         if self._lifetime_s is None:
             return
         before = asyncio.get_running_loop().time() - self._lifetime_s

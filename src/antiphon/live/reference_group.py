@@ -1,9 +1,8 @@
 """Measures what this machine adds to a message's way: a small live group in processes of their own, for a few seconds.
 
-It is in fifo order, so that a message is delivered where it arrives, and sends at the rate that is asked for, over the
-loopback interface, which takes next to no time: what a message's way takes is the machine's doing. The same processes
-note how much processor time they use. Then messages come in pairs, of which the second finds the receiver awake; how
-late timers go off is noted meanwhile.
+The group uses fifo order, so that a message is delivered when it arrives, and the loopback interface, which takes
+almost no time: the time that a message takes is the machine's own. The processes also note how much processor time they
+use and how late timers go off. Then messages are sent in pairs: the second of a pair finds the receiver awake.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _PARTS = 20
 
 
 class MachineTimes(msgspec.Struct, frozen=True):
-    """What was measured, in microseconds; of what varies, the values between which equally many lie."""
+    """What was measured, in microseconds; lists are quantiles at equal distances."""
 
     hops_us: list[float]  # from one application, before it sends, to the other's having the message
     warm_us: list[float]  # the same of messages that follow another within a moment
@@ -81,7 +80,7 @@ def measure_machine(
 
 
 def _spread(times_us: list[float]) -> list[float]:
-    """Give the middles of equally many parts of what was measured, in ascending order."""
+    """Return quantiles at equal distances, in ascending order."""
     return statistics.quantiles(times_us, n=2 * _PARTS, method="inclusive")[::2]
 
 

@@ -18,7 +18,7 @@ from antiphon.live.storage import KeptState, read_kept, saved_in
 from antiphon.protocol.membership.process import Saved
 from antiphon.protocol.membership.views import NO_BALLOT, GroupView, name_of, process
 
-BEYOND: Final = 1_000  # views that those who are gone may have had, of which this member does not know
+BEYOND: Final = 1_000  # room for views that the others may have had and this member does not know of
 
 
 class Kept(msgspec.Struct, frozen=True):

@@ -80,7 +80,7 @@ class Sender:
         return receipt
 
     async def _send_parts(self, payload: bytes, kind: Kind) -> Receipt | None:
-        """Send all parts of a message in one incarnation; return None if one ended meanwhile: nobody has it then."""
+        """Send all parts of a message in one incarnation; return None if it ended, so that nobody has all."""
         whole, incarnations = Receipt(), self._receipts.incarnations
         for part in self._cutter.cut(payload, self._sizes.bytes, self._driver.incarnation):
             while self._pending or not self._has_room():

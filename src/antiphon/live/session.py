@@ -73,7 +73,7 @@ class PacketSession(Protocol):
 
 
 def refuse_kind(packet: bytes) -> Refused:
-    """Return why a packet is refused whose first byte is none of those that are taken."""
+    """Return why a packet with an unexpected first byte is refused."""
     version, kind = divmod(packet[0] if packet else 0, 16)
     if kind not in (_PLAIN - ENVELOPE, _SEALED - ENVELOPE, HELLO - ENVELOPE) or version == ENVELOPE >> 4:
         return Refused("no-packet")
@@ -293,7 +293,7 @@ class NameProbe:
         self.exists = False  # someone else has this name
 
     def question(self, bound: Address, address: Address) -> bytes:
-        """Ask whoever lives at an address to answer to the one that packets from here to there come from."""
+        """Ask whoever is at an address to answer to the address that this packet comes from."""
         with self._make_socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET) as way:
             way.connect(address)  # sends nothing, but chooses the way
             host = str(way.getsockname()[0]) if bound[0] in ("0.0.0.0", "::") else bound[0]

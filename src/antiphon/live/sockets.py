@@ -57,7 +57,7 @@ def udp_socket(family: int) -> socket.socket:
 def _let_go_in_a_child() -> None:
     """Close a forked child's copies: it is no member, and would keep the address when its parent has died.
 
-    Neither may it send in its parent's session, where a counter would then be the nonce of two packets.
+    If it sent in its parent's session, two packets would have the same nonce.
     """
     for one in list(_open):
         one.close()
@@ -201,7 +201,7 @@ class Port:
                 self._read(one)
 
     def _read(self, one: socket.socket) -> None:
-        """Take what has come, and what comes while that is taken, so that the answers to all of it share packets."""
+        """Read and hand over packets until no more come, so that the answers to all of them share packets."""
         taken, answers = 0, True
         while self.is_open and answers and taken < _PACKETS_GATHERED_MAX:
             packets: list[bytes] = []

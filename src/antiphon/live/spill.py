@@ -1,4 +1,4 @@
-"""Bytes that are too many for memory, in a temporary file: what the disk refuses is said, with the folder."""
+"""Bytes that are too many for memory, kept in a temporary file; an error of the disk names the folder."""
 
 from __future__ import annotations
 

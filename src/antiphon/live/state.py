@@ -30,7 +30,7 @@ from antiphon.protocol.fragment import Fragment
 from antiphon.protocol.machine import Chunk, ReadChunk, Release, RestoreChunk, Snapshot
 
 _PIECE_BYTES: Final = 256 << 10  # is copied in one turn of the loop
-_PIECES_WAITING_MAX: Final = 8  # for a disk that is slower than the network; then the loop waits for it too
+_PIECES_WAITING_MAX: Final = 8  # if the disk is slower than the network, beyond this the event loop waits for the disk
 _FOOTER: Final = struct.Struct(">cI")  # kind, length of what had begun, which stands before it
 _KINDS: Final[dict[bytes, Literal["bytes", "file", "iterator"]]] = {b"b": "bytes", b"f": "file", b"i": "iterator"}
 _decode_begun = msgspec.msgpack.Decoder(list[tuple[int, Fragment]]).decode
@@ -139,7 +139,7 @@ class StateKeeper:
         self._begun[view] = begun
 
     def capture(self, view: int) -> None:
-        """Take the application's state, which has just seen all that came before the view."""
+        """Take the application's state, now that it has seen everything that came before the view."""
         assert self._snapshot is not None
         try:
             kind, source = _opened(self._snapshot())

@@ -122,8 +122,9 @@ class MemberFile:
 
 
 def _read(disk: Disk, path: Path) -> bytes | None:
-    """Return what a file of the state folder holds, or None if there is none; one that cannot be read is not passed
-    over, since a name that forgets is another's.
+    """Return the content of a file of the state folder, or None if there is none.
+
+    A file that cannot be read raises an error: a member must not go on as if it had never voted.
     """
     try:
         return disk.read(path)

@@ -62,7 +62,7 @@ class LiveTrace:
         return log
 
     def refuse(self, member: int) -> None:
-        """Say that an incarnation takes part whose number another has had, in a group whose states were lost."""
+        """Warn that an incarnation has a number that an earlier one had, in a group whose states were lost."""
         written = self._file(member, 0).name
         self.failed = self.failed or f"{self._folder}: {written} is of an earlier start; name another folder"
 
@@ -83,7 +83,7 @@ class LiveTrace:
     def close(self, now: Instant, *, is_whole: bool, unfinished: bool = False) -> None:
         """Hand over the rest and wait for the thread; a log that is whole says so by its end.
 
-        Who goes without having left, and has `unfinished` messages, has crashed as far as guarantees are concerned.
+        A member that ends without having left, with `unfinished` messages, counts as crashed for the guarantees.
         """
         if is_whole and self._logs:
             log = self._logs[-1]
@@ -140,7 +140,7 @@ class LiveLog:
     """The log of one incarnation of a member, as machines write it."""
 
     def __init__(self, trace: LiveTrace, log: MemberLog, *, is_taken: bool = False) -> None:
-        """Begin; `is_taken`: another start wrote under this number, so that only one that takes no part can have it."""
+        """Begin; `is_taken`: an earlier start wrote a log under this number, so this one may not take part under it."""
         self.member = log.member
         self._trace, self._log, self._is_taken = trace, log, is_taken
         self._first_step, self._part = 1, 0

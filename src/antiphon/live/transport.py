@@ -327,7 +327,7 @@ def _without(
 
 
 def share_packets(outbox: dict[tuple[int, ...], list[bytes]], size: int) -> dict[tuple[int, ...], list[bytes]]:
-    """Put what is for all and what is for one into the same packets, if what each is told is small."""
+    """Put what is for all and what is for one receiver into the same packets, if what each receives alone is small."""
     told: dict[int, list[bytes]] = {}
     sizes: dict[int, int] = {}
     for to, datagrams in outbox.items():

@@ -22,7 +22,7 @@ def compiled(function: F) -> F:
 
 
 def borrowing(function: F) -> F:
-    """Compile a function that makes no arrays: then nobody counts who holds those that it is given.
+    """Compile a function that makes no arrays, without reference counting of the arrays that it is given.
 
     Where small functions hand a tuple of arrays to each other, the counting took most of their time.
     """

@@ -1,7 +1,7 @@
 """Flow control: a window over what is not yet stable, and the buffer credit that members advertise.
 
-The sender of a message must be sure that every member has a place for it. Each datagram's header says how many places
-its sender has left; as all n members may send at once, one of them may count on an n-th of the smallest figure.
+The sender of a message must be sure that every member has a free slot for it. Each datagram's header says how many
+slots its sender has left. All n members may send at once, so each may use an n-th of the smallest number.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class FlowControl:
         return min(self.window, min(self.free) // self._size)
 
     def poor(self) -> tuple[int, ...]:
-        """List the members that are not known to have a place for one message of everyone."""
+        """List the members that are not known to have a free slot for one message of each member."""
         return tuple(rank for rank, free in enumerate(self.free) if free < self._size)
 
     def open(self, outstanding: int) -> bool:
@@ -59,7 +59,7 @@ class Submissions:
 
     @property
     def gather(self) -> bool:
-        """Whether one waits for more to be said with it: live, others are better gathered into a burst meanwhile."""
+        """Whether one submission waits already: a live group then gathers further ones into a burst."""
         return self.pace.next_at is not None and bool(self.waiting)
 
     @property

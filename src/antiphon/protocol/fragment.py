@@ -1,8 +1,8 @@
 """Cutting what is too large into numbered fragments, and reassembling it within bounds.
 
 A fragment says to what it belongs (`number`, chosen by whoever cuts), which one it is and how many there are. The
-receiver keeps what is unfinished, of each source so much and no more; what is given up is counted, and nothing that
-comes late begins it anew.
+receiver keeps what is unfinished, up to a bound for each source. What is given up is counted, and late fragments do not
+begin it anew.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class Reassembler:
         return any(self._unfinished.values())
 
     def unfinished(self, source: int) -> dict[tuple[int, int], dict[int, bytes]]:
-        """Return what has come of each unfinished thing of a source, by number and count, by index."""
+        """Return what has come of each unfinished whole of a source: (number, count) to index to data."""
         return {key: dict(begun.data) for key, begun in self._unfinished.get(source, {}).items()}
 
     def sources(self) -> list[int]:

@@ -62,7 +62,7 @@ class Meet(msgspec.Struct, frozen=True):
 
 
 class Intake(msgspec.Struct, frozen=True):
-    """Whether the application is too far behind to take in more; with views only. Such a one does not join."""
+    """Whether the application is too far behind to take in more, and so does not join; with views only."""
 
     full: bool
 
@@ -150,7 +150,7 @@ class StandingChanged(msgspec.Struct, frozen=True):
     """
 
     what: Literal["stalled", "resumed", "excluded", "yielded"]
-    links: tuple[tuple[int, int], ...] = ()  # where too few hear one another: (from, to), by name, that are broken
+    links: tuple[tuple[int, int], ...] = ()  # with `stalled`: the broken links, as (from, to), by name
 
 
 class Capture(msgspec.Struct, frozen=True):
@@ -199,7 +199,7 @@ class EndHoldBack(msgspec.Struct, frozen=True):
 
     hand_over: bool
     lost: bool = False  # the state that it was to follow: nobody has it any more
-    refused_by: tuple[int, ...] = ()  # where it ends for that reason: who has no state to give, which are all
+    refused_by: tuple[int, ...] = ()  # if nobody could give the state: those who were asked, which are all
 
 
 class TraceRow(msgspec.Struct, frozen=True, gc=False):

@@ -13,7 +13,7 @@ State = Literal["live", "silent", "gone", "never", "unpublished"]
 
 
 class Headline(msgspec.Struct, frozen=True):
-    """One sentence: is everything well, and if not, who is the culprit; and another: what to do about it."""
+    """One sentence that says whether all is well and, if not, who is to blame; and one that says what to do."""
 
     level: Level
     text: str

@@ -192,7 +192,7 @@ def _late(rows: Sequence[MemberRow], live: Sequence[Status]) -> Iterator[Trouble
 
 
 def _not_begun(late: Sequence[str], live: Sequence[Status]) -> Iterator[Trouble]:
-    """Tell that a group has not begun, since too few of those who are to found it are there."""
+    """Tell that a group has not begun, because too few of its founders are there."""
     if not late:
         return
     wait = f"{listed(late)} {'waits' if len(late) == 1 else 'wait'} for the group to begin"

@@ -11,7 +11,7 @@ from antiphon.web.elements import SIGNS
 
 
 class GuaranteeWords(NamedTuple):
-    """A guarantee as one would say it: its name, what it means to have it, and what is counted of it."""
+    """A guarantee in words: its name, what it means, and what is counted."""
 
     name: str
     meaning: str
@@ -98,7 +98,7 @@ KINDS: Final[dict[str, str]] = {"holds": "good", "violated": "bad", "unknown": "
 
 
 def verdict(word: VerdictName, *, decides: bool = True, where: str = "") -> Markup:
-    """Return a verdict as sign and word; that of a guarantee nobody asked for is held back in colour."""
+    """Return a verdict as sign and word; in a muted colour if the guarantee was neither promised nor asked for."""
     kind = KINDS[word]
     return Markup('<span class="verdict {}"><span aria-hidden="true">{}</span> {}{}</span>').format(
         kind if decides else "muted", SIGNS[kind], word, where

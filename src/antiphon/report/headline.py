@@ -50,7 +50,7 @@ def _unread(facts: Facts) -> str:
 
 
 def _undecided(checked: CheckResult, names: Sequence[str]) -> str:
-    """Say what the trace does not decide, and apart from it what had nothing to be decided by."""
+    """Say which guarantees the trace cannot decide, and which had nothing to examine."""
     found = checked.guarantees
     empty = [name for name in names if found[name].verdict == "unknown" and not found[name].examined]
     open_ = [name for name in names if found[name].verdict == "unknown" and name not in empty]

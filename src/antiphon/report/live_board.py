@@ -34,7 +34,7 @@ from antiphon.report.board_state import (
 from antiphon.report.board_troubles import headline
 
 SILENT_S: Final = 1.0  # a member publishes four times a second; one that misses four is called silent
-STUCK_S: Final = 3.0  # for so long nothing is delivered although something waits: it does not come by itself
+STUCK_S: Final = 3.0  # after so long without a delivery although something waits, something is wrong
 _RETRY_S: Final = 0.5
 _SAMPLES: Final = 60  # seconds of rates that the page draws
 _CULPRIT_S: Final = 3  # some member is always the slowest; one that stays it for so long is a culprit
@@ -267,7 +267,7 @@ class Board:
         named = Counter(status.slowest for status in live if status.slowest is not None)
         most = {member for member, voices in named.items() if 2 * voices >= len(live) - 1}
         if {status.me for status in live} <= most:
-            most = set()  # where each waits for the other, as two do that are busy, nobody stands out
+            most = set()  # if two busy members wait for each other, neither is to blame
         self._slowest_s = Counter({member: self._slowest_s[member] + 1 for member in most})
         self._extend_timeline(now)
 

@@ -1,4 +1,4 @@
-"""A page for the user of this machine: served at one address, answered to under that address alone."""
+"""A page for the user of this machine: served at one address, and only to requests for that address."""
 
 from __future__ import annotations
 

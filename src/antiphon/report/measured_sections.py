@@ -303,7 +303,7 @@ def _name(facts: Facts, who: str) -> str:
 
 
 def _cell(cells: Mapping[tuple[str, str], int], repairer: str, target: str, top: int) -> Markup | str:
-    """Return a number on a ground as strong as it is large beside the largest; sums over others have no ground."""
+    """Return a number on a background that is stronger the larger the number; sums over others have none."""
     number = cells.get((repairer, target), 0)
     if not number:
         return element("span", "·", {"class": "muted"})

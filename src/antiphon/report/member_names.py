@@ -12,7 +12,7 @@ from antiphon.report.run_settings import count_lives
 from antiphon.wording import count, listed
 
 LISTED_MAX: Final = 6  # members that a sentence names; more are counted
-NEIGHBOURS_MIN: Final = 6  # members whose numbers follow each other that are told as from one to another
+NEIGHBOURS_MIN: Final = 6  # consecutive numbers from which on a range is said: "members 14 to 19"
 
 
 def member_name(facts: Facts, member: int) -> str:

@@ -1,4 +1,4 @@
-"""What a test did to its processes, kept so that a report can tell it: in the words of a scenario's faults."""
+"""What a test did to its processes, kept for reports in the words of a scenario's faults."""
 
 from __future__ import annotations
 

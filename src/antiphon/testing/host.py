@@ -66,12 +66,12 @@ class SimulatedHost:
     # What a group asks for
 
     def clock(self) -> Callable[[], Instant]:
-        """Give a clock that is off by as much as clocks may be, and follows no step after this."""
+        """Return a clock with a random skew within the bound; later steps of the wall clock do not change it."""
         clock = SkewedClock(self._skew() + self.step_ns(), 0)
         return lambda: clock.read(self._kernel.now)
 
     def _skew(self) -> Duration:
-        """Give how far the clock is off: a process's clock by as much at every start."""
+        """Return how far the clock is off; the same at every start of a process."""
         incarnation, skew_ns = present_incarnation.get(), self._skew_ns
         if incarnation is not None and incarnation.name in self._skews_ns:
             return self._skews_ns[incarnation.name]

@@ -125,7 +125,7 @@ class VirtualLoop(NothingReal):
                     self._see_whether_anything_happens(until)
 
     def run_for(self, duration_ns: Duration, done: Callable[[], bool]) -> bool:
-        """Run for some time, or until something is the case, which is looked at now and then; say whether it is."""
+        """Run for some time, or until a condition holds, which is looked at now and then; return whether it holds."""
         end = self.kernel.now + duration_ns
         with self._in_charge():
             while not done() and self.kernel.now < end and not self.errors:
@@ -144,7 +144,7 @@ class VirtualLoop(NothingReal):
 
     @contextmanager
     def _in_charge(self) -> Iterator[None]:
-        """Be the running loop of this thread, and make its clock and its chance virtual."""
+        """Make this the running loop of the thread, and its clock and randomness virtual."""
         if self._closed:
             raise RuntimeError("this loop is closed")
         if asyncio._get_running_loop() is not None:
@@ -155,7 +155,7 @@ class VirtualLoop(NothingReal):
         outside = random.getstate()
         random.setstate(self._randomness)
         collects = gc.isenabled()
-        gc.disable()  # when garbage is found depends on all that ran before, and what it lets go of may run on
+        gc.disable()  # when garbage is collected depends on all that ran before, and finalizers may run code
         self._running = True
         try:
             with (
@@ -186,7 +186,7 @@ class VirtualLoop(NothingReal):
         return self._closed
 
     def close(self) -> None:
-        """Never run again; what crashed processes were about to do ends without a sound."""
+        """Close the loop; tasks of crashed processes end without a warning."""
         self._closed = True
         self._report_forgotten_errors()
         for task in [task for task in self._tasks.values() if not task.done()]:
@@ -428,7 +428,7 @@ class VirtualLoop(NothingReal):
     # What is real
 
     async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> list[Any]:
-        """Take every name for an address: a simulated host is called what it is called."""
+        """Return the name itself as the address: simulated hosts need no look-up."""
         name = "127.0.0.1" if host == "localhost" else host
         return [(0, 0, 0, "", (name, port))]
 

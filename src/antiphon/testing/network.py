@@ -33,7 +33,7 @@ MTU_MAX: Final = 65_535  # of links that have no rule
 
 
 class LinkFault:
-    """Links that are cut, or behave otherwise, from when it is made until it is healed."""
+    """A change of some links, such as a cut, from when it is made until it is healed."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class SimulatedNetwork:
         return Network(self._kernel, self._size, self.options, self._chance, self._arrive)
 
     def change(self, **options: Any) -> None:
-        """Let the network behave otherwise from now on; what is under way arrives as it would have."""
+        """Change the network's qualities from now on; packets under way are not affected."""
         self.options = msgspec.structs.replace(self.options, **options)
         self.options.check(self._size)
         self.counts.update(self._network.counts)
@@ -134,7 +134,7 @@ class SimulatedNetwork:
         self._place(address)
 
     def known_as(self, text: str) -> SimulatedSocket:
-        """Give the socket of a member that is known by an address, be it bound there or, just now, elsewhere."""
+        """Return the socket of the member known by an address, wherever it is bound now."""
         address = parse(text, "address")
         if address not in self._bound:
             assert self._last_bound is not None
@@ -258,7 +258,7 @@ class SimulatedNetwork:
     # Faults
 
     def partition(self, *groups: Sequence[str]) -> LinkFault:
-        """Part the network: who is in different groups, or who is in one and who in none, cannot hear each other."""
+        """Split the network: different groups cannot hear each other; whoever is in no group is in one more."""
         sides = [_names(group) for group in groups]
         if sum(map(len, sides)) > len(set().union(*sides)):
             raise UsageError("partition: a member is in two groups")

@@ -144,7 +144,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 def _smaller(item: pytest.Function, made: World, error: BaseException, run: Callable[[World], None]) -> BaseException:
-    """Find the same failure in a smaller world of the seed, which then is the one that is told of."""
+    """Find the same failure in a smaller world of the seed, to be reported instead."""
     from antiphon.testing.reduction import Failure, make_smaller
 
     own = {"world", "antiphon_seed", *(item.callspec.params if hasattr(item, "callspec") else ())}

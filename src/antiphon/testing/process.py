@@ -1,4 +1,4 @@
-"""Simulated processes: whatever an application starts under one name, to be stopped dead, stood still, started again.
+"""Simulated processes: whatever an application starts under one name, which can be crashed, paused and restarted.
 
 Every task, timer and callback that an incarnation of a process begins carries it in its context, and so does every
 group that it joins. The loop asks the incarnation before it runs any of them.

@@ -68,7 +68,7 @@ class Surroundings:
         self._change(reorder=share)
 
     def _change(self, **change: Any) -> None:
-        """Let all links have another quality from now on, and keep that it is so until they are as at first."""
+        """Change a quality of all links from now on, and record it until it is as at first."""
         self.host.network.change(**change)
         for quality, value in change.items():
             if quality in self._changed:
@@ -77,7 +77,7 @@ class Surroundings:
                 self._changed[quality] = self.note("network", by=network_quality(quality, value))
 
     def partition(self, *groups: Sequence[str]) -> LinkFault:
-        """Part the network: who is in different groups, or who is in one and who in none, cannot hear each other."""
+        """Split the network: different groups cannot hear each other; whoever is in no group is in one more."""
         return self._since(self.host.network.partition(*groups), "partition", *groups)
 
     def cut(self, source: Sequence[str], target: Sequence[str]) -> LinkFault:

@@ -1,4 +1,4 @@
-"""Small runs by the thousand: one compiled pass settles those in which everything is as it should be.
+"""Small runs by the thousand: one compiled pass settles those in which nothing unusual happened.
 
 In a *plain* run all members are there from beginning to end and in every view, and deliver the same messages in the
 same order, each after it was sent: all eight guarantees hold, and how much was examined follows from a few counts.

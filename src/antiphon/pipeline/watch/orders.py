@@ -36,7 +36,7 @@ def met_in(run: WatchedRun, views: Array) -> Array:
 
 
 def count_pairs(run: WatchedRun, chosen: Array) -> tuple[int, int]:
-    """(pairs with two common messages, pairs whose orders differ) of which at least one is chosen."""
+    """Count pairs with two common messages, and pairs whose orders differ; one of each pair is a chosen member."""
     met = met_in(run, np.ones(len(run.views), bool))
     has_log = run.actors["has_log"] > 0
     counted = np.triu(np.outer(has_log, has_log) & (chosen[:, None] | chosen[None, :]), 1)

@@ -149,7 +149,7 @@ class ViewAgreement:
         if current.change is None:
             yield set(current.targets) - current.answered, Prepare(current.ballot, self.view)
         else:
-            # who proposes holds the cut before anyone who has lost its messages may vote for it
+            # the proposer holds the cut first: voters that have lost their messages may vote without it
             holds = flush is None or me in current.votes
             voters = self.voters(current.change) - set(map(name_of, current.votes))
             yield voters if holds else {name_of(me)}, Accept(current.ballot, current.change)
@@ -206,7 +206,7 @@ class ViewAgreement:
     def choose(
         self, config: GroupOptions, unwanted: Collection[int], fits: Callable[[int], bool], *, transfer: bool = False
     ) -> Change | None:
-        """Take what may have been decided already; else whoever answered, and all that they hold."""
+        """Propose what may have been decided already; else a view of whoever answered, with all that they hold."""
         current = self.round
         assert current is not None
         states = self.states_that_bind(current.states)

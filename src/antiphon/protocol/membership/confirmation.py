@@ -32,7 +32,7 @@ class ViewConfirmation:
     def begin(self, now: Instant) -> None:
         """Stop, because this process was away, until a quorum has confirmed the view.
 
-        One that is in no view yet may have been let into one meanwhile: it asks when it begins that.
+        A process that is in no view yet may have been admitted to one meanwhile: it asks when it begins that view.
         """
         life = self._life
         if not self.must_be_confirmed() or (life.session is None and not life.own.offered):
@@ -45,7 +45,7 @@ class ViewConfirmation:
 
     def _ask_about(self, session: ViewSession, now: Instant) -> None:
         self._asked_since, self._asked_about, self._confirmed_by = now, session.view.id, {self._life.own.name}
-        if self._again is None:  # else it asks in its time: who is late again and again for want of time asks less
+        if self._again is None:  # else it asks later: on a busy machine a process is late often
             self._again = self._times.repetition(session.view.names, now)
         self._go_on_if_confirmed(now)
 

@@ -1,8 +1,8 @@
 """Who can work together when single links are broken: a set of names that all hear one another.
 
 Every sign of life names those whom its sender does not hear. From these reports all come to the same choice: the
-largest set in which everyone hears everyone; of equal ones that with the earlier names. To find it is to take out as
-few names as possible so that no broken link is left, so the search branches on the name with the most of them.
+largest set in which everyone hears everyone; of equal ones that with the earlier names. That means taking out as few
+names as possible so that no broken link is left, so the search branches on the name with the most of them.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Final, TypeAlias
 
 _Ends: TypeAlias = dict[int, Set[int]]  # of each name that has broken links: the names at their other ends
 
-_LINKS_MAX: Final = 50_000  # looked at; then the best set that was found stands: everyone in it hears everyone too
+_LINKS_MAX: Final = 50_000  # to look at; after that, the best set found so far is taken
 
 
-_CHOICES_MAX: Final = 8  # of which it is kept who was chosen; a process asks of two or three sets of names at a time
+_CHOICES_MAX: Final = 8  # whose choice is remembered; a process asks about two or three sets of names at a time
 
 
 class LinkReports:
-    """Who says that it does not hear whom, and who is chosen from that: found out once for each change of a report."""
+    """The reports of who does not hear whom, and the choice that follows, which is computed once for each change."""
 
     def __init__(self) -> None:
         self.unheard: dict[int, frozenset[int]] = {}  # by the name that reports; who hears all is not in it

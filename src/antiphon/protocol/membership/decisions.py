@@ -1,7 +1,7 @@
 """What a process learns of views: which is the newest, from whoever tells, and what was decided to follow its own.
 
 A decision about one's own view is carried out: what is missing of the cut is fetched, the rest of the view delivered,
-and the next one begun. Whoever hears that the group goes on without it gives way.
+and the next one begun. A process that learns that the group went on without it gives way.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Decisions:
             self.tell_if_behind(sender, alive.view)
 
     def on_superseded(self, sender: int, superseded: Superseded, now: Instant) -> None:
-        """Hear that this name has had a later incarnation: its state was lost, and with it how often it has started."""
+        """Hear that this name has had a later incarnation: the count of its starts was lost with its state."""
         own, latest = self.life.own, superseded.latest
         if self.life.session is None and name_of(latest) == own.name and latest > own.id:
             self.life.begin_next_incarnation(now, incarnation_of(latest))
@@ -76,7 +76,8 @@ class Decisions:
     def takes_part(self, change: Change, flush: Flush) -> bool:
         """Decide whether a change concerns this process: it is listed, or leaves and has no more than what was counted.
 
-        A leaver that was not heard may hold, and safely keep back, what the others go on without.
+        A leaver that was not heard may hold messages beyond the cut. The others go on without them, so it must not
+        deliver them.
         """
         return change.new.lists(self.life.own.id) or (self.life.own.leaving and flush.lies_within(change.cut))
 
@@ -108,14 +109,14 @@ class Decisions:
             self._outbox.say_to_names((name for name in names if name != self.life.own.name), fetch)
 
     def give_up_fetching(self, now: Instant) -> None:
-        """End this incarnation: nobody has any more what is missing of the cut, and who lacks it can only join anew."""
+        """End this incarnation: nobody has the missing messages of the cut any more, so it can only join anew."""
         decided = self._agreement.decided
         if decided is not None:
             self.life.past = Past(decided)
         self.life.give_way(self._agreement.view if decided is None else decided.new, "excluded", now)
 
     def hear_of(self, sender: int, view: GroupView, now: Instant, decision: Change | None = None) -> None:
-        """Hear of another view, for which the cut before it is of no use or not known."""
+        """Hear of another view without the cut that led to it, or with one that is of no use here."""
         accepted = self._agreement.accepted
         heeds = self._agreement.heeds(view, sender) and self.may_give_way(view, now)
         if self.may_begin(view):

@@ -29,10 +29,7 @@ class Peer(msgspec.Struct):
     asked_at: Instant | None = None  # when it was first asked something since it spoke last
 
     def says(self, alive: Alive) -> bool:
-        """Take what a sign of life says, and return if it is new.
-
-        One report of silence may be of a moment's loss, two count.
-        """
+        """Take the reports of a sign of life; return whether they are new. A silence counts when reported twice."""
         reported = frozenset(alive.unheard)
         before = self.view, self.standing, self.reported, self.unheard
         self.view, self.standing = alive.view, alive.standing
@@ -41,7 +38,7 @@ class Peer(msgspec.Struct):
 
 
 class FailureDetector:
-    """Every other name that this process knows of, and itself; one that is silent for too long is suspected."""
+    """Watches every other name that this process knows of; one that is silent for too long is suspected."""
 
     def __init__(
         self, own: OwnProcess, names: Iterable[int], options: MembershipOptions, jitter: Jitter, now: Instant
@@ -102,7 +99,7 @@ class FailureDetector:
                 peer.asked_at = now
 
     def await_word(self, names: Iterable[int], now: Instant) -> None:
-        """Give time to names that should be about to speak: once, since a broken link would earn it for ever."""
+        """Give time to names that should be about to speak, once: otherwise a broken link would get time for ever."""
         for name in names:
             peer = self.by_name.get(name)
             if peer is not None and not peer.awaited:
@@ -138,7 +135,7 @@ class FailureDetector:
         self.beat_at = min(self.beat_at, now + self.times.news_ns)
 
     def look(self, now: Instant) -> list[int]:
-        """Look around: whoever falls silent, or speaks again, is news for all; name those who should be asked."""
+        """See who has fallen silent or speaks again, which is news for all; return those who should be asked."""
         self.news = False
         self.arrivals.look(now)
         self.times.look(now)

@@ -96,8 +96,8 @@ class Process:
     ) -> None:
         """Start a name's next incarnation; `names` are the founders, `saved` is what the last one persisted.
 
-        Where nothing is saved, it is the given one, and its ballots come after `first_round`: a number that no earlier
-        start without anything saved was given, so that none of them is taken for one of an incarnation that was lost.
+        Without anything saved, the incarnation is `first_incarnation`, and its ballots come after `first_round`: a
+        number that no earlier start of this kind was given, so that no ballot is taken for one of a lost incarnation.
         Where a number of members was `declared`, `names` are those that are known already: the rest come as `Meet`.
         Where it is `traced`, what belongs in the trace is among the effects. It speaks these `versions` of the wire.
         """
@@ -132,7 +132,7 @@ class Process:
         self._look_at: Instant = now  # until then, data goes straight to the member and nothing else is looked at
         self._news_due_at: Instant | None = None  # when to look at what others have said of themselves, if they did
         self._straight: Member | None = None  # the member, while all that it says goes straight to the driver
-        self._due_at: Instant = now  # when something is due beside what the member has to do; kept while that is so
+        self._due_at: Instant = now  # when something is due besides the member's own work, while `_straight` is set
 
     @staticmethod
     @rule("docs/membership.md, agreement")
@@ -190,7 +190,7 @@ class Process:
         return session is not None and session.stalled
 
     def broken_links(self, now: Instant) -> tuple[tuple[int, int], ...]:
-        """Name the links of the newest view's names, and to this one, over which nothing is heard: (from, to)."""
+        """Return the links among the newest view's names and this one over which nothing is heard: (from, to)."""
         return self.detector.broken_links({*self.view.names, self._own.name}, now)
 
     @property
@@ -330,7 +330,7 @@ class Process:
                 assert_never(event)
 
     def _receive(self, datagrams: list[bytes], now: Instant) -> bool:
-        """Take datagrams in their order, the member's as many at once as come together; return if all were data."""
+        """Take datagrams in order, runs of data at once; return whether nothing but data and signs of life came."""
         only_data = self.lifecycle.active or self.detector.times.gathering_ns > 0
         for is_data, together in groupby(datagrams, lambda datagram: datagram[4:8] == self._data_tag):
             session = self.lifecycle.session

@@ -1,4 +1,4 @@
-"""What everyone wants to be, as far as one process was told: who stays in a view, joins, leaves or may propose."""
+"""What everyone wants to be, as far as one process was told: who stays in a view, joins or leaves; who may propose."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class ViewSession:
         self.away_since: Instant | None = (
             None  # this process was away, and too few have said that the view still stands
         )
-        self.left_out_since: Instant | None = None  # those who hear one another are a quorum, without this process
+        self.left_out_since: Instant | None = None  # a quorum hears one another, and this process is not among them
         self.stalled = False  # nothing is delivered: too few are within reach, or the view cannot end
         self._set_aside: list[bytes] = []  # data that came too early to be taken
         self._set_aside_bytes = 0

@@ -24,7 +24,7 @@ _LAGGING_WINDOWS = 3  # beside the one of what is alive: four in all, as many as
 
 
 def fitted(config: GroupOptions, options: MembershipOptions) -> GroupOptions:
-    """Give the members what the policy asks of them, or say why they cannot have it."""
+    """Return the options with what the policy needs, or raise a `UsageError` that says why they cannot have it."""
     if options.slow != "lag":
         return config
     ordering = ordering_type(config.ordering)
@@ -41,8 +41,8 @@ def fitted(config: GroupOptions, options: MembershipOptions) -> GroupOptions:
 def waited_for(member: Member, full: Collection[int]) -> dict[int, float]:
     """Say who may hold all others back, and how much each lacks as far as is known; infinity: not heard from.
 
-    Those who say themselves that their application is `full` are the ones: how much another lacks is known to few, and
-    where reports are passed on, one who waits for another's seems to be the one who is waited for.
+    If some say that their application is `full`, it is they. How much another member lacks is known to few; where
+    reports are passed on, a member that waits for another's report looks like the one that is waited for.
     """
     lag = {other: inf if lacks is None else lacks for other, lacks in member.lag().items()}
     return {other: lag.get(other, 0) for other in full if member.held} or lag

@@ -44,7 +44,7 @@ WINDOW_MIN: Final = 2  # chunks that are asked for at once
 WINDOW_MAX: Final = 32
 _PIECES_PER_CHUNK: Final = 8  # each message has its price, whatever its length
 _TRIES_MAX: Final = 3  # vain ones, until another elder is asked
-_ANEW_NS: Final = SECOND  # until one whom nobody could give a state joins anew; each time is a view change
+_ANEW_NS: Final = SECOND  # until a joiner that nobody could give a state joins anew; each time costs a view change
 _ANEW_NS_MAX: Final = 64 * SECOND
 
 
@@ -59,7 +59,7 @@ class _Offer(msgspec.Struct):
 
 
 class _Awaited(msgspec.Struct):
-    """The state that is due here: of which view's beginning, who has it, and how much of it has come."""
+    """The state that this joiner waits for: of which view, who has it, and how much of it has come."""
 
     view: ViewId
     elders: tuple[int, ...]
@@ -136,7 +136,7 @@ class StateTransfer:
         return []
 
     def shown(self, effects: Iterable[Deliver | Install | Capture], me: int) -> Iterable[Effect]:
-        """Pass on what has its place in the application's stream, or have it held back for after the snapshot."""
+        """Pass on an effect of the application's stream, or have it held back until the snapshot has come."""
         if self._awaited is None:
             return effects
         held_back = [HoldBack(effect) for effect in effects]
@@ -146,7 +146,7 @@ class StateTransfer:
         return held_back
 
     def forget(self, me: int) -> list[Effect]:
-        """Wait for nothing any more, for this incarnation is over; give up own messages that were held back."""
+        """Stop waiting, because this incarnation is over; give up own messages that were held back."""
         ended: list[Effect] = []
         if self._awaited is not None:
             refused_by = () if self._awaited.anew_at is None else self._awaited.refused_by
@@ -197,7 +197,7 @@ class StateTransfer:
     # As a joiner
 
     def look(self, view: GroupView, now: Instant) -> None:
-        """Ask for chunks where it is time; begin with what there is if nobody has the state any more."""
+        """Ask for chunks when it is time; begin without the state if nobody has it any more."""
         awaited = self._awaited
         if awaited is None:
             return

@@ -16,11 +16,11 @@ from antiphon.protocol.membership.messages import ECHOES_MAX, Alive, Echo
 from antiphon.protocol.membership.options import MembershipOptions
 from antiphon.protocol.timers import Backoff, Jitter, LongestPause, RoundTripEstimate
 
-_BEATS: Final = 9  # heartbeats that whoever is late, or was asked, has to speak before it is suspected
-_PAUSES: Final = 2  # times the longest pause of either side, which is not the longest there will ever be
+_BEATS: Final = 9  # heartbeats that a late member, or one that was asked, has left before it is suspected
+_PAUSES: Final = 2  # times the longest pause of either side: a longer one may come
 _QUICK_MEMBERS: Final = 3  # up to so many speak as often as they may
-_QUESTIONS: Final = 8  # that one who is late is asked in the time from one sign of life to the next, if that is long
-_MANY_MEMBERS: Final = 24  # so many look at what the others say by the heartbeat, and not at each word
+_QUESTIONS: Final = 8  # a late member is asked this often between two signs of life, if that time is long
+_MANY_MEMBERS: Final = 24  # groups of this many look at what others say once per heartbeat, not at each message
 _PERIOD_NS_MAX: Final = 60 * SECOND  # what another may ask to be believed for
 _DOUBLINGS_MAX: Final = 3
 
@@ -90,7 +90,7 @@ class Times:
 
     @property
     def arrival_ns(self) -> Duration:
-        """How long after one who joins another may come to be let in together with it: each view costs many much."""
+        """How long to wait for another joiner after one, to admit both in one view: views are dear in large groups."""
         return self.news_ns if len(self.by_name) >= _MANY_MEMBERS else 0
 
     @property
@@ -105,7 +105,7 @@ class Times:
 
     @property
     def away_ns(self) -> Duration:
-        """By how much a process may be late, and how long look away: together less than it takes to be suspected."""
+        """By how much a process may be late before it counts as away: less than it takes to be suspected."""
         return 2 * (self._options.suspect_ns or 10 * self._options.heartbeat_ns) // 5
 
     def look(self, now: Instant) -> None:
@@ -125,7 +125,7 @@ class Times:
         late_ns = 0 if peer.due_at is None else max(0, now - peer.due_at)
         if late_ns <= self.margin_ns(name, now):
             peer.lateness.measured(late_ns)
-        else:  # it was suspected: who is cut off, or stood still, teaches nothing
+        else:  # it was suspected: a member that was cut off, or stood still, measures nothing
             peer.since = now
         for echo in alive.echoes:
             # what an earlier start said was said by another clock, which may have been days off

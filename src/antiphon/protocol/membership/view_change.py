@@ -34,7 +34,7 @@ class ViewChangeProtocol:
         ending = life.session is None or life.session.flush is not None
         calm = not ending and not detector.links.unheard and not life.slow.accused
         if calm and life.roster.follows_another(view, now):
-            return  # as nearly always, so that many members do not all work it out
+            return  # nearly always so; found out first, since the rest is costly in large groups
         unwanted, joiners = self.unwanted(now), self.welcome(now)
         candidates = life.roster.candidates(view, unwanted, joiners, now)
         if self._own.name not in candidates or view.lists(self._own.id) != (life.session is not None):
@@ -210,11 +210,11 @@ class ViewChangeProtocol:
             self.continue_round(now)
 
     def _answering(self, now: Instant) -> frozenset[int]:
-        """Name the living whose answers are waited for: not of those whom the next view does without anyway."""
+        """Return the living whose answers are waited for; those whom the next view leaves out anyway are not."""
         return self._detector.living(now).difference(map(name_of, self.unwanted(now)))
 
     def _cannot_end(self, now: Instant) -> bool:
-        """Return whether the last ballot comes to nothing: one that it needs is silent, begun anew or gone on."""
+        """Return whether the last ballot cannot succeed: a process that it needs is silent, began anew or went on."""
         agreement, current = self._agreement, self._agreement.round
         needed = {agreement.leader}
         if current is not None and current.change is not None and self._membership.partition == "each-side":

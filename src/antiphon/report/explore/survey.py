@@ -54,7 +54,7 @@ class Survey:
         self.processes = msgspec.convert(history.processes, list[ProcessRow])
         self.halts = msgspec.convert(history.halts, list[HaltRow])
         off = {row.member: row.clock_off_ns or 0 for row in self.processes}
-        # what is subtracted from a member's times, so that clocks that are far off do not tear the picture apart
+        # subtracted from a member's times, so that clocks that differ much still share one picture
         self.shift = {unit: off.get(self.member(unit), 0) for unit in self.units}
         self.start = min((log.start - self.shift[unit] for unit, log in self._logs.items()), default=0)
         self.end = max(
@@ -78,7 +78,7 @@ class Survey:
 
     @functools.cached_property
     def _fell_silent(self) -> bool:
-        """Whether it was so long from the last delivery to the run's end that messages may have waited in vain."""
+        """Whether the last delivery lies so long before the run's end that messages may have waited in vain."""
         logs = [log.arrays for log in self._logs.values()]
         delivered = [int(log["lasts"][1]) for log in logs if log["lasts"][1] != NULL_TIME]
         ended = [int(log["span"][1]) for log in logs if len(log["span"])]

@@ -137,7 +137,7 @@ def _silences(story: RunStory) -> Iterator[Incident]:
 
 
 def _leave_out_the_end(story: RunStory) -> None:
-    """Take it for the end of the run, no incident, where all who are left leave when nobody says anything any more."""
+    """Count leavings as the end of the run, not as incidents, if all leave when no more messages are sent."""
     facts = story.facts
     if any(row.ending == "end" for row in facts.processes) or not story.views:
         return

@@ -42,7 +42,7 @@ def _partition(story: RunStory, alike: Sequence[Occurrence]) -> str:
         said.append("no side went on by itself" if story.changed_during(one) else "no side changed its view")
     elif facts.settings.views and not excluded:
         said += [f"{members_named(facts, side)} did not" for side in one.sides if side not in went_on]
-    # who went on by itself gave that up to come together again, and is not to be pitied
+    # a side that went on by itself yields when the sides meet, which is no harm
     yielded = [member for member in excluded if any(member in view.members for view in went_on.values())]
     left_out = [member for member in excluded if member not in yielded]
     said += [story.excluded(left_out)] if left_out else []

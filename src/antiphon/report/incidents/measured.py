@@ -16,7 +16,7 @@ from antiphon.report.timeline import ended_at, gone, since_start
 from antiphon.wording import count, duration, number, only_publishing
 
 STORM_PER_MESSAGE: Final = 1.0  # repairs for each message and member that had to receive it
-NEARLY_NS: Final = 100_000_000  # the last delivery may come so long before what halts a group is seen
+NEARLY_NS: Final = 100_000_000  # the last delivery may come this long before the cause of a halt is recorded
 _HALTS: Final = (
     "crash", "partition", "split", "cut", "pause", "silence", "unread", "exclusion", "vanishing", "leave", "network",
     "keys",

@@ -1,4 +1,4 @@
-"""What occurred, to be looked around in while it is told: each occurrence once, as a cause or as a consequence."""
+"""The occurrences of a run while they are told: each is told once, as a cause or as a consequence."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from antiphon.testing.torture.schedule import Setup, Work
 
 _SAMPLE_S = 0.25
 _WOKEN_S = 0.01  # by then whoever waited has gone on
-_RECENT = 100  # messages, of which the last ones that everyone sends are some
+_RECENT = 100  # messages in all, those that everyone sends at the end included
 
 
 class Payload(msgspec.Struct, frozen=True, array_like=True):
@@ -254,7 +254,7 @@ class Application:
         task.add_done_callback(self._receipts.discard)
 
     def _payload(self, *, probe: bool) -> Payload:
-        """Make a message; a probe is never large, since what is takes as long as all its parts."""
+        """Make a message; a probe is never large, since a large message takes as long as all its parts."""
         self._number += 1
         work, identity = self._work, MessageName(self.start.member, self.start.number, self._number)
         is_large = work.large and self._number % work.large == 0 and not probe

@@ -18,7 +18,7 @@ class Segment(msgspec.Struct):
     start: ApplicationStart
     view: Viewed
     base: tuple[MessageName, ...]  # the application's state when the view began
-    came_with: Viewed  # the view with which it came, since when it was in all of them
+    came_with: Viewed  # the first view that it was in, and in all since
     continues: bool  # it comes from the view before, and keeps its state
     restored: bool = False
     messages: list[SeenMessage] = []

@@ -52,7 +52,7 @@ def _name_all(starts: list[ApplicationStart]) -> None:
 
 
 def _show_the_only_view(outcome: Outcome) -> None:
-    """Put in the view that never changes, where a group has no other; who was started again is alone in its own."""
+    """Add the one view of a group without views; a member that was started again is alone in its own."""
     everyone = tuple(sorted(outcome.addresses))
     for start in outcome.starts:
         members = everyone if start.number == 1 else (start.address,)
@@ -88,7 +88,7 @@ class Case:
         return self._going[start.key]
 
     def may_have_missed(self, segment: Segment) -> frozenset[MessageName]:
-        """Give what a joiner need not have been given, though the others deliver it since.
+        """Return the messages that a joiner need not deliver, although the others deliver them in its view.
 
         "Without `snapshot`, a joiner is not given a payload in parts whose sending began before its view."
         """
@@ -254,7 +254,7 @@ def _without(segment: Segment, excused: Set[MessageName]) -> list[MessageName]:
 
 
 def _differs(segment: Segment, other: Segment) -> bool:
-    """Whether one has seen another order of a view than another one, as far as both have seen it."""
+    """Whether two have seen different orders of a view, as far as both have seen it."""
     return any(one != other for one, other in zip(segment.identities, other.identities, strict=False))
 
 
@@ -426,7 +426,7 @@ def _went_on(case: Case) -> dict[ViewKey, Viewed]:
 
 
 def _resumed(schedule: Schedule, start: ApplicationStart, since: float) -> float | None:
-    """Give when a member went on after a pause during which the others had left its view, if there was one."""
+    """Return when a member went on after a pause in which the others had left its view; None if there was none."""
     for fault in schedule.faults:
         concerned = fault.kind == "pause" and start.member in fault.members
         if concerned and fault.until is not None and fault.at / 1000 < since < fault.until / 1000:

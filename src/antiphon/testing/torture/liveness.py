@@ -57,7 +57,7 @@ def reach(outcome: Outcome) -> dict[int, set[int]]:
 
 
 def is_whole(outcome: Outcome) -> bool:
-    """Say whether everyone runs in its first start, and hears everyone: without views, a group is that or waits."""
+    """Say whether everyone runs in its first start and hears everyone, without which a group without views waits."""
     near = reach(outcome)
     alive = len(near) == outcome.schedule.members and all(start.number == 1 for start in running(outcome).values())
     return alive and all(len(others) == len(near) for others in near.values())
@@ -129,7 +129,7 @@ def _each_side_goes_on(case: Case, near: dict[int, set[int]]) -> Iterator[str]:
 
 
 def _all_go_on_if_all_are_there(case: Case) -> Iterator[str]:
-    """Without views all go on, or wait for one who is not there; one who was started again is told that it is none.
+    """Without views all go on, or wait for one that is not there; a restarted member is told that it is refused.
 
     "All addresses are members for ever, a silent one makes the others wait."
     """
@@ -146,7 +146,7 @@ def _all_go_on_if_all_are_there(case: Case) -> Iterator[str]:
 def culprits_are_named(case: Case) -> Iterator[str]:
     """Who waits at the end because others are out of reach names a link that is broken, and none that is whole.
 
-    One way will do: who cannot be asked cannot prove either that a packet is its own.
+    Either direction is accepted: a member that cannot be asked cannot prove that a packet is its own.
     """
     outcome = case.outcome
     if outcome.error is not None or outcome.schedule.odd is not None or not outcome.schedule.setup.views:
