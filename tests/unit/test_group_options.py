@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar
 
 import msgspec
@@ -80,7 +81,7 @@ def test_what_lies_on_the_bound_works(size: int, given: dict[str, Any]) -> None:
         (3, {"ordering": "causal-blocks", "safe": True}, "safe: causal-blocks"),
         (3, {"membership": MembershipOptions(heartbeat_ns=0)}, r"membership\.heartbeat_ns"),
         (3, {"stability": "train", "stability_options": {"positions": True}}, "stability: positions"),
-        (3, {"ordering_options": {"no": 1}}, "ordering: "),
+        (3, {"ordering_options": {"no": 1}}, r"ordering\.no: no such option"),
         (3, {"stability": "train", "stability_options": {"ring": [2, 0]}}, "member 1 is not in it"),
         (3, {"stability_options": {"interval_ns": 10**18 + 1}}, r"stability\.interval_ns: must be at most"),
     ],
@@ -165,7 +166,23 @@ def test_a_profile_is_found_by_its_name() -> None:
 
 def test_text_that_is_none_is_refused() -> None:
     with pytest.raises(UsageError, match="is no text"):
-        options(stability="train", stability_options={"\ud800": 1}).check(3)
+        options(stability="timestamp-ack", stability_options={"clock": "\ud800"}).check(3)
+
+
+@pytest.mark.parametrize(
+    ("ordering", "given", "said"),
+    [
+        ("causal-blocks", {"burst": 0}, "ordering.burst: expected `int` >= 1, not 0"),
+        ("causal-blocks", {"shed": "all"}, "ordering.shed: one of recover, discard, not 'all'"),
+        ("co", {"window": "9"}, "ordering.window: expected `int`, got `str`"),
+        ("co", {"windw": 9}, "ordering.windw: no such option (did you mean window?); its options are window, headroom"),
+        ("co", {"\ud800": 1}, r"ordering.'\ud800': no such option; its options are window, headroom"),
+        ("sequencer", {"window": 9}, "ordering.window: no such option; it has none"),
+    ],
+)
+def test_an_option_that_a_part_does_not_take_is_named(ordering: str, given: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=f"^{re.escape(said)}"):
+        GroupOptions(ordering=ordering, ordering_options=given).check(3)
 
 
 def test_the_earliest_of_several_instants_is_found_whichever_are_absent() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from importlib import import_module
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_args
 
 import msgspec
 
@@ -288,14 +288,25 @@ def _check_tags(kinds: Iterable[type[Pdu]]) -> None:
 
 def options_of(part: type[Ordering] | type[Stability], given: dict[str, Any], where: str) -> Any:
     """Turn a table of options into the part's own `Options`, or say which key is wrong."""
+    known = part.Options.__struct_fields__
+    for key in given:
+        if key not in known:
+            told = f"its options are {', '.join(known)}" if known else "it has none"
+            name = key if str(key).isidentifier() else f"{key!r:.40}"
+            raise UsageError(f"{where}.{name}: no such option{did_you_mean(str(key), known)}; {told}")
     try:
         made = msgspec.convert(given, part.Options)
     except msgspec.ValidationError as error:
-        known = ", ".join(field.name for field in msgspec.structs.fields(part.Options))
-        raise UsageError(f"{where}: {error}; its options are: {known or 'none'}") from None
+        said, _, at = str(error).partition(" - at `$.")
+        key = at.removesuffix("`").partition("[")[0]
+        choices = [get_args(field.type) for field in msgspec.structs.fields(part.Options) if field.name == key]
+        if "enum" in said:
+            said = f"one of {', '.join(map(str, choices[0]))}"
+        got = "" if "got" in said else f", not {given[key]!r:.40}"
+        raise UsageError(f"{where}.{key}: {said[:1].lower()}{said[1:]}{got}") from None
     except UnicodeEncodeError as error:
         raise UsageError(f"{where}: {error.object!r:.40} is no text: half of a surrogate pair stands alone") from None
-    for key in part.Options.__struct_fields__:
+    for key in known:
         value = getattr(made, key)
         if isinstance(value, int) and value > _NUMBER_MAX:
             raise UsageError(f"{where}.{key}: must be at most {_NUMBER_MAX}, not {value}")
