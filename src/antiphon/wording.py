@@ -73,6 +73,11 @@ def amount(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
+def ratio(value: float) -> str:
+    """Say how many times as much: 1.77, 76,814."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
+
+
 def only_publishing(names: Sequence[str]) -> str:
     """Say what to do about members that send and never deliver anything."""
     they = ("delivers", "it only publishes") if len(names) == 1 else ("deliver", "they only publish")

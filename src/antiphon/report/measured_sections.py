@@ -17,7 +17,7 @@ from antiphon.report.member_names import after_lives, begin, member_name
 from antiphon.report.run_settings import BufferBound, buffer_bound
 from antiphon.report.timeline import start_ns
 from antiphon.web.elements import bar, element, figure, paragraph, section, table
-from antiphon.wording import amount, count, duration, size
+from antiphon.wording import amount, count, duration, ratio, size
 
 KINDS_MAX: Final = 12  # of messages on the wire, in the table of traffic
 TABLE_ROWS: Final = 20  # behind a figure over time
@@ -228,7 +228,7 @@ def _traffic(facts: Facts, measured: MeasureResult) -> Markup | None:
     ]
     overhead = measured.overhead
     said = (
-        f"For each byte of the messages themselves, {overhead:.2f} bytes of control messages and repairs were sent."
+        f"For each byte of the messages themselves, {ratio(overhead)} bytes of control messages and repairs were sent."
         if overhead is not None
         else "How many bytes control messages took, the trace does not say."
     )

@@ -23,7 +23,7 @@ from antiphon.report.witness_rows import NamedWitness, WitnessRows
 from antiphon.web import elements
 from antiphon.web.elements import element, joined, notice, paragraph, section, table, tiles
 from antiphon.web.page import asset, page
-from antiphon.wording import count, duration, listed
+from antiphon.wording import count, duration, listed, ratio
 
 _WORST_FIRST: Final = ("violated", "unknown", "holds")
 REASONS_MAX: Final = 5  # why rows were put aside: so many reasons are said
@@ -171,7 +171,7 @@ def _tiles(facts: Facts) -> Markup | None:
     if measured.retransmissions is not None:
         shown.append(("sent again", f"{measured.retransmissions:,}"))
     if measured.overhead is not None:
-        shown.append(("extra bytes per byte sent", f"{measured.overhead:.2f}"))
+        shown.append(("extra bytes per byte sent", ratio(measured.overhead)))
     return tiles(shown)
 
 
