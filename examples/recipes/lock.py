@@ -7,11 +7,13 @@
 
 A holder that is paused or cut off does not know that the others gave the lock away. That is why `acquire` returns a
 *fencing token*, which grows with every holder: what the lock guards must refuse lower ones than it has seen.
+Whoever gives up waiting (a timeout around `acquire`) is taken out of the line; tasks of one member wait for each other.
 """
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 from replica import Replica
@@ -24,21 +26,34 @@ class Lock(Replica):
 
     def begin(self) -> Any:
         self._mine = asyncio.Event()
+        self._own_turn = asyncio.Lock()  # of the tasks of this member: the line has it once
         return {"line": [], "token": 0}
 
     async def acquire(self) -> int:
         """Wait in line for the lock; return the token of this turn."""
-        while True:
-            await self.do("want")
-            while self.me in self.state["line"]:
-                if self.state["line"][0] == self.me:
-                    return int(self.state["token"])
-                self._mine.clear()
-                await self._mine.wait()
+        await self._own_turn.acquire()
+        try:
+            while True:
+                await self.do("want")
+                while self.me in self.state["line"]:
+                    if self.state["line"][0] == self.me:
+                        return int(self.state["token"])
+                    self._mine.clear()
+                    await self._mine.wait()
+        except (Exception, asyncio.CancelledError):  # a timeout, or nobody knows whether we are in line: leave it
+            self._leaving = asyncio.create_task(self._leave_line())
+            raise
 
     async def release(self) -> None:
         """Hand the lock to the next in line."""
-        await self.do("done")
+        try:
+            await self.do("done")
+        finally:
+            self._own_turn.release()
+
+    async def _leave_line(self) -> None:
+        with suppress(antiphon.Unknown, antiphon.GroupClosed):
+            await self.release()
 
     def apply(self, sender: str, command: Any) -> None:
         line = self.state["line"]

@@ -4,7 +4,7 @@
         await queue.put("picture 7")
 
 Every replica gives each item to the same member, so nobody asks. Work is done *at least once*: a worker may die after
-its work and before it could say so. Results are kept once.
+its work and before it could say so. Results are kept once; of work that raises, the result is what it raised, as text.
 """
 
 from __future__ import annotations
@@ -65,7 +65,10 @@ class WorkQueue(Replica):
                 task.add_done_callback(lambda _, item=item: self._at_work.pop(item, None))
 
     async def _finish(self, item: str) -> None:
-        result = await self._work(item)
+        try:
+            result = await self._work(item)
+        except Exception as error:  # else the item would be taken up again and again
+            result = f"failed: {error!r}"
         while self.state["open"].get(item) == self.me:
             try:
                 await self.do(["done", item, result])

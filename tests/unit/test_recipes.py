@@ -66,6 +66,43 @@ async def test_a_lock_has_one_holder_a_token(world: World) -> None:
     assert all(len(who) == 1 for who in holders.values()), holders
 
 
+@pytest.mark.antiphon(seeds=4, loss=0.05)
+async def test_who_gives_up_waiting_for_a_lock_keeps_nobody_waiting(world: World) -> None:
+    addresses = world.addresses(3)
+    inside, most, entered = 0, 0, 0
+
+    async def one(lock: Lock) -> None:
+        nonlocal inside, most, entered
+        await lock.acquire()
+        inside += 1
+        most = max(most, inside)
+        await asyncio.sleep(0.2)
+        inside, entered = inside - 1, entered + 1
+        await lock.release()
+
+    async def impatient(lock: Lock) -> None:
+        try:
+            async with asyncio.timeout(0.1):
+                await lock.acquire()
+        except TimeoutError:
+            return
+        await lock.release()
+
+    async def member(own: str) -> None:
+        async with Lock("stock", own, others(own, addresses)) as lock:
+            await asyncio.gather(one(lock), one(lock), impatient(lock))  # tasks of one member wait for each other
+            await impatient(lock)
+            await one(lock)
+            await asyncio.Event().wait()
+
+    for own in addresses:
+        world.spawn(own, member, own)
+    async with asyncio.timeout(60):
+        while entered < 9:
+            await asyncio.sleep(0.1)
+    assert most == 1
+
+
 @pytest.mark.antiphon(seeds=8, **ROUGH)
 async def test_a_term_has_one_leader(world: World) -> None:
     addresses = world.addresses(world.number("processes", 2, 5))
@@ -137,6 +174,8 @@ async def test_all_work_is_done_and_counted_once(world: World) -> None:
     async def work(item: str) -> str:
         await asyncio.sleep(0.5)
         worked.append(item)
+        if item == items[0]:
+            raise ValueError(item)
         return f"{item} by hand"
 
     async def put(own: str, item: str) -> None:
@@ -170,3 +209,4 @@ async def test_all_work_is_done_and_counted_once(world: World) -> None:
     assert set(worked) == set(items)
     assert all(one.state == done[0].state for one in done)
     assert not done[0].state["open"]
+    assert done[0].state["results"][items[0]] == f"failed: ValueError({items[0]!r})"
