@@ -51,14 +51,23 @@ def test_a_group_whose_majority_is_gone_goes_on_with_who_is_left(tmp_path: Path)
         assert f"group orders, member {addresses[3]}, view " in shown.stdout
         tried = await asyncio.to_thread(rescue, folder, "--member", addresses[3])
         assert "nothing was done" in tried.stdout
+        running = await asyncio.to_thread(rescue, tmp_path / addresses[4], "--member", addresses[4], "--yes")
+        assert (running.returncode, running.stdout) == (2, "")
+        assert "its address is in use; stop the member first" in running.stderr
         done = await asyncio.to_thread(rescue, folder, "--member", addresses[3], "--yes")
         assert done.returncode == 0
         assert "goes on alone, without " in done.stdout
-        async with joined(addresses[3]) as again:
-            while set(left.status().members) != set(addresses[3:]) or set(again.status().members) != set(addresses[3:]):
+        (file,) = folder.glob("*.state")
+        written = file.read_bytes()
+        again = await asyncio.to_thread(rescue, folder, "--member", addresses[3], "--yes")
+        assert again.returncode == 0
+        assert " and decides\nnothing was done: start it" in again.stdout
+        assert file.read_bytes() == written
+        async with joined(addresses[3]) as alone:
+            while set(left.status().members) != set(addresses[3:]) or set(alone.status().members) != set(addresses[3:]):
                 await asyncio.sleep(0.02)
             await (await left.send(b"on we go")).stable()
-            assert again.status().view > 1_000
+            assert alone.status().view > 1_000
         await left.leave()
 
     run(test())

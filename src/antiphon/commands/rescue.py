@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     import msgspec
 
     from antiphon.atomic_write import atomic_write
-    from antiphon.live.rescue import kept_in, rescued
+    from antiphon.live.rescue import is_running, kept_in, rescued
 
     if not args.state.is_dir():
         raise UsageError(f"{args.state}: no such folder; name the state folder of a member")
@@ -57,13 +57,19 @@ def run(args: argparse.Namespace) -> int:
     (one,) = chosen
     state = rescued(one)
     gone = [name for name in one.members if name != one.state.member]
+    if not gone:
+        words = [f"group {one.state.group}: {one.state.member} is alone in view {one.saved.view.number} and decides"]
+        _show(args, {**_described(one), "without": gone, "done": False}, [*words, "nothing was done: start it"])
+        return 0
     if args.yes:
+        if is_running(one.state.member):
+            raise UsageError(f"--member {one.state.member}: its address is in use; stop the member first")
         try:
             atomic_write(one.path, msgspec.msgpack.encode(state))
         except OSError as error:
             raise UsageError(f"{one.path}: {error.strerror}; nothing was done") from None
     words = [
-        f"group {one.state.group}: {one.state.member} goes on alone, without {', '.join(gone) or 'others'} of view "
+        f"group {one.state.group}: {one.state.member} goes on alone, without {', '.join(gone)} of view "
         f"{one.saved.view.number}; what only they had is lost, and if they still decide, there are two groups",
         "done: start it again; all others that are left join it" if args.yes else "nothing was done: say --yes",
     ]

@@ -7,6 +7,8 @@ that the others know, so that whoever else is left gives its own view up and joi
 
 from __future__ import annotations
 
+import errno
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -14,6 +16,7 @@ from typing import Final
 import msgspec
 
 from antiphon.errors import UsageError
+from antiphon.live.addresses import parse
 from antiphon.live.storage import KeptState, read_kept, saved_in
 from antiphon.protocol.membership.process import Saved
 from antiphon.protocol.membership.views import NO_BALLOT, GroupView, name_of, process
@@ -49,6 +52,20 @@ def kept_in(folder: Path) -> Iterator[Kept]:
                 f"start its member once with this release (it need not find the others), stop it, and rescue it then"
             )
         yield Kept(path, state, saved)
+
+
+def is_running(member: str) -> bool:
+    """Say whether a member whose name is its address holds that address; of other names nothing is known."""
+    try:
+        host, port = parse(member, "member")
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as one:
+            one.bind(address)
+    except UsageError:
+        return False
+    except OSError as error:
+        return error.errno == errno.EADDRINUSE
+    return False
 
 
 def rescued(kept: Kept) -> KeptState:
