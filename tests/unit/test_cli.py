@@ -325,3 +325,11 @@ def test_without_an_extra_a_command_says_which(words: str, code: int, extra: str
     if extra is not None:
         assert f"pip install 'antiphon[{extra}]'" in ran.stderr
         assert len(ran.stderr.splitlines()) == 1
+
+
+def test_nobody_needs_to_listen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when the shell closed both streams (>&- 2>&-)."""
+    for stream in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, stream, None)
+    assert main(["simulate", "--members", "2", "--messages", "1"]) == 0
+    assert main(["simulate", "--members", "x"]) == 2

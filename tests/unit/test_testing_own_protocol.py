@@ -135,3 +135,12 @@ def test_tags_that_are_taken_are_named() -> None:
 
     with pytest.raises(UsageError, match="Taken and Data both have the tag 1; give yours one above 199"):
         Scenario(ordering=Mine).check()
+
+
+def test_a_module_that_fails_when_it_is_imported_is_not_our_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "failing_protocol.py").write_text("raise RuntimeError('no such table')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UsageError, match="failing_protocol:Mine cannot be imported: RuntimeError: no such table"):
+        ordering_type("failing_protocol:Mine")

@@ -269,6 +269,8 @@ def _imported(name: str, where: str) -> type:
             found = getattr(found, word)
     except (ImportError, ValueError, AttributeError) as error:
         raise UsageError(f"{where}: {name} cannot be imported: {error}; write package.module:Class") from None
+    except Exception as error:  # whatever that module does when it is imported
+        raise UsageError(f"{where}: {name} cannot be imported: {type(error).__name__}: {error}") from error
     if not isinstance(found, type):
         raise UsageError(f"{where}: {name} is no class; write package.module:Class")
     return found
