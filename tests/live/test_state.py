@@ -233,6 +233,7 @@ def test_a_snapshot_that_breaks_is_counted() -> None:
 
     async def test() -> None:
         pair = Pair(snapshot, print)
+        pair.elder.due(1, [])
         pair.elder.capture(1)
         while not pair.anomalies.counts["snapshots-failed"]:
             await asyncio.sleep(0)
@@ -250,6 +251,7 @@ def test_a_state_that_cannot_be_read_any_more_is_given_up_and_its_member_lives_o
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     pair = Pair(lambda: b"state", print)
+    pair.elder.due(1, [])
     pair.elder.capture(1)
     monkeypatch.setattr(tempfile.SpooledTemporaryFile, "read", broken)
     pair.elder.read(ReadChunk(1, 0, 9, 9))
@@ -257,6 +259,59 @@ def test_a_state_that_cannot_be_read_any_more_is_given_up_and_its_member_lives_o
     pair.elder.read(ReadChunk(1, 0, 9, 9))
     assert len(pair.said) == 2
     assert pair.anomalies.counts["snapshots-failed"] == 1
+
+
+def test_a_state_that_nobody_needs_any_more_is_not_taken() -> None:
+    """It once was, and kept in memory and in a file until the group was left."""
+
+    def snapshot() -> bytes:
+        raise AssertionError("nobody needs it")
+
+    pair = Pair(snapshot, print)
+    pair.elder.due(7, [])
+    pair.elder.release(Release(7))
+    pair.elder.capture(7)
+    assert not pair.said
+    assert not pair.elder.has_taken
+
+
+@pytest.mark.parametrize("reads", [True, False])
+@pytest.mark.parametrize("hurry", [True, False])
+def test_who_leaves_gives_a_joiner_the_state_first(reads: bool, hurry: bool) -> None:
+    """The last who has it, as in a rolling upgrade of two: once the state was lost, however well it was left."""
+    size, seen = 3_000_000, list[int]()
+
+    async def main(world: testing.World) -> float:
+        first, second = world.addresses(2)
+
+        def group(own: str, peer: str) -> antiphon.Group:
+            restore = lambda state: seen.append(len(state))  # noqa: E731
+            return antiphon.join("g", bind=own, peers=[peer], snapshot=lambda: bytes(size), restore=restore)
+
+        async def read(group: antiphon.Group) -> None:
+            async for _ in group:
+                pass
+
+        async def join() -> None:
+            async with group(second, first) as joiner:
+                await anext(aiter(joiner))
+
+        elder, other = group(first, second), group(second, first)
+        await asyncio.gather(elder.__aenter__(), other.__aenter__())
+        await other.leave()
+        reading = asyncio.create_task(read(elder)) if reads else None
+        joining = asyncio.create_task(join())
+        while len(elder.status().members) < 2:
+            await asyncio.sleep(0.01)
+        began = world.now
+        await elder.leave(hurry=hurry)
+        took = world.now - began
+        await asyncio.gather(joining, *([] if reading is None else [reading]))
+        return took
+
+    took = testing.run(main, seed=3, bandwidth=100_000_000, unexamined=["validity", "agreement"])
+    assert seen == ([size] if reads and not hurry else [])
+    assert took < (2.5 if reads or hurry else 4)
 
 
 def test_where_snapshot_fails_at_every_elder_a_joiner_comes_anew_and_says_who_could_not() -> None:
@@ -313,6 +368,7 @@ def test_the_loop_goes_on_while_an_iterator_gives_a_state(piece_bytes: int) -> N
 
     async def test() -> None:
         pair, turns = Pair(snapshot, print), 0
+        pair.elder.due(1, [])
         pair.elder.capture(1)
         while not pair.said:
             await asyncio.sleep(0)
@@ -337,6 +393,7 @@ def test_a_disk_that_is_busy_does_not_keep_the_loop(monkeypatch: pytest.MonkeyPa
         with ThreadPoolExecutor(1) as worker:
             pair.elder = StateKeeper(lambda: state, None, pair.said.append, pair.anomalies, worker)
             arriving = ArrivingState(worker)
+            pair.elder.due(1, [])
             pair.elder.capture(1)
             for start in range(0, len(state), 10_000):
                 arriving.append(state[start : start + 10_000])

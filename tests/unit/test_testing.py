@@ -592,6 +592,21 @@ def test_members_that_end_in_good_order_are_examined() -> None:
         world.run(lambda world: main(world, DisorderlySequencer))
 
 
+def test_what_was_under_way_when_a_member_left_is_not_asked_of_it() -> None:
+    """The last messages of a view whose next ones have none: who had left by then need not have them."""
+
+    async def main(world: World) -> None:
+        groups = await joined(world, 3, ordering="fifo")
+        await (await groups[0].send(b"first")).stable()
+        world.cut(world.addresses(1), world.addresses(3)[2:])
+        leaving = asyncio.ensure_future(groups[2].leave())
+        await groups[0].send(b"under way")
+        await leaving
+        await asyncio.gather(groups[0].leave(), groups[1].leave())
+
+    testing.run(main)
+
+
 class DisorderlySequencer(Fifo):
     """Promises one order, and gives each member's own."""
 

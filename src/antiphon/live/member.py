@@ -15,7 +15,7 @@ from antiphon.live.addresses import Address, resolve, show
 from antiphon.live.admission import Admission
 from antiphon.live.anomalies import Anomalies, MemberLogger
 from antiphon.live.arguments import check_loop
-from antiphon.live.departure import Departure
+from antiphon.live.departure import Departure, Handover
 from antiphon.live.driver import Driver
 from antiphon.live.events import GroupClosed, Status
 from antiphon.live.handshake import ADVICE, Difference
@@ -257,7 +257,8 @@ class LiveMember:
     async def leave(self, *, hurry: bool) -> None:
         """Send what is pending, wait for its delivery (unless in a hurry), tell the others, close.
 
-        Whoever else leaves meanwhile waits until that is done, and may hurry it.
+        A joiner that waits for the application's state is given it first: nobody else may have it. Whoever else leaves
+        meanwhile waits until that is done, and may hurry it.
         """
         check_loop(self.driver.loop)
         if not await self._departure.begin(hurry=hurry):
@@ -265,7 +266,11 @@ class LiveMember:
         self.sender.refuse(_LEFT)
         try:
             if self.driver.is_set_up:
-                await self._until(lambda: self._departure.hurries or self._all_is_said(), self._settings.leave_s)
+                given = Handover(self.driver, self.upcalls.states)
+                await self._until(
+                    lambda: self._departure.hurries or (self._all_is_said() and given.is_over()),
+                    self._settings.leave_s,
+                )
             if self.driver.is_set_up and (self._settings.views or not self._all_is_said()):
                 self.upcalls.receipts.never_sent(self.driver.unsent, _LEFT)
                 self.driver.drive(protocol.Leave())

@@ -107,7 +107,10 @@ class Settings(_Named, frozen=True, kw_only=True):
     multicast: Annotated[str | None, "IPv4 multicast group:port for what goes to all"] = None
     ttl: Annotated[int, "how many routers a multicast packet may pass"] = 1
     offload: Annotated[bool | None, "large packets are cut by the kernel; without it, where it can"] = None
-    leave_s: Annotated[float, "seconds that delivering what was sent before may take when the group is left"] = 5.0
+    leave_s: Annotated[
+        float,
+        "seconds that delivering what was sent before, and giving joiners the state, may take when leaving",
+    ] = 5.0
     trace: Annotated[
         str | PathLike[str] | None, "folder for this member's events, which `antiphon check` and `report` read"
     ] = None

@@ -134,6 +134,11 @@ class StateKeeper:
 
     # As one who was there before
 
+    @property
+    def has_taken(self) -> bool:
+        """Whether the application has given a state that somebody may need."""
+        return bool(self._captured)
+
     def due(self, view: int, begun: Begun) -> None:
         """Note what had begun when the view began, and that the application's state is to be taken later."""
         self._begun[view] = begun
@@ -141,6 +146,8 @@ class StateKeeper:
     def capture(self, view: int) -> None:
         """Take the application's state, now that it has seen everything that came before the view."""
         assert self._snapshot is not None
+        if view not in self._begun:
+            return  # everyone has the state already, from others whose applications were quicker
         try:
             kind, source = _opened(self._snapshot())
         except Exception as error:  # the application's, which hears of it where it reads

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import msgspec
 from antiphon.live.burst import burst_text
 from antiphon.live.group import Group
 from antiphon.live.recording import Origin
-from antiphon.protocol.machine import Instant
+from antiphon.protocol.machine import SECOND, Instant, TraceRow
 from antiphon.protocol.options import GroupOptions, ordering_type, part_name
 from antiphon.testing.done import DoneFault
 from antiphon.testing.errors import Unexamined, Violated
@@ -22,6 +22,23 @@ from antiphon.trace.verdict import Verdict
 
 _WANT_AN_END = ("validity", "agreement")  # of a run that was broken off, these say nothing
 _OF_MESSAGES = ("send", "deliver", "discard")
+_UNDER_WAY_NS = SECOND  # what was sent so shortly before a member left may have come too late for it
+
+
+class IncarnationTrace(MemberLog):
+    """The log of one incarnation, which knows by the world's clock when each message was sent, and when it was gone."""
+
+    def __init__(self, member: int, now: Callable[[], Instant]) -> None:
+        super().__init__(member, 0, burst_text)
+        self._now = now
+        self.sent_at: dict[tuple[int, int], Instant] = {}  # by view and number
+        self.gone_at: Instant | None = None
+
+    def write(self, now: Instant, row: TraceRow) -> None:
+        """Append what a machine said."""
+        super().write(now, row)
+        if row.event == "send" and row.seq is not None:
+            self.sent_at[self.view, row.seq] = self._now()
 
 
 class Run:
@@ -29,8 +46,8 @@ class Run:
 
     def __init__(self, name: str, addresses: Mapping[int, str], config: GroupOptions, *, views: bool) -> None:
         self.name, self.addresses, self.config, self.views = name, addresses, config, views
-        self.logs: list[MemberLog] = []
-        self.left: list[MemberLog] = []  # those of members that left in good order
+        self.logs: list[IncarnationTrace] = []
+        self.left: list[IncarnationTrace] = []  # those of members that left in good order
         self.settled = True  # nothing was under way at the end
         self.over_ns: Instant | None = None  # when the test was over
         self.there: list[MemberLog] = []  # those of members that were there then
@@ -58,8 +75,9 @@ class Run:
         """The trace as rows, in which members that left in good order are complete, not gone.
 
         A view change that does nothing but let them leave would part those that ended one after another. So what comes
-        after a member's last message is left out, and its log ends there, in the view of that message. An incarnation
-        that never took part, since it was passed over when it wanted to join, is no member.
+        after a member's last message is left out, and its log ends there, in the view of that message; what was under
+        way when it left counts as discarded. An incarnation that never took part, since it was passed over when it
+        wanted to join, is no member.
         """
         events: list[Event] = []
         for log in sorted(self.logs, key=lambda log: log.member):
@@ -68,7 +86,13 @@ class Run:
                 continue
             if log in self.left or rows[-1].event == "end":
                 last = max((index for index, row in enumerate(rows) if row.event in _OF_MESSAGES), default=0)
-                events += [*rows[: last + 1], msgspec.structs.replace(rows[-1], event="end", members=None)]
+                events += rows[: last + 1]
+                end = msgspec.structs.replace(rows[-1], event="end", members=None)
+                missed = self._missed(log, rows[: last + 1]) if log in self.left else []
+                for step, (sender, seq) in enumerate(missed, rows[last].step + 1):
+                    discard = msgspec.structs.replace(end, event="discard", sender=sender, seq=seq, step=step)
+                    events.append(msgspec.structs.replace(discard, view=rows[last].view))
+                events.append(msgspec.structs.replace(end, step=end.step + len(missed)))
             else:
                 events += rows
         return events
@@ -92,6 +116,18 @@ class Run:
         ):
             return logs
         return [log.ended_after(kept[id(log)], log.times[-1]) if id(log) in kept else log for log in logs]
+
+    def _missed(self, log: IncarnationTrace, rows: Sequence[Event]) -> list[tuple[int, int]]:
+        """Name the messages that were under way when a member left its last view, in the order of sending."""
+        assert log.gone_at is not None
+        seen = {(row.sender, row.seq) for row in rows if row.event in ("deliver", "discard")}
+        sends = sorted(
+            (at, other.member, seq)
+            for other in self.logs
+            for (view, seq), at in other.sent_at.items()
+            if view == rows[-1].view and log.gone_at - _UNDER_WAY_NS <= at <= log.gone_at
+        )
+        return [(sender, seq) for _, sender, seq in sends if (sender, seq) not in seen]
 
     def check(self, *, global_clock: bool, unexamined: Collection[str] = ()) -> None:
         """Raise `Violated` for the first promise that was not kept, or of which nothing could be examined."""
@@ -190,16 +226,16 @@ class Traces:
 
     def __init__(self, now: Callable[[], Instant]) -> None:
         self._now = now
-        self._present: dict[Group, tuple[Run, MemberLog]] = {}
+        self._present: dict[Group, tuple[Run, IncarnationTrace]] = {}
         self.runs: dict[str, Run] = {}
         self._by_config: dict[str, list[Run]] = {}
 
-    def journals(self, group: Group, origin: Origin, addresses: Mapping[int, str]) -> Callable[[int], MemberLog]:
+    def journals(self, group: Group, origin: Origin, addresses: Mapping[int, str]) -> Callable[[int], IncarnationTrace]:
         """Give a member what begins the log of each of its incarnations."""
         views = origin.options.views
 
-        def begin(member: int) -> MemberLog:
-            log = MemberLog(member, 0, burst_text)
+        def begin(member: int) -> IncarnationTrace:
+            log = IncarnationTrace(member, self._now)
             run = self._run_of(member, origin.options, addresses, views=views)
             run.logs.append(log)
             self._present[group] = run, log
@@ -232,6 +268,7 @@ class Traces:
             farewell = drained and not run.views
             log.record(self._now(), "leave" if farewell else "crash", None, None, None, None)
         if "leave" in log.events and (drained or run.views):
+            log.gone_at = self._now()
             run.left.append(log)
 
     def over(self) -> None:

@@ -10,7 +10,7 @@ its state is kept by the driver, which has a disk.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 import msgspec
@@ -157,6 +157,10 @@ class StateTransfer:
         return [*ended, *released]
 
     # As one who was there before
+
+    def gives_to(self, joiners: Collection[int]) -> bool:
+        """Say whether one of these waits for a state that the application has given, or may still give."""
+        return any(not offer.failed and not offer.wanted_by.isdisjoint(joiners) for offer in self._offers.values())
 
     def keep(self, snapshot: Snapshot) -> None:
         """Hear that the application's state can be read now, or that it cannot be."""
