@@ -313,6 +313,11 @@ class Application:
         together = set(status.members) == {other.start.address for other in there}
         return together and status.standing == "active" and not self.sends and not self._receipts
 
+    def has_backlog(self) -> bool:
+        """Say whether something that it sent is still under way, in a group that delivers."""
+        assert self.group is not None
+        return bool(self.sends or self._receipts) and self.group.status().standing == "active"
+
     def has_finished(self, there: Collection[Application]) -> bool:
         """Say whether it has delivered what all others sent at last, and all that it sent itself has ended."""
         probes = {probe for other in there for probe, sent in other.start.sent.items() if sent.probe}

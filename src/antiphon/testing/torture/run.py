@@ -91,8 +91,9 @@ class Tortured:
             world.at(fault.at / 1000, self._begin, fault)
         world.at(schedule.calm_ms / 1000, self._calm)
         await self._until(schedule.settled_ms, lambda: self._all_are(Application.has_settled))
+        longer_ms = await self._while_what_was_sent_before_goes_on()
         self._probe()
-        await self._until(schedule.end_ms, lambda: self._all_are(Application.has_finished))
+        await self._until(schedule.end_ms + longer_ms, lambda: self._all_are(Application.has_finished))
         if any(application.sends for application in self._present.values()):
             await self._let_what_is_under_way_arrive()
         for application in self._present.values():
@@ -105,6 +106,26 @@ class Tortured:
         for application in self._present.values():
             application.stop_sending()
         await asyncio.sleep(1 + 20 * self.schedule.latency_ms / 1000)
+
+    async def _while_what_was_sent_before_goes_on(self) -> int:
+        """Wait as long as the backlog moves, a window at a time, at most as long again; return the milliseconds.
+
+        How many windows it fills is not known beforehand: bursts become small where copies are needed.
+        """
+        began, schedule = self.world.now, self.schedule
+        end = began + (schedule.settled_ms - schedule.calm_ms) / 1000
+        while self.world.now < end and any(
+            self._takes_part(one) and one.has_backlog() for one in self._present.values()
+        ):
+            before = self._delivered()
+            await asyncio.sleep(schedule.window_ms / 1000)
+            if self._delivered() == before:
+                break
+        return int(1000 * (self.world.now - began))
+
+    def _delivered(self) -> int:
+        """Count the bursts that anyone delivered."""
+        return sum(log.count("deliver") for run in self.world.runs.values() for log in run.logs)
 
     async def _until(self, limit_ms: int, done: Callable[[], bool]) -> None:
         """Wait until a time, or until something is the case after the calm, unless the schedule lingers.

@@ -153,8 +153,13 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         transfers = (self.members - 1).bit_length()  # one after the other: as many are let in as have the state
         state = max(large // _STATE_BYTES_PER_MS, transfers * large * self.latency_ms / _STATE_WINDOW_BYTES)
         backlog = max(map(self._rounds, self.work))  # what was sent before goes first
-        wait = 12 * self.setup.suspect_ms + 40 * (self.latency_ms + slow_link) + 10 * self.latency_ms * backlog
+        wait = 12 * self.setup.suspect_ms + 40 * (self.latency_ms + slow_link) + self.window_ms * backlog
         return self.calm_ms + int(wait + state)
+
+    @property
+    def window_ms(self) -> float:
+        """How long a window of messages may take until it is delivered and stable."""
+        return 10 * self.latency_ms
 
     def _rounds(self, work: Work) -> float:
         """How often all that an application sends fills its window: by the number of bursts, and by their bytes.
