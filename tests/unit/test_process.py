@@ -41,6 +41,7 @@ from antiphon.protocol.membership.messages import (
     SnapshotChunk,
     SnapshotRequest,
     State,
+    ViewAnswer,
 )
 from antiphon.protocol.membership.options import MembershipOptions
 from antiphon.protocol.membership.process import Process
@@ -284,6 +285,8 @@ def test_a_member_that_goes_on_does_at_once_what_was_due_meanwhile() -> None:
     assert one.did(StandingChanged) == [StandingChanged("stalled", ((1, 0), (2, 0)))]
     one.data.clear()
     one.alive(1)
+    assert not one.process.active, "what is heard may have been long on its way"
+    one.hear(1, ViewAnswer(one.process.view.id, one.now))
     assert one.process.active
     assert one.data, "it says how far its stream goes"
 

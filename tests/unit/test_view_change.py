@@ -112,7 +112,14 @@ def test_without_a_quorum_that_hears_itself_nobody_proposes_and_the_member_says_
     one.do(Submit(b"waits"))
     assert one.data == []
     one.alive(1)
+    asked = one.now
     one.do(Wake(), 201 * MS)
+    assert one.take(ViewQuestion) == [(name, ViewQuestion(one.process.view.id, asked)) for name in (1, 2)]
+    assert one.did(StandingChanged) == []
+    assert not one.process.active, "what is heard may have been long on its way"
+    one.hear(1, ViewAnswer(one.process.view.id, asked - 1))
+    assert one.did(StandingChanged) == []
+    one.hear(1, ViewAnswer(one.process.view.id, asked))
     assert one.did(StandingChanged) == [StandingChanged("resumed")], "half with the first, and 2 has time to speak"
     assert one.process.active
     assert len(one.data) == 1, "what waited is sent"

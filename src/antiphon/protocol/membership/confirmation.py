@@ -1,8 +1,8 @@
-"""After a pause of one's own: nothing is sent or delivered before a quorum has confirmed that the view still stands.
+"""After a pause of one's own, or a stall: nothing is delivered before a quorum has confirmed that the view stands.
 
 A process that was stopped for a while does not notice it until its clock has jumped. The others may have gone on
 without it meanwhile, and what waits for it in the socket was sent long ago: only an answer to a question that it asks
-now says anything.
+now says anything. The same is true of one that too few were heard by, and whom something reaches again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ViewConfirmation:
         self._again: Backoff | None = None  # when to ask again; None: there is nothing to ask
 
     def begin(self, now: Instant) -> None:
-        """Stop, because this process was away, until a quorum has confirmed the view.
+        """Stop, because this process was away or its view had stalled, until a quorum has confirmed the view.
 
         A process that is in no view yet may have been admitted to one meanwhile: it asks when it begins that view.
         """

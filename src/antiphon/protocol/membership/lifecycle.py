@@ -313,35 +313,42 @@ class Lifecycle:
 
     # Too few within reach
 
-    def watch_for_a_stall(self, now: Instant) -> None:
+    def watch_for_a_stall(self, now: Instant) -> bool:
         """Stop delivering while too few of the view hear one another, not counting those who have gone on from it.
 
         A view that is being ended and cannot end has stalled too; then only the next one says that all goes on. So has
         one that nobody confirms to a member that was away, and one whose others are a quorum by themselves, but do not
-        go on without this process in all that time.
+        go on without this process in all that time. Return whether enough are heard again, so that they can be asked
+        whether the view still stands: what comes may have been long on its way, or be sent by a stranger who kept it.
         """
         session, detector = self.session, self._detector
         if session is None:
-            return
+            return False
         if session.flush is not None:
             too_few = not self.agreement.is_quorum(detector.connected(self.view.names, now))
             if now - session.flush.since > detector.times.stall_ns(self.view.names, now) or too_few:
                 self._stall(session, now, stalled=True)
-            return
+            return False
         gone_on = self.roster.gone_on(self.view)
         connected = detector.connected((name for name in self.view.names if name not in gone_on), now)
-        stalled = not self.agreement.is_quorum(connected)
+        stalled = too_few = not self.agreement.is_quorum(connected)
         if stalled or self.own.name in connected:
             session.left_out_since = None
         elif session.left_out_since is None:
             session.left_out_since = now
         for since in (session.away_since, session.left_out_since):
             stalled |= since is not None and now - since > detector.times.stall_ns(self.view.names, now)
-        if stalled != session.stalled:
-            self._stall(session, now, stalled=stalled)
-            if not stalled:
-                detector.refresh(now)  # who was out of reach may be about to speak, like the others
-                self.go_on(now)
+        if stalled:
+            self._stall(session, now, stalled=True)
+            session.resumes = not too_few and not session.confirmed  # they are being asked already
+        elif session.stalled and not session.resumes:
+            session.resumes = True
+            detector.refresh(now)  # who was out of reach may be about to speak, like the others
+            return True
+        elif session.stalled and session.confirmed:
+            self._stall(session, now, stalled=False)
+            self.go_on(now)
+        return False
 
     def go_on(self, now: Instant) -> None:
         """Send and deliver again in the present view, if nothing prevents it any more."""
@@ -353,6 +360,6 @@ class Lifecycle:
 
     def _stall(self, session: ViewSession, now: Instant, *, stalled: bool) -> None:
         if stalled != session.stalled:
-            session.stalled = stalled
+            session.stalled, session.resumes = stalled, False
             links = self._detector.broken_links(self.view.names, now, count_late=True) if stalled else ()
             self._outbox.effects.append(StandingChanged("stalled" if stalled else "resumed", links))

@@ -43,6 +43,7 @@ class ViewSession:
             None  # this process was away, and too few have said that the view still stands
         )
         self.left_out_since: Instant | None = None  # a quorum hears one another, and this process is not among them
+        self.resumes = False  # it stalled, and enough are heard again; but what is heard may have been long on its way
         self.stalled = False  # nothing is delivered: too few are within reach, or the view cannot end
         self._set_aside: list[bytes] = []  # data that came too early to be taken
         self._set_aside_bytes = 0
