@@ -275,6 +275,24 @@ def test_a_state_that_nobody_needs_any_more_is_not_taken() -> None:
     assert not pair.elder.has_taken
 
 
+def test_a_state_that_is_let_go_while_its_last_piece_is_read_is_not_offered() -> None:
+    """It once ended a task with "I/O operation on closed file"."""
+
+    async def test() -> None:
+        async def snapshot() -> AsyncIterator[bytes]:
+            yield b"all"
+            pair.elder.release(Release(7))
+
+        pair = Pair(snapshot, print)
+        pair.elder.due(7, [])
+        pair.elder.capture(7)
+        (copying,) = pair.elder._copying
+        await copying
+        assert not pair.said
+
+    run(test())
+
+
 @pytest.mark.parametrize("reads", [True, False])
 @pytest.mark.parametrize("hurry", [True, False])
 def test_who_leaves_gives_a_joiner_the_state_first(reads: bool, hurry: bool) -> None:

@@ -180,7 +180,8 @@ class StateKeeper:
             if self._captured.get(view) is spool:
                 self._fail(view, error)
         else:
-            self._offer(view, spool, end)
+            if self._captured.get(view) is spool:
+                self._offer(view, spool, end)
 
     def _fail(self, view: int, error: Exception) -> None:
         """Say that there is no state to give: joiners ask another member."""

@@ -103,7 +103,7 @@ class Run:
         They left because the test was over; that is no part of what is tested. Where messages were delivered in views
         that came of their leaving, it is told as it was.
         """
-        logs = sorted(self.logs, key=lambda log: log.member)
+        logs: list[MemberLog] = sorted(self.logs, key=lambda log: log.member)
         over = self.over_ns
         kept = {id(log): _rows_kept(log, over) for log in self.there if log in self.left} if over is not None else {}
         if over is None or any(

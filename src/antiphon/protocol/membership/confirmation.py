@@ -43,6 +43,11 @@ class ViewConfirmation:
                 life.session.away_since = now
             self._ask_about(life.session, now)
 
+    def watch_for_a_stall(self, now: Instant) -> None:
+        """Stop while too few are within reach; once enough are heard again, ask them."""
+        if self._life.watch_for_a_stall(now):
+            self.begin(now)
+
     def _ask_about(self, session: ViewSession, now: Instant) -> None:
         self._asked_since, self._asked_about, self._confirmed_by = now, session.view.id, {self._life.own.name}
         if self._again is None:  # else it asks later: on a busy machine a process is late often

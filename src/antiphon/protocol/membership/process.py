@@ -367,8 +367,7 @@ class Process:
                 life.linger(now)
                 return
             self.decisions.forget_the_past()
-            if life.watch_for_a_stall(now):
-                self.confirmation.begin(now)
+            self.confirmation.watch_for_a_stall(now)
             if life.session is not None:
                 full = life.roster.full(life.view)
                 life.slow.watch(life.session.member, life.active, life.view, full, detector.times, now)
