@@ -76,6 +76,14 @@ def _show(result: MeasureResult, words: MemberWords, happened: list[str]) -> Non
             "latencies are off by the skew of the clocks (a run.json with clock = global says that there is none)"
         )
     print()
+    _show_latencies(result)
+    print()
+    _show_traffic(result, words)
+    _show_buffers(result, words)
+
+
+def _show_latencies(result: MeasureResult) -> None:
+    """Print the quantiles of each latency, and why one is unknown."""
     show_table(
         ("latency", "count", "p50", "p90", "p99", "p99.9", "max"),
         [
@@ -93,7 +101,10 @@ def _show(result: MeasureResult, words: MemberWords, happened: list[str]) -> Non
     for name, found in result.latency.items():
         if found is None:
             print(f"{name} is unknown: {result.unknown[name]}")
-    print()
+
+
+def _show_traffic(result: MeasureResult, words: MemberWords) -> None:
+    """Print what was sent by kind, what that cost, and who repaired whom."""
     show_table(
         ("traffic", "count", "bytes"),
         [
@@ -114,6 +125,10 @@ def _show(result: MeasureResult, words: MemberWords, happened: list[str]) -> Non
         whom = "everybody" if repair.target is None else words.called(repair.run, repair.target)
         who = words.called(repair.run, repair.repairer)
         print(f"  {who} repaired {whom} {repair.count:,} times (run {repair.run})")
+
+
+def _show_buffers(result: MeasureResult, words: MemberWords) -> None:
+    """Print how full buffers were, and who held them back."""
     peak = result.buffer
     print(
         "buffer peak      "

@@ -111,18 +111,11 @@ class Inbox:
         while True:
             for message in self._current:  # shared by all iterators, so that one that is given up loses nothing
                 yield message
-            while not self._items:
-                if self._closed and self._ended():
-                    return
-                await self._news()
-            if isinstance(self._items[0][0], Restore):
-                await self._restore()
-                continue
-            item = self._take()
+            item = await self._next()
+            if item is None:
+                return
             if isinstance(item, Batch):
                 self._current = map(Message, repeat(item.sender), item.payloads, repeat(item.view))
-            elif isinstance(item, Capture | Restore):
-                await self._at_state(item)
             else:
                 yield item
 
@@ -132,18 +125,25 @@ class Inbox:
             begun = list(self._current)
             if begun:
                 yield Batch(begun[0].sender, [message.payload for message in begun], begun[0].view)
+            item = await self._next()
+            if item is None:
+                return
+            yield item
+
+    async def _next(self) -> Batch | ViewChange | Notice | None:
+        """Wait for the next item, and take or restore the state where the stream comes to that; None at the end."""
+        while True:
             while not self._items:
                 if self._closed and self._ended():
-                    return
+                    return None
                 await self._news()
             if isinstance(self._items[0][0], Restore):
                 await self._restore()
                 continue
             item = self._take()
-            if isinstance(item, Capture | Restore):
-                await self._at_state(item)
-            else:
-                yield item
+            if not isinstance(item, Capture | Restore):
+                return item
+            await self._at_state(item)
 
     async def _restore(self) -> None:
         """Wait until the application has the state that comes next; nothing behind it is seen before.

@@ -41,8 +41,8 @@ class StrictClock:
 class LamportClock:
     """A logical clock: it counts one's own events and jumps to what others have counted."""
 
-    def __init__(self, time: int = 0) -> None:
-        self.time = time
+    def __init__(self) -> None:
+        self.time = 0
 
     def tick(self) -> int:
         """Count an event of one's own and give its time."""

@@ -15,7 +15,6 @@ import msgspec
 Instant: TypeAlias = int  # nanoseconds on the member's own clock
 Duration: TypeAlias = int  # nanoseconds
 
-MICROSECOND: Duration = 1_000
 MILLISECOND: Duration = 1_000_000
 SECOND: Duration = 1_000_000_000
 

@@ -120,7 +120,6 @@ class ApplicationStart(msgspec.Struct):
     left_at: float | None = None
     crashed_at: float | None = None
     ended_by: tuple[str, str] | None = None  # an exception, and its words
-    disk_failed: bool = False
     hanging: list[str] = []  # what still waited when the group had been left
 
     @property

@@ -268,7 +268,6 @@ class Tortured:
         for member in fault.members:
             self._broken_disks.discard(member)
             if member in self._present and self._present[member].start.ended_by is not None:
-                self._present[member].start.disk_failed = True
                 self.happened.add("write failed")
                 self._start(member)
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from antiphon.sim.shrinking import smallest
 from antiphon.testing.torture.schedule import Net, PlannedFault, Schedule, Setup, Work
 
+_TRIES_MAX: Final = 400
 _replace = msgspec.structs.replace
 
 
-def shrink(schedule: Schedule, fails: Callable[[Schedule], bool], tries_max: int = 400) -> Schedule:
+def shrink(schedule: Schedule, fails: Callable[[Schedule], bool]) -> Schedule:
     """Give the smallest schedule found that still fails."""
-    return smallest(schedule, _reductions, fails, tries_max)
+    return smallest(schedule, _reductions, fails, _TRIES_MAX)
 
 
 def _reductions(schedule: Schedule) -> Iterator[Schedule]:
