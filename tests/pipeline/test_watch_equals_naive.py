@@ -80,6 +80,20 @@ def test_groups_that_wander_through_views(how: Callable[..., RunWatch]) -> None:
         assert seen[f"{name} inexact"] < 12, name
 
 
+@pytest.mark.parametrize(
+    ("seed", "batches", "patience_ns", "how"),
+    [
+        *((seed, batches, 0, watched_in_time) for seed, batches in ((5230, 8), (6184, 6), (7849, 8))),
+        *((seed, batches, 0, watched) for seed, batches in ((6671, 8), (7727, 7), (7845, 8), (8038, 8))),
+        (10721, 4, 30, watched),
+    ],
+)
+def test_who_was_given_up_and_goes_on(seed: int, batches: int, patience_ns: int, how: Callable[..., RunWatch]) -> None:
+    """What was settled without it cannot be compared any more, and nothing is said to hold."""
+    events = wandering(seed)
+    assert compare(how(events, random.Random(seed), batches, patience_ns).conclude(), events)["inexact"] > 0
+
+
 def test_alarms_are_the_witnesses_of_a_check() -> None:
     """Of validity, agreement and view-synchrony, each said once: when it is settled, or at the end."""
     rng, told = random.Random(3), 0

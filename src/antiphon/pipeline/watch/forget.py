@@ -11,6 +11,7 @@ from antiphon.pipeline.results import WatchAlarm
 from antiphon.pipeline.watch.departed import left_behind, views_over, who_can_go
 from antiphon.pipeline.watch.dues import let_go
 from antiphon.pipeline.watch.handling import renumber_views, views_handled_in
+from antiphon.pipeline.watch.obligations import GIVEN_UP
 from antiphon.pipeline.watch.orders import count_pairs, met_in
 from antiphon.pipeline.watch.owed import forget_clients
 from antiphon.pipeline.watch.retire import keep_lists, retire
@@ -54,8 +55,10 @@ def was_let_go(run: WatchedRun, ids: Array) -> Array:
 
 def forget(run: WatchedRun, patience_ns: int, batch: int) -> list[WatchAlarm]:
     """Let go of all that nothing new can be said about; returns what is wrong with it."""
-    departed = (run.actors["gone"] > 0) | left_behind(run, patience_ns)
+    silent = left_behind(run, patience_ns)
+    departed = (run.actors["gone"] > 0) | silent
     over = views_over(run, departed)
+    _note_given_up(run, silent, over)
     leaving = who_can_go(run, departed, over, patience_ns)
     _settle(run, leaving, over)
     alarms = retire(run, departed, leaving, over, batch)
@@ -69,6 +72,11 @@ def forget(run: WatchedRun, patience_ns: int, batch: int) -> list[WatchAlarm]:
         settle_seats(run, leaving, closing)
         _leave_out(run, leaving, closing)
     return alarms
+
+
+def _note_given_up(run: WatchedRun, silent: Array, over: Array) -> None:
+    """Note where members are that count as departed: if one goes on from there after all, it is too late to compare."""
+    run.seats["unsure"] |= np.where(over[:, None] & silent & (run.seats["follows"] == NOTHING), GIVEN_UP, 0)
 
 
 def _forget_words(run: WatchedRun) -> None:

@@ -30,7 +30,7 @@ from antiphon.pipeline.watch.known import (
     alarm,
     known_of,
 )
-from antiphon.pipeline.watch.obligations import OPEN
+from antiphon.pipeline.watch.obligations import GIVEN_UP, OPEN
 from antiphon.pipeline.watch.orders import compare_orders
 from antiphon.pipeline.watch.spans import span_of
 from antiphon.pipeline.watch.state import (
@@ -245,6 +245,8 @@ def go_on(v: int, q: int, to: int, number: int, known: Known) -> None:
         seat.follows, seat.next_number = to, number
         if seat.unsure & OPEN:
             known.inexact[AGREEMENT] = 1  # it was thought that nothing would follow
+        if seat.unsure & GIVEN_UP:
+            known.inexact[AGREEMENT] = known.inexact[VIEW_SYNCHRONY] = known.inexact[TOTAL] = 1
 
 
 @compiled
@@ -254,6 +256,8 @@ def install(q: int, fresh: int, time: int, known: Known) -> None:
     left, line = actor.current, known.lines[fresh]
     if fresh == left:
         return
+    if seats[left, q].overlooked and seats[left, q].follows == NOTHING:
+        known.inexact[AGREEMENT] = known.inexact[VIEW_SYNCHRONY] = 1  # what it lacks there is no longer known
     go_on(left, q, line.serial, line.number, known)
     if known.lines[left].ended_ns == NULL_TIME:
         known.lines[left].ended_ns = time

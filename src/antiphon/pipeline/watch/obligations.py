@@ -18,6 +18,7 @@ from antiphon.pipeline.watch.state import GONE, NOT_IN, NOTHING, WatchedRun
 
 _AT_ONCE: Final = 256  # messages that are looked at before it is seen whether that was enough
 PLAIN, WITH_TOPIC = 1, 2  # how a message was delivered (`messages.obliges`)
+GIVEN_UP = 4  # `seats.unsure`: the actor counted as departed when its view was over
 OPEN, SPLIT = 1, 2  # `seats.unsure`: what follows decides who owes what was let go; a difference in the view names it
 
 
