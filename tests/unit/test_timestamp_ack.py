@@ -11,7 +11,7 @@ from antiphon.protocol.machine import MILLISECOND, SECOND
 from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.parts import Frontier, Out, PartContext, Step
 from antiphon.protocol.stability.minimum import Minimum
-from antiphon.protocol.stability.timestamp_ack import Ack, NullMessage, TimestampAck
+from antiphon.protocol.stability.timestamp_ack import Ack, NullMessage, TimestampAck, _Duty
 from antiphon.protocol.wire import Data, Malformed, Pdu
 from antiphon.sim.cluster import simulate
 from antiphon.sim.scenario import Scenario, Workload
@@ -316,3 +316,19 @@ def test_what_is_nearly_due_is_said_with_what_is_due_and_nothing_else() -> None:
         send(one, 0, 1, 1)
         assert one.deadline == 11
         assert [type(pdu) for pdu in said(one.wake(11))] == kinds, "an acknowledgment is near after half its time"
+
+
+class Least(random.Random):
+    """Draws the least of what it may, so that pauses are exact."""
+
+    def randrange(self, *bounds: Any) -> int:
+        return 0
+
+
+def test_what_is_said_again_is_said_ever_more_rarely_until_there_is_news() -> None:
+    duty = _Duty(PartContext(0, 2, Least()), 10, 80)
+    assert duty.due(3) == 3, "it was never said"
+    for now, news, due in ((3, False, 23), (23, False, 63), (63, True, 73), (73, False, 93)):
+        duty.done(now, news=news)
+        assert duty.due(now) == due
+    assert [duty.near(now) for now in (82, 83)] == [False, True]
