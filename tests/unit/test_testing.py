@@ -20,8 +20,10 @@ import antiphon
 from antiphon import testing
 from antiphon.errors import UsageError
 from antiphon.protocol.membership.views import incarnation_of
+from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.ordering.fifo import Fifo
 from antiphon.testing import World
+from antiphon.testing.trace import IncarnationTrace, Run
 from antiphon.trace import naive
 from antiphon.trace.reader import read
 
@@ -590,6 +592,16 @@ def test_members_that_end_in_good_order_are_examined() -> None:
         assert (name, verdicts[name].verdict) == (name, "holds")
     with pytest.raises(testing.Violated, match="total is violated"), testing.simulated(seed=5) as world:
         world.run(lambda world: main(world, DisorderlySequencer))
+
+
+def test_who_forgets_its_state_before_it_got_in_may_come_in_the_same_incarnation() -> None:
+    """Once its trace lay apart from the others', which then delivered what nobody had sent."""
+    run = Run("test", {}, GroupOptions(), views=True)
+    run.logs.append(IncarnationTrace(10_001, lambda: 0))
+    run.logs[0].record(1, "crash", None, None, None, None)
+    assert not run.has(10_001)
+    run.logs[0].install(2, 3, (0, 10_001))
+    assert run.has(10_001)
 
 
 def test_what_was_under_way_when_a_member_left_is_not_asked_of_it() -> None:

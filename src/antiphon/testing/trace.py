@@ -63,8 +63,8 @@ class Run:
         return writer.digest(self.name, sorted(self.logs, key=lambda log: log.member))
 
     def has(self, member: int) -> bool:
-        """Whether an incarnation with this number is part of it already."""
-        return any(log.member == member for log in self.logs)
+        """Whether an incarnation with this number took part in it already."""
+        return any(log.member == member and log.took_part for log in self.logs)
 
     def promises(self) -> list[str]:
         """Name the guarantees that can be asked of it."""
@@ -237,7 +237,7 @@ class Traces:
         def begin(member: int) -> IncarnationTrace:
             log = IncarnationTrace(member, self._now)
             run = self._run_of(member, origin.options, addresses, views=views)
-            run.logs.append(log)
+            run.logs = [*(one for one in run.logs if one.member != member), log]  # one that never took part makes room
             self._present[group] = run, log
             return log
 
