@@ -18,6 +18,7 @@ from antiphon.testing.errors import Unexamined, Violated
 from antiphon.trace import naive, writer
 from antiphon.trace.event import Event
 from antiphon.trace.log import MemberLog
+from antiphon.trace.schema import STOPPED
 from antiphon.trace.verdict import Verdict
 
 _WANT_AN_END = ("validity", "agreement")  # of a run that was broken off, these say nothing
@@ -266,7 +267,8 @@ class Traces:
             return
         if "leave" not in log.events:
             farewell = drained and not run.views
-            log.record(self._now(), "leave" if farewell else "crash", None, None, None, None)
+            why = STOPPED if run.over_ns is not None and not farewell else None  # the test was over: nobody killed it
+            log.record(self._now(), "leave" if farewell else "crash", None, None, None, why)
         if "leave" in log.events and (drained or run.views):
             log.gone_at = self._now()
             run.left.append(log)

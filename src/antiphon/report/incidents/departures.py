@@ -197,7 +197,7 @@ def _after_leaving(story: RunStory, left: Sequence[int]) -> list[str]:
 def _left_behind_by_keys(story: RunStory, places: Sequence[int]) -> str:
     """Say which members of the view did not change keys when the others did."""
     changed = story.lanes([member for place in places for member in story.occurred[place].members])
-    view = story.last_view_of_lane(next(iter(changed)), story.occurred[places[-1]].at_ns)
+    view = story.last_view_of_lane(next(iter(changed)), story.occurred[places[0]].at_ns)
     others = [] if view is None else [one for one in view.members if lane_of(story.facts, one) not in changed]
     return f"; {members_named(story.facts, others)} did not" if others else ""
 
