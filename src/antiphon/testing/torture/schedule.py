@@ -58,8 +58,7 @@ class Net(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True,
     mtu: int = 1_500  # of every machine's way out
 
 
-BURST_BYTES: Final = 55_000  # the most that one burst holds ...
-_LEAST_BURST_BYTES: Final = 1_100  # ... and what it holds where copies have to be sent again and again
+BURST_BYTES: Final = 55_000  # the most that one burst holds
 _STATE_BYTES_PER_MS: Final = 500  # at least so fast a state is brought to a joiner ...
 _STATE_WINDOW_BYTES: Final = 150_000  # ... or so much of it for each latency
 
@@ -162,15 +161,10 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         return 10 * self.latency_ms
 
     def _rounds(self, work: Work) -> float:
-        """How often all that an application sends fills its window: by the number of bursts, and by their bytes.
-
-        Copies are sent again of what is lost, late, or dropped because an inbox is full: then bursts are small.
-        """
+        """How often all that an application sends fills its window: by the number of bursts, and by their bytes."""
         large = work.messages // work.large if work.large else 0
         size = work.messages * work.size + large * work.large_bytes
-        has_slow_readers = any(other.read_pause_ms or other.deaf_ms[1] for other in self.work)
-        repairs = bool(self.faults) or self.net.loss > 0 or self.net.reorder > 0 or has_slow_readers
-        bursts = work.messages + size // (_LEAST_BURST_BYTES if repairs else BURST_BYTES)
+        bursts = work.messages + size // BURST_BYTES
         return bursts / self.setup.window + size / (self.setup.window_bytes + BURST_BYTES)
 
     @property
