@@ -619,6 +619,24 @@ def test_what_was_under_way_when_a_member_left_is_not_asked_of_it() -> None:
     testing.run(main)
 
 
+def test_who_was_left_behind_while_it_left_did_not_leave_in_good_order() -> None:
+    """Cut off, it waits in vain for its own message, and is gone when it hears that the others went on without it."""
+
+    async def main(world: World) -> None:
+        groups = await joined(world, 3, ordering="total")
+        await (await groups[0].send(b"first")).stable()
+        cut = world.partition(world.addresses(3)[2:], world.addresses(2))
+        receipt = await groups[2].send(b"never ordered")
+        leaving = asyncio.ensure_future(groups[2].leave())
+        await asyncio.sleep(5.2)  # it waits no more, and says farewell
+        cut.heal()
+        await leaving
+        assert receipt.outcome == "unknown"
+        await asyncio.gather(groups[0].leave(), groups[1].leave())
+
+    testing.run(main)
+
+
 class DisorderlySequencer(Fifo):
     """Promises one order, and gives each member's own."""
 

@@ -41,6 +41,11 @@ class IncarnationTrace(MemberLog):
         if row.event == "send" and row.seq is not None:
             self.sent_at[self.view, row.seq] = self._now()
 
+    @property
+    def left_in_good_order(self) -> bool:
+        """Whether it left, and the others did not go on without it before: it could not have what they delivered."""
+        return "leave" in self.events and self.details[self.events.index("leave")] != "excluded"
+
 
 class Run:
     """What the members of one group did: those that hear each other, with every incarnation of theirs."""
@@ -269,7 +274,7 @@ class Traces:
             farewell = drained and not run.views
             why = STOPPED if run.over_ns is not None and not farewell else None  # the test was over: nobody killed it
             log.record(self._now(), "leave" if farewell else "crash", None, None, None, why)
-        if "leave" in log.events and (drained or run.views):
+        if log.left_in_good_order and (drained or run.views):
             log.gone_at = self._now()
             run.left.append(log)
 

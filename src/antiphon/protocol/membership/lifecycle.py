@@ -219,7 +219,7 @@ class Lifecycle:
         if self.own.leaving:
             self.adopt(view, now)
             self.persist()
-            self.depart(now)
+            self.depart(now, "excluded")
             return
         self._outbox.effects.append(StandingChanged(how))
         if how == "yielded":  # all of a side give way together
@@ -290,10 +290,13 @@ class Lifecycle:
             return False
         return not self.roster.joiners(self.view, now)
 
-    def depart(self, now: Instant) -> None:
-        """Leave; stay within reach for those who do not know the new view yet."""
+    def depart(self, now: Instant, why: Literal["excluded"] | None = None) -> None:
+        """Leave; stay within reach for those who do not know the new view yet.
+
+        `why`: the others went on before they had heard that this process leaves, or that it holds no more than they do.
+        """
         self._outbox.effects += self.transfer.forget(self.own.id)
-        self._outbox.trace("leave")
+        self._outbox.trace("leave", why)
         self.own.left, self.session = True, None
         self._outbox.say_to_names(self._detector.by_name, Alive(self.view.id, "leaver"))
         if self.past.decision is not None:  # who is alone waits only for those who have just left together with it
