@@ -637,6 +637,30 @@ def test_who_was_left_behind_while_it_left_did_not_leave_in_good_order() -> None
     testing.run(main)
 
 
+def test_who_waits_for_lost_states_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    """The first of two loses its state: everyone is heard, nobody can decide, and the log says what may be done."""
+
+    async def member(own: str, peers: list[str]) -> None:
+        async with antiphon.join("test", bind=own, peers=peers, state=f"/{own}") as group:
+            async for _ in group:
+                pass
+
+    async def main(world: World) -> None:
+        first, other = world.addresses(2)
+        world.spawn(first, member, first, [other])
+        world.spawn(other, member, other, [first])
+        await asyncio.sleep(2)
+        world.crash(first)
+        world.disk.replace(f"/{first}", {})
+        world.restart(first)
+        await asyncio.sleep(10)
+
+    testing.run(main, seed=1)
+    stalls = [record.message for record in caplog.records if "stalled" in record.message]
+    assert stalls
+    assert "came back without their state" in stalls[-1]
+
+
 class DisorderlySequencer(Fifo):
     """Promises one order, and gives each member's own."""
 

@@ -38,6 +38,11 @@ _WHY_ENDED: Final = {  # what becomes of messages that were under way
     "yielded": "another part of the group, or another group of its name, stands",
 }
 
+_ALL_ARE_HEARD: Final = (
+    "; no link is broken: if this lasts, so many members came back without their state that the rest cannot decide"
+    " (antiphon rescue)"
+)
+
 
 class Upcalls:
     """Takes each effect of the machine that concerns the application, in the order in which the machine said it."""
@@ -143,6 +148,8 @@ class Upcalls:
     def _notice(self, notice: protocol.StandingChanged) -> None:
         links = shown_links(notice.links, self._names)
         silent = f"; nothing is heard from {', '.join(f'{one} at {other}' for one, other in links)}" if links else ""
+        if notice.what == "stalled" and not links:
+            silent = _ALL_ARE_HEARD
         self._anomalies.logger.log(
             logging.INFO if notice.what == "resumed" else logging.WARNING, "%s%s", notice.what, silent
         )
