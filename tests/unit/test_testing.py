@@ -651,7 +651,7 @@ def test_who_waits_for_lost_states_says_so(caplog: pytest.LogCaptureFixture) -> 
         world.spawn(other, member, other, [first])
         await asyncio.sleep(2)
         world.crash(first)
-        world.disk.replace(f"/{first}", {})
+        world.disk.replace(Path(f"/{first}"), {})
         world.restart(first)
         await asyncio.sleep(10)
 
