@@ -72,7 +72,8 @@ def test_one_that_is_set_up_differently_is_refused_and_the_others_go_on(tmp_path
         odd.wait_for(lambda: any("refused" in one for one in odd.said), "it is told")
         assert "ordering: 'causal-blocks' here and 'abcast' there" in odd.said[-1]["refused"]
         works(members, "goes on")
-        assert all(member.ask("status", "counts")["counts"].get("refused-other-settings") for member in members)
+        told = [member.ask("status", "counts")["counts"].get("refused-other-settings") for member in members]
+        assert sum(map(bool, told)) >= 2, "it gives up once two of four refuse it, perhaps before the third has met it"
 
 
 def test_what_a_quiet_member_traced_is_there_after_it_was_killed(tmp_path: Path) -> None:

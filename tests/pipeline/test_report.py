@@ -190,7 +190,8 @@ def test_what_happened_to_the_group_is_on_the_page(tmp_path: Path) -> None:
     assert "5 members in 6 lives sent" in text
     assert re.sub(r"after [\d.]+ m?s", "after T", headline(facts)) == (
         "Member 0, the coordinator, was killed at 200 ms; three of the other four went on after T; no message of "
-        "it was lost; what it had delivered alone: 0. The network was cut into member 3 | members 1, 2 and 4 from "
+        "it was lost; what it had delivered alone: 0; nobody delivered anything from 194 ms to 1.25 s. The network was "
+        "cut into member 3 | members 1, 2 and 4 from "
         "700 ms to 1.7 s; members 1, 2 and 4 went on after T; member 3 was excluded; all were together again "
         "after T. And 1 more thing happened. All 8 promised guarantees hold."
     )

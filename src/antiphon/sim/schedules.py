@@ -30,13 +30,13 @@ _INTERVALS = ("0", "fixed 1ms", "exponential 3ms", "exponential 30ms", "uniform 
 # --- Small schedules. ---
 
 
-def small(seed: int, ordering: str) -> Scenario:
+def small(seed: int, ordering: str, stability: str | None = None) -> Scenario:
     """Draw the scenario of a seed: small, and as nasty as the protocol's channel allows."""
     rng = random.Random(f"{seed}/{ordering}/torture")
     members = rng.choice((2, 2, 3, 3, 4, 5))
     overrun = rng.random() < 0.2
     window = rng.choice((1, 2, 4, 16))
-    stability = rng.choice(sorted(STABILITIES))
+    stability = stability or rng.choice(sorted(STABILITIES))
     on_recovery = ordering_type(ordering).NEEDS_RECOVERY
     more = random.Random(f"{seed}/{ordering}/options")
     return Scenario.of(

@@ -107,8 +107,8 @@ def has_text(files: list[str], mapping: Mapping) -> bool:
             found = [text for record in records if (text := of_file.text(record, name)) is not None]
             if found and not any(_reads_as_number(text) or text in mapping.members for text in found):
                 return True
-            if any(_is_too_large(text, _BITS[name]) for text in found):
-                return True  # than a number may be: an id
+            if any(_is_an_id(text, _BITS[name]) for text in found):
+                return True
     return False
 
 
@@ -157,8 +157,9 @@ def _reads_as_number(text: str) -> bool:
     return text.strip().lstrip("+-").replace(".", "", 1).isdigit()
 
 
-def _is_too_large(text: str, bits: int) -> bool:
-    return text.isdigit() and int(text[:40]) >> bits > 0
+def _is_an_id(text: str, bits: int) -> bool:
+    """Say whether a number is larger than a trace's may be, and not larger than a machine's: that would be rubbish."""
+    return text.isdigit() and bits < int(text[:40]).bit_length() <= 64
 
 
 def bring(session: Session, files: list[str], mapping: Mapping, folder: Location) -> Brought:
