@@ -592,6 +592,40 @@ def test_what_was_claimed(inline: Checker, tmp_path: Path, listed: list[Any]) ->
     assert sum(totals.quarantined.values()) == 1
 
 
+ENTRIES = [["1-0", {"a": "b"}], ["2-0", {}], ["3-0", ["a", "b"]]]
+REPLIES: dict[str, list[dict[str, Any]]] = {
+    "RESP2": [{"streams": [["s", ENTRIES[:2]], ["t", [["1-0", None]]]]}, {"streams": [["s", ENTRIES[2:]]]}],
+    "RESP3": [{"reply": {"s": ENTRIES, "t": [["1-0", {}]]}}],
+    "redis-py's RESP3": [{"response": {"s": [ENTRIES], "t": [[["1-0", {}]]]}}],
+    "what was asked for": [{"streams": {"s": ">", "t": ">"}, "result": [["s", ENTRIES], ["t", [["1-0", {}]]]]}],
+    "names": [{"streams": ["s", "t"], "messages": [["s", ENTRIES], ["t", [["1-0", {}]]]]}],
+    "nothing": [{"streams": []}, {"reply": None}, {"reply": {}}, {"result": [["s", []]]}, {"streams": {"s": ENTRIES}}],
+}
+
+
+@pytest.mark.parametrize("form", REPLIES)
+@pytest.mark.parametrize("word", ["XREAD", "xreadgroup"])
+def test_replies_as_they_come(inline: Checker, tmp_path: Path, form: str, word: str) -> None:
+    """What Redis replies names streams and has their entries; a record may have it as it came."""
+    told: list[dict[str, Any]] = [{"client": "till", "op": "XADD", "stream": "s", "id": f"{n}-0"} for n in (1, 2, 3)]
+    told += [{"client": "till", "op": "XADD", "stream": "t", "id": "1-0"}]
+    told += [{"consumer": "a", "op": word, "group": "g", **reply} for reply in REPLIES[form]]
+    totals, found = inline.check(lines(tmp_path / "log.jsonl", told), Mapping(preset="redis-streams"))
+    delivered = 3 if form == "nothing" else 4
+    assert (totals.quarantined, totals.events) == ({}, 2 * 4 + delivered)
+    assert found["partition-order"].examined == delivered
+    assert found["at-least-once"].verdict == "holds"
+
+
+def test_what_xautoclaim_replies(inline: Checker, tmp_path: Path) -> None:
+    """The reply begins with the id to go on from, and ends with those of entries that are gone."""
+    told: list[dict[str, Any]] = [{"client": "till", "op": "XADD", "stream": "s", "id": f"{n}-0"} for n in (1, 2)]
+    told += [{"consumer": "a", "op": "xautoclaim", "group": "g", "stream": "s", "reply": ["2-0", ENTRIES[:2], ["9-0"]]}]
+    told += [{"consumer": "a", "op": "xclaim", "group": "g", "stream": "s", "reply": [ENTRIES[0], None]}]
+    totals, found = inline.check(lines(tmp_path / "log.jsonl", told), Mapping(preset="redis-streams"))
+    assert (totals.quarantined, found["at-most-once"].examined, found["at-most-once"].violations) == ({}, 3, 1)
+
+
 OTHER_WORKLOADS = {
     "a register": "{:process 0 :type :ok :f :write :value 3} {:process 1 :type :ok :f :read :value 3}",
     "transactions": "{:process 0 :type :ok :f :txn :value [[:append 3 1] [:r 3 [1]]]}",

@@ -118,6 +118,20 @@ def test_uuids_moments_and_structs_of_a_frame(spark_session: Session) -> None:
     assert (result.events, result.times) == (12, TimeReading("ms", "closeness"))
 
 
+@pytest.mark.parametrize("kind", ["long", "decimal(20,0)"])
+def test_members_of_a_frame_with_more_bits_than_a_trace_has(spark_session: Session, kind: str) -> None:
+    """As in a Parquet file, they are names; so they are in a table whose other members would fit."""
+    ids = {0: 7, 1: 1 << 40, 2: (1 << 63) - 1}
+    rows = [
+        (e.run, *map(int if kind == "long" else Decimal, (ids[e.member], ids[e.sender or 0])), e.step, e.event, e.seq)
+        for e in good()
+    ]
+    types = f"run string, member {kind}, sender {kind}, step long, event string, seq long"
+    result = pipeline.check(spark_session.spark.createDataFrame(rows, types)).result
+    assert {*result.names.values()} == {str(one) for one in ids.values()}
+    assert (result.guarantees["agreement"].verdict, result.events, result.quarantined) == ("holds", 12, 0)
+
+
 def test_a_topic_as_spark_reads_it(spark_session: Session) -> None:
     """A table that does not say who consumed is one consumer's, however Spark parts its rows."""
     rows = [("orders", partition, offset) for partition in (0, 1) for offset in range(3)]

@@ -18,7 +18,7 @@ from antiphon.pipeline.ingesting.relayout import write_buckets
 from antiphon.pipeline.reading import BATCH_ROWS, require_columns
 from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.pipeline.reading.plain_columns import plain_schema, plain_table
-from antiphon.pipeline.reading.rows import sort_out
+from antiphon.pipeline.reading.rows import TYPES, sort_out
 from antiphon.pipeline.store.location import location, replacement
 from antiphon.trace.schema import BROKER_COLUMNS, COLUMNS
 
@@ -76,9 +76,19 @@ def _quoted(name: str) -> str:
 
 
 def may_have_names(frame: DataFrame, mapping: Mapping) -> bool:
-    """Say whether a DataFrame may have names of members or ids of messages that are no numbers."""
-    kinds = [_type_of(frame, mapping, name) for name in ("member", "seq")]
-    return bool(mapping.preset) or any(kind is not None and pa.types.is_string(kind) for kind in kinds)
+    """Say whether a DataFrame may have names of members or ids of messages, by the types of its columns.
+
+    Those are texts, and numbers of more bits than a trace's have.
+    """
+    kinds = {name: _type_of(frame, mapping, name) for name in ("member", "seq")}
+    return bool(mapping.preset) or any(kind is not None and _may_be_names(kind, name) for name, kind in kinds.items())
+
+
+def _may_be_names(kind: pa.DataType, name: str) -> bool:
+    bits = TYPES[name].bit_width
+    if pa.types.is_decimal(kind):  # as Spark has numbers of 64 bits without a sign
+        return bool(10 ** (kind.precision - kind.scale) > 1 << (bits - 1))
+    return bool(pa.types.is_string(kind) or (pa.types.is_integer(kind) and kind.bit_width > bits))
 
 
 def has_open_times(frame: DataFrame, mapping: Mapping) -> bool:

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from antiphon.errors import UsageError
+from antiphon.pipeline.ingesting.foreign.replies import NIL_REPLIES, entries_of, is_reply
 from antiphon.pipeline.reading import mapping as user
 from antiphon.pipeline.reading.rows import value_inside
 from antiphon.pipeline.reading.time_units import TimeUnit, nanoseconds, unit_named
@@ -112,14 +113,22 @@ class LogForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             yield from self._rows(one)
 
     def _messages(self, record: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-        """Return a record for each message of one that lists several: ids, records, or lists that begin with an id."""
-        listed = next((record[key] for key in self.each if isinstance(record.get(key), list)), None)
-        if listed is None or self._value(record, "seq") is not None:
+        """Return a record for each message of one that lists several, as a reply of the broker has them."""
+        listed = next((record[key] for key in self.each if is_reply(record.get(key))), None)
+        if self._value(record, "seq") is not None or (listed is None and not self._is_of_nothing(record)):
             yield record
             return
-        for one in listed:
-            named = one[0] if isinstance(one, (list, tuple)) and one else one
-            yield {**record, **named} if isinstance(named, Mapping) else {**record, self._keys("seq")[0]: named}
+        for one in entries_of(listed or []):
+            of_stream = {} if one.stream is None else {self._keys("topic")[0]: one.stream}
+            about = one.id if isinstance(one.id, Mapping) else {self._keys("seq")[0]: one.id}
+            yield {**record, **of_stream, **about}
+
+    def _is_of_nothing(self, record: Mapping[str, Any]) -> bool:
+        """Say whether a record tells of a read that gave nothing, which is how Redis says that the time was over."""
+        word = str(self._value(record, "event")).lower()
+        return self.events.get(word) == ["deliver"] and any(
+            key in record and record[key] is None for key in NIL_REPLIES if key in self.each
+        )
 
     def _rows(self, record: Mapping[str, Any]) -> Iterator[ForeignRow]:
         word = self._value(record, "event")
