@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import re
 import uuid
 from collections.abc import Callable
 from decimal import Decimal
@@ -208,14 +209,37 @@ def test_names_under_a_key_in_other_capitals(inline: Checker, tmp_path: Path) ->
     assert inline.check(tmp_path / "numbers.jsonl")[1]["partition-order"].violations == 1
 
 
-@pytest.mark.parametrize("name", ["t.jsonl.gz", "t.csv.gz", "names.jsonl.gz"])
-def test_a_file_that_was_cut_short_is_named(inline: Checker, tmp_path: Path, name: str) -> None:
-    text = as_csv(",") if "csv" in name else as_lines()
-    text = text.replace('"member": 1', '"member": "one"') if name.startswith("names") else text
-    packed = gzip.compress(text.encode())
-    (tmp_path / name).write_bytes(packed[:-20])
-    with pytest.raises(UsageError, match=f"{name}: cannot be read to its end"):
-        inline.check(tmp_path / name)
+PACKED: dict[str, Callable[[], str]] = {
+    "t.jsonl": as_lines,
+    "t.csv": lambda: as_csv(","),
+    "names.jsonl": lambda: re.sub(r'("member"|"sender"): (\d)', r'\1: "n\2"', as_lines()),
+    "names.csv": lambda: re.sub(r"r,(\d),(\d),(\w+),1,", r"r,n\1,\2,\3,n1,", as_csv(",")),
+    "lines.json": lambda: json.dumps(ROWS, indent=1),
+    "list.json": lambda: json.dumps(ROWS),
+}
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_a_text_that_was_cut_short_is_read_as_far_as_it_goes(inline: Checker, tmp_path: Path, name: str) -> None:
+    """What is missing leaves verdicts unknown. A file of which nothing can be read is refused."""
+    path = tmp_path / f"{name}.gz"
+    packed = gzip.compress(PACKED[name]().encode(), 0)
+    seen = []
+    for cut in range(8, len(packed) // 2, 29):
+        path.write_bytes(packed[:-cut])
+        totals, found = inline.check(path)
+        seen.append(totals.events)
+        assert (sum(totals.quarantined.values()), found["agreement"].verdict) == (1, "unknown")
+        [reason] = totals.reasons
+        assert reason.startswith("the file cannot be read to its end, and what comes after this is missing: ")
+        if name.startswith("t."):  # that both checkers read
+            naive = naive_read(path)
+            assert (len(naive.events), len(naive.unreadable)) == (totals.events, 1)
+    assert seen == sorted(seen, reverse=True)
+    assert (seen[0], len(set(seen)) > 2) == (6, True)
+    path.write_bytes(packed[:14])
+    with pytest.raises(UsageError, match=f"{path.name}: cannot be read to its end: .*; write it anew, or leave it out"):
+        inline.check(path)
 
 
 @pytest.mark.parametrize("name", ["one", 1])

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import calendar
 import csv
-import gzip
 import io
 import json
 import re
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -28,6 +28,7 @@ _ABOUT_A_MESSAGE: Final = frozenset({"send", "receive", "deliver", "discard", "s
 _DATE: Final = re.compile(
     r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d)?)(?:[.,](\d+))?\s*(Z|z|UTC|GMT|[+-]\d\d(?::?\d\d)?)?", re.ASCII
 )
+_TORN: Final = "the file cannot be read to its end"
 _RANGE: Final = {"int32": 1 << 31, "int64": 1 << 63}
 
 
@@ -141,29 +142,50 @@ def _parquet_rows(file: Path) -> Iterator[Mapping[str, Any] | ValueError]:
 
 def _csv_rows(file: Path) -> Iterator[Mapping[str, Any] | ValueError]:
     try:
-        text = _text(file)
+        text, torn = _text(file)
         header = text.partition("\n")[0]
         delimiter = next((one for one in ",;\t|" if one in header), ",")
         rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
         columns = _known_columns(file, rows.fieldnames or ())
         for row in rows:
             yield {name: row[name] or None for name in columns}
+        if torn:
+            yield ValueError(_TORN)
     except (csv.Error, UnicodeDecodeError) as problem:
         raise UsageError(f"{file} cannot be read as CSV: {problem}") from None
 
 
-def _text(file: Path) -> str:
-    content = file.read_bytes()
+def _text(file: Path) -> tuple[str, bool]:
+    """The text of a file, and whether it is only what can be read of it: the whole lines before that."""
+    content, torn = file.read_bytes(), False
     if content.startswith(b"\x1f\x8b"):
-        content = gzip.decompress(content)
-    return content.decode("utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
+        content, torn = _unpacked(content)
+    if torn and b"\n" not in content:
+        raise UsageError(f"{file} cannot be read to its end, and nothing before it")
+    content = content[: content.rfind(b"\n") + 1] if torn else content
+    return content.decode("utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"), torn
+
+
+def _unpacked(content: bytes) -> tuple[bytes, bool]:
+    """What can be read of a compressed text, and whether that is not all."""
+    found = b""
+    while content:
+        one = zlib.decompressobj(wbits=31)  # gzip's
+        try:
+            found += one.decompress(content)
+        except zlib.error:
+            return found, True
+        if not one.eof:
+            return found, True
+        content = one.unused_data
+    return found, False
 
 
 def _json_rows(file: Path) -> Iterator[Mapping[str, Any] | ValueError]:
     rows: list[Mapping[str, Any] | ValueError] = []
     names: set[str] = set()
     try:
-        text = _text(file)
+        text, torn = _text(file)
     except UnicodeDecodeError as problem:
         raise UsageError(f"{file} cannot be read as JSON lines: {problem}") from None
     if text.lstrip().startswith("["):
@@ -180,6 +202,8 @@ def _json_rows(file: Path) -> Iterator[Mapping[str, Any] | ValueError]:
             rows.append(row)
         else:
             rows.append(ValueError("the line is not a JSON object"))
+    if torn:
+        rows.append(ValueError(_TORN))
     if not any(isinstance(row, Mapping) and row.get("event") in _ABOUT_A_MESSAGE for row in rows):
         names |= {"sender", "seq"}  # nobody needs them
     if rows:

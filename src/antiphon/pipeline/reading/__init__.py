@@ -12,24 +12,38 @@ import pyarrow.parquet as pq
 from antiphon.errors import NotATrace, UsageError
 from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.pipeline.reading.plain_columns import plain_schema, plain_table, top_columns
-from antiphon.pipeline.reading.rows import TYPES, RowBatch, sort_out
+from antiphon.pipeline.reading.rows import TYPES, RowBatch, UnreadableRow, sort_out
 from antiphon.pipeline.reading.text import TextSpan, read_csv, read_json_lines
 from antiphon.pipeline.store.files import format_of
-from antiphon.pipeline.store.location import damage_named, location, open_parquet
+from antiphon.pipeline.store.location import WITHOUT_IT, cannot_be_read, damage_named, location, open_parquet
+from antiphon.pipeline.store.torn import Tear
 from antiphon.trace.schema import COLUMNS, REQUIRED
 
 BATCH_ROWS: Final = 1 << 21
 
 
 def read_batches(
-    file: str, row_groups: list[int] | None, mapping: Mapping, span: TextSpan | None = None
+    file: str, row_groups: list[int] | None, mapping: Mapping, span: TextSpan | None = None, *, whole: bool = False
 ) -> Iterator[RowBatch]:
-    """All rows of a file (or of some of its row groups, or of a span), a bounded number at a time."""
+    """All rows of a file (or of some of its row groups, or of a span), a bounded number at a time.
+
+    Of a compressed text that is cut short or damaged all that can be read, unless it is to be whole.
+    """
+    tear, rows = Tear(), 0
     with damage_named(file):
-        yield from _batches(file, row_groups, mapping, span)
+        for batch in _batches(file, row_groups, mapping, span, None if whole else tear):
+            rows += len(batch.good) + len(batch.bad)
+            yield batch
+    if tear and not rows:
+        raise cannot_be_read(file, tear.why)
+    if tear:
+        lost = UnreadableRow(file, None, tear.reason, None, tear.rest.decode(errors="replace"))
+        yield RowBatch(batch.good.slice(0, 0), [lost])
 
 
-def _batches(file: str, row_groups: list[int] | None, mapping: Mapping, span: TextSpan | None) -> Iterator[RowBatch]:
+def _batches(
+    file: str, row_groups: list[int] | None, mapping: Mapping, span: TextSpan | None, tear: Tear | None
+) -> Iterator[RowBatch]:
     kind = format_of(Path(file)) or "parquet"
     if kind == "parquet":
         source, mapping = open_parquet_input(file, mapping)
@@ -45,9 +59,9 @@ def _batches(file: str, row_groups: list[int] | None, mapping: Mapping, span: Te
             yield sort_out(plain_table(pa.Table.from_batches([batch]), mapping.keys), file, row, mapping)
             row += batch.num_rows
     elif kind == "csv":
-        yield from read_csv(file, mapping, span)
+        yield from read_csv(file, mapping, span, tear)
     else:
-        yield from read_json_lines(file, mapping, span)
+        yield from read_json_lines(file, mapping, span, tear)
 
 
 def open_parquet_input(file: str, mapping: Mapping) -> tuple[pq.ParquetFile, Mapping]:
@@ -62,7 +76,8 @@ def open_parquet_input(file: str, mapping: Mapping) -> tuple[pq.ParquetFile, Map
         source = open_parquet(where, metadata=plain.metadata, read_dictionary=texts)
     except pa.ArrowInvalid:
         is_named_so = file.lower().endswith(".parquet")
-        remedy = "" if is_named_so else "; a file of another kind is known by its name: *.csv, *.jsonl, *.ndjson"
+        kinds = "a file of another kind is known by its name: *.csv, *.jsonl, *.ndjson"
+        remedy = f"; {WITHOUT_IT if is_named_so else kinds}"
         raise (UsageError if is_named_so else NotATrace)(f"{file}: not a Parquet file{remedy}") from None
     require_columns(plain_schema(source.schema_arrow, mapping.keys), file, mapping, texts=True)
     return source, mapping

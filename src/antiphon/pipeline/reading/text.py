@@ -27,6 +27,7 @@ from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.pipeline.reading.rows import INTEGERS, TYPES, RowBatch, UnreadableRow, sort_out, sort_out_objects
 from antiphon.pipeline.store.files import format_of
 from antiphon.pipeline.store.location import compression_of, is_utf16, location, open_binary, open_stream
+from antiphon.pipeline.store.torn import Tear
 from antiphon.trace.schema import BROKER_COLUMNS, EVENTS, REQUIRED
 
 BLOCK_BYTES: Final = 32 << 20
@@ -56,6 +57,20 @@ def can_be_cut(file: str) -> bool:
 def text_of(content: bytes) -> str:
     """Return the text of a file, whatever is wrong with it."""
     return content.decode("utf-8-sig", errors="replace")
+
+
+def head_of(file: str, tear: Tear | None = None) -> str:
+    """Return the beginning of a text, as far as it can be read."""
+    tear = Tear() if tear is None else tear
+    with open_stream(location(file), tear) as stream:
+        return text_of(stream.read(HEAD_BYTES) or tear.rest)
+
+
+def values_of_text(file: str, tear: Tear | None = None) -> Iterator[dict[str, Any]]:
+    """Return the objects of a text that is a list of them, or has them on many lines; of a torn one those before."""
+    with open_stream(location(file), tear) as stream:
+        content = stream.read()
+    return first_json_values(text_of(content + tear.rest)) if tear else json_values(text_of(content), file)
 
 
 def csv_delimiter(text: str) -> str:
@@ -118,10 +133,10 @@ def _row_start(file: str, at: int, in_quotes: bool, csv_quotes: bool) -> tuple[i
     return at, lines
 
 
-def _open_text(file: str, span: TextSpan | None) -> tuple[Any, int]:
+def _open_text(file: str, span: TextSpan | None, tear: Tear | None) -> tuple[Any, int]:
     """A text file, or a span of it behind the file's header, and how many lines come before."""
     if span is None:
-        return open_stream(location(file)), 0
+        return open_stream(location(file), tear), 0
     is_csv = format_of(Path(file)) == "csv"
     start, lines = _row_start(file, span.start, span.in_quotes, is_csv)
     stop, _ = _row_start(file, span.stop, span.in_quotes_after, is_csv)
@@ -131,7 +146,7 @@ def _open_text(file: str, span: TextSpan | None) -> tuple[Any, int]:
         return pa.BufferReader(header + text.read(max(0, stop - start))), span.lines + lines
 
 
-def read_csv(file: str, mapping: Mapping, span: TextSpan | None) -> Iterator[RowBatch]:
+def read_csv(file: str, mapping: Mapping, span: TextSpan | None, tear: Tear | None = None) -> Iterator[RowBatch]:
     """A CSV file with a header; every field comes as bytes, so that one bad field spoils one row only."""
     ragged: list[tuple[int, str]] = []
 
@@ -139,12 +154,12 @@ def read_csv(file: str, mapping: Mapping, span: TextSpan | None) -> Iterator[Row
         ragged.append((row.number, str(row.text)))
         return "skip"
 
-    header, delimiter = _csv_header(file)
+    header, delimiter = _csv_header(file, tear)
     if not header:
         return  # an empty file, as a job writes that had nothing to write
     mapping = mapping.fitted(file, header)
     _require(header, file, mapping)
-    text, lines = _open_text(file, span)
+    text, lines = _open_text(file, span, tear)
     before = max(0, lines - 1)  # the header is a line
     try:
         reader = pa.csv.open_csv(
@@ -175,10 +190,9 @@ def _fields(line: str, delimiter: str) -> list[str]:
     return next(csv.reader([line], delimiter=delimiter), [])
 
 
-def _csv_header(file: str) -> tuple[list[str], str]:
+def _csv_header(file: str, tear: Tear | None) -> tuple[list[str], str]:
     """Return the columns of a CSV file, and what parts them."""
-    with open_stream(location(file)) as stream:
-        text = text_of(stream.read(HEAD_BYTES))
+    text = head_of(file, tear)
     delimiter = csv_delimiter(text)
     return next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), []), delimiter
 
@@ -191,7 +205,7 @@ def _require(header: Collection[str], file: str, mapping: Mapping) -> None:
             )
 
 
-def read_json_lines(file: str, mapping: Mapping, span: TextSpan | None) -> Iterator[RowBatch]:
+def read_json_lines(file: str, mapping: Mapping, span: TextSpan | None, tear: Tear | None = None) -> Iterator[RowBatch]:
     """One JSON object a line; a block with a line that does not fit is read line by line."""
     known = _json_keys(file)
     mapping = mapping.fitted(file, known)
@@ -200,13 +214,11 @@ def read_json_lines(file: str, mapping: Mapping, span: TextSpan | None) -> Itera
     schema = pa.schema(fields)
     inside = any(isinstance(known.get(name.partition(".")[0]), dict) for name in schema.names if name in known)
     decode = msgspec.json.Decoder().decode
-    text, before = _open_text(file, span)
+    text, before = _open_text(file, span, tear)
     row = before + 1
     for block in line_blocks(text):
         if row == 1 and not has_lines_of_records(block):
-            with open_stream(location(file)) as whole:
-                objects = list(json_values(text_of(whole.read()), file))
-            yield sort_out_objects(objects, [*range(1, len(objects) + 1)], [], file, mapping)
+            yield _all_values(file, mapping, tear)
             return
         if row == 1:  # a key may be absent from a line, but not from all of them
             present = {name for name in schema.names if name in known or f'"{name}"'.encode() in block}
@@ -228,6 +240,13 @@ def read_json_lines(file: str, mapping: Mapping, span: TextSpan | None) -> Itera
         except pa.ArrowInvalid:
             yield _line_by_line(block, file, row, mapping, decode)
         row += lines
+    if row == before + 1 and tear:  # in its first line, which may be a list
+        yield _all_values(file, mapping, tear)
+
+
+def _all_values(file: str, mapping: Mapping, tear: Tear | None) -> RowBatch:
+    objects = list(values_of_text(file, tear))
+    return sort_out_objects(objects, [*range(1, len(objects) + 1)], [], file, mapping)
 
 
 def _json_type(name: str, kind: pa.DataType, mapping: Mapping, known: dict[str, Any]) -> pa.DataType:
@@ -240,10 +259,9 @@ def _json_type(name: str, kind: pa.DataType, mapping: Mapping, known: dict[str, 
 
 def _json_keys(file: str) -> dict[str, Any]:
     """Return the keys of a file's first records, those inside of objects with dots, each with a value that it has."""
-    with open_stream(location(file)) as stream:
-        known: dict[str, Any] = {}
-        for record in itertools.islice(first_json_values(text_of(stream.read(HEAD_BYTES))), 100):
-            known = dict(with_inner_keys("", record)) | known
+    known: dict[str, Any] = {}
+    for record in itertools.islice(first_json_values(head_of(file)), 100):
+        known = dict(with_inner_keys("", record)) | known
     return known
 
 

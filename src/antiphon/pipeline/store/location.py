@@ -27,6 +27,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, TypeAlias
 
 from antiphon.atomic_write import SUFFIX, Replacement
 from antiphon.errors import UsageError
+from antiphon.pipeline.store.torn import Tear, TornStream
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,6 +42,7 @@ BLOCK_BYTES: Final = 8 << 20
 
 _COMPRESSED: Final = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}  # with which bytes such a file begins
 
+WITHOUT_IT: Final = "write it anew, or leave it out: a name that begins with _ is not read"
 _settings: dict[str, str] = {}  # Hadoop's names, such as fs.s3a.endpoint
 
 
@@ -273,16 +275,20 @@ def open_binary(path: Location) -> IO[bytes]:
     return io.BufferedReader(path.open()) if isinstance(path, StorePath) else path.open("rb")
 
 
-def open_stream(path: Location) -> pa.NativeFile:
-    """Open a text for reading from its beginning: decompressed, whatever its name, and as UTF-8."""
+def open_stream(path: Location, tear: Tear | None = None) -> pa.NativeFile | TornStream:
+    """Open a text for reading from its beginning: decompressed, whatever its name, and as UTF-8.
+
+    With a tear, one that is compressed is read as far as it goes (unless it is in UTF-16).
+    """
     import pyarrow as pa
 
-    stream = _decompressed(path)
-    if not is_utf16(stream.read(2)):
-        stream.close()
-        return _decompressed(path)
-    stream.close()
-    return pa.transcoding_input_stream(_decompressed(path), "utf-16", "utf-8")
+    with open_binary(path) as file:
+        compressed = compression_of(file.read(4)) is not None
+    with TornStream(lambda: _decompressed(path), Tear()) as stream:
+        transcoded = is_utf16(stream.read(2))
+    if transcoded:
+        return pa.transcoding_input_stream(_decompressed(path), "utf-16", "utf-8")
+    return TornStream(lambda: _decompressed(path), tear) if tear is not None and compressed else _decompressed(path)
 
 
 @contextlib.contextmanager
@@ -295,9 +301,12 @@ def damage_named(file: str) -> Iterator[None]:
     except OSError as error:
         if error.errno is not None and error.filename is not None:
             raise
-        raise UsageError(
-            f"{file}: cannot be read to its end: {(str(error).splitlines() or ['no reason'])[0]}"
-        ) from None
+        raise cannot_be_read(file, (str(error).splitlines() or ["no reason"])[0]) from None
+
+
+def cannot_be_read(file: str, why: str) -> UsageError:
+    """Return what is said of a damaged file."""
+    return UsageError(f"{file}: cannot be read to its end: {why}; {WITHOUT_IT}")
 
 
 def is_utf16(first: bytes) -> bool:

@@ -88,7 +88,7 @@ class FileReader(msgspec.Struct, frozen=True):
             self._read_foreign(file, origin, number, found)
             return
         try:
-            for batch in read_batches(file, None, self.mapping):
+            for batch in read_batches(file, None, self.mapping, whole=True):
                 found.traced.append(batch.good)
                 found.bad += batch.bad
         except UsageError:
@@ -103,7 +103,7 @@ class FileReader(msgspec.Struct, frozen=True):
 
     def _read_foreign(self, file: str, origin: str, number: int, found: FileRows) -> None:
         form = self.form.for_file(origin)
-        for records in read_records(file, self.mapping.preset, form):
+        for records in read_records(file, self.mapping.preset, form, whole=True):
             rows, unreadable = sort_out(records, form, file, number)
             found.foreign.append(rows)
             found.bad += unreadable

@@ -35,7 +35,7 @@ from antiphon.pipeline.ingesting.quarantine import Quarantine
 from antiphon.pipeline.reading.mapping import Mapping
 from antiphon.pipeline.reading.plain_columns import plain_table
 from antiphon.pipeline.reading.rows import UnreadableRow
-from antiphon.pipeline.reading.text import HEAD_BYTES, first_json_values, text_of
+from antiphon.pipeline.reading.text import first_json_values, head_of
 from antiphon.pipeline.reading.time_units import UNSAID, TimeReading, as_number, guess_unit, nanoseconds, unit_named
 from antiphon.pipeline.session import Session
 from antiphon.pipeline.store.files import files_ending, format_of, is_csv, plain_name
@@ -47,7 +47,6 @@ from antiphon.pipeline.store.location import (
     location,
     open_input,
     open_parquet,
-    open_stream,
     replacement,
 )
 
@@ -120,8 +119,7 @@ def first_records(file: str, count: int, keys: LogKeys | None = None) -> list[di
 def first_lines(file: str, count: int) -> list[str]:
     """Return the first lines of a text; none of what is no text."""
     try:
-        with open_stream(location(file)) as stream:
-            text = text_of(stream.read(HEAD_BYTES))
+        text = head_of(file)
     except (OSError, UnicodeDecodeError):
         return []
     return [] if "\0" in text else [line for line in text.splitlines() if line.strip()][:count]
@@ -143,8 +141,7 @@ def _records(file: str, count: int, keys: LogKeys | None) -> Iterator[dict[str, 
     if format_of(Path(file)) not in ("csv", "json lines"):
         return
     try:
-        with open_stream(location(file)) as stream:
-            text = text_of(stream.read(HEAD_BYTES))
+        text = head_of(file)
     except OSError:
         return  # who reads all of it says what is wrong with it
     if is_csv(file):

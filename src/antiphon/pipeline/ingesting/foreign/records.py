@@ -11,7 +11,6 @@ import io
 import itertools
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -28,13 +27,21 @@ from antiphon.pipeline.reading.plain_columns import plain_table
 from antiphon.pipeline.reading.text import (
     csv_delimiter,
     has_lines_of_records,
-    json_values,
     line_blocks,
     text_of,
+    values_of_text,
     with_inner_keys,
 )
 from antiphon.pipeline.store.files import is_csv, plain_name
-from antiphon.pipeline.store.location import damage_named, location, open_parquet, open_stream
+from antiphon.pipeline.store.location import (
+    WITHOUT_IT,
+    cannot_be_read,
+    damage_named,
+    location,
+    open_parquet,
+    open_stream,
+)
+from antiphon.pipeline.store.torn import Tear
 
 Records = RecordTable | list[LogRecord]
 
@@ -43,23 +50,36 @@ _BATCH_ROWS: Final = 100_000
 _ARROW_TYPES: Final = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 
 
-def read_records(file: str, preset: str, form: LogForm) -> Iterator[Records]:
-    """Return the records of a file, as it is written under a preset (none: by the file's name)."""
+def read_records(file: str, preset: str, form: LogForm, *, whole: bool = False) -> Iterator[Records]:
+    """Return the records of a file, as it is written under a preset (none: by the file's name).
+
+    Of a compressed text that is cut short or damaged all that can be read, unless it is to be whole.
+    """
+    tear, last = Tear(), 0
     with damage_named(file):
-        yield from _records(file, preset, form)
+        for found in _records(file, preset, form, None if whole else tear):
+            if isinstance(found, RecordTable):
+                last = found.first_row + len(found.table)
+            elif found:
+                last = found[-1].row + 1
+            yield found
+    if tear and not last:
+        raise cannot_be_read(file, tear.why)
+    if tear:
+        yield [LogRecord(last, None, tear.rest.decode(errors="replace"), tear.reason)]
 
 
-def _records(file: str, preset: str, form: LogForm) -> Iterator[Records]:
+def _records(file: str, preset: str, form: LogForm, tear: Tear | None) -> Iterator[Records]:
     if preset == "otlp":
-        return read_spans(file, form)
+        return read_spans(file, form, tear)
     if preset == "jepsen":
-        return _batched(_operations(read_history(_content(file).decode(errors="replace"), file)))
+        return _batched(_operations(read_history(_content(file, tear, all_of_it=True).decode(errors="replace"), file)))
     name, keys = plain_name(file).lower(), LogKeys(keys_read(form))
     if is_csv(file):
-        return _csv(file, keys)
+        return _csv(file, keys, tear)
     if name.endswith(".parquet"):
         return _parquet(file, keys)
-    return _json(file, keys, form)
+    return _json(file, keys, form, tear)
 
 
 class LogKeys:
@@ -109,10 +129,10 @@ def _letters(key: str) -> str:
     return "".join(one for one in key.lower() if one.isalnum())
 
 
-def _content(file: str) -> bytes:
-    with open_stream(location(file)) as stream:
+def _content(file: str, tear: Tear | None, *, all_of_it: bool = False) -> bytes:
+    with open_stream(location(file), tear) as stream:
         content: bytes = stream.read()
-    return content
+    return content + tear.rest if tear and all_of_it else content
 
 
 def _singly(records: Iterator[dict[str, Any]]) -> Iterator[list[LogRecord]]:
@@ -131,14 +151,14 @@ def _operations(records: Iterator[dict[str, Any]]) -> Iterator[LogRecord]:
         yield LogRecord(row, None, str(record), why) if why else LogRecord(row, record)
 
 
-def _json(file: str, keys: LogKeys, form: LogForm) -> Iterator[Records]:
+def _json(file: str, keys: LogKeys, form: LogForm, tear: Tear | None) -> Iterator[Records]:
     row, lines_are = 1, [re.compile(one) for one in form.lines]
-    for block in line_blocks(open_stream(location(file)), _BLOCK_BYTES):
+    for block in line_blocks(open_stream(location(file), tear), _BLOCK_BYTES):
         if row == 1:
             block = block.removeprefix(codecs.BOM_UTF8)
             as_text = bool(lines_are) and not block.lstrip().startswith((b"{", b"["))
             if not as_text and not has_lines_of_records(block):
-                yield from _singly(keys.renamed(record) for record in json_values(text_of(_content(file)), file))
+                yield from _singly(keys.renamed(record) for record in values_of_text(file, tear))
                 return
         lines = block.splitlines()
         if as_text:
@@ -148,6 +168,8 @@ def _json(file: str, keys: LogKeys, form: LogForm) -> Iterator[Records]:
             continue
         yield _json_table(block, lines, row, keys) or _json_records(lines, row, keys)
         row += len(lines)
+    if row == 1 and tear:  # in its first line, which may be a list
+        yield from _singly(keys.renamed(record) for record in values_of_text(file, tear))
 
 
 def _text_records(lines: list[bytes], first: int, lines_are: list[re.Pattern[str]]) -> list[LogRecord]:
@@ -211,8 +233,8 @@ def _json_table(block: bytes, lines: list[bytes], first: int, keys: LogKeys) -> 
     return RecordTable(table, first, lambda at: _json_record(lines[at], first + at, decode))
 
 
-def _csv(file: str, keys: LogKeys) -> Iterator[Records]:
-    content = _content(file)
+def _csv(file: str, keys: LogKeys, tear: Tear | None) -> Iterator[Records]:
+    content = _content(file, tear)
     table = _csv_table(content)
     if table is not None:
         table = table.rename_columns(keys.names(table.column_names))
@@ -257,7 +279,7 @@ def _parquet(file: str, keys: LogKeys) -> Iterator[Records]:
     try:
         batches = open_parquet(location(file)).iter_batches(_BATCH_ROWS)
     except (pa.ArrowInvalid, OSError):
-        raise UsageError(f"{Path(file).name}: not a Parquet file") from None
+        raise UsageError(f"{file}: not a Parquet file; {WITHOUT_IT}") from None
     row = 1
     for batch in batches:
         table = plain_table(pa.Table.from_batches([batch]), keys.keys)

@@ -23,6 +23,7 @@ from antiphon.pipeline.ingesting.foreign.coded import first_of, is_one_of, is_te
 from antiphon.pipeline.ingesting.foreign.form import LogForm
 from antiphon.pipeline.ingesting.foreign.span_scan import NUMBER, TEXT, TRUTH, SpanArrays
 from antiphon.pipeline.store.location import compression_of, is_utf16, location, open_input
+from antiphon.pipeline.store.torn import Tear, TornStream
 
 _BLOCK_BYTES: Final = 8 << 20
 _SPANS: Final = 1 << 14  # that a table has, about
@@ -32,9 +33,9 @@ _POPPED: Final = ("span.failed", "span.links", "span.parent")
 _DERIVED: Final = (*otlp.OPERATIONS, *otlp.IDS, *otlp.OFFSETS, *otlp.TOPICS, *otlp.PARTITIONS)
 
 
-def read_spans(file: str, form: LogForm) -> Iterator[RecordTable | list[LogRecord]]:
+def read_spans(file: str, form: LogForm, tear: Tear | None = None) -> Iterator[RecordTable | list[LogRecord]]:
     """Return a file's messaging spans, as tables where the scanners understand them, else one by one."""
-    content = _in_camel_case(_content(file))
+    content = _in_camel_case(_content(file, tear))
     reader = _SpanReader(file, [key for key in dict.fromkeys((*keys_read(form), *_DERIVED)) if key not in _OWN])
     read = reader.json if otlp.is_json(memoryview(content)[: 1 << 16].tobytes()) else reader.protobuf
     for found in read(memoryview(content)):
@@ -63,7 +64,7 @@ def _in_camel_case(content: pa.Buffer) -> pa.Buffer:
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"  # with which what is compressed so begins
 
 
-def _content(file: str) -> pa.Buffer:
+def _content(file: str, tear: Tear | None) -> pa.Buffer:
     """Return what a file has, decompressed; whatever its name: a collector's file exporter is given one by its user."""
     with open_input(location(file)) as source:
         content = source.read_buffer()
@@ -71,7 +72,7 @@ def _content(file: str) -> pa.Buffer:
     if is_utf16(first):
         return pa.py_buffer(content.to_pybytes().decode("utf-16").encode())
     if (codec := compression_of(first)) is not None:
-        return _decompressed(content, codec)
+        return _decompressed(content, codec, tear)
     if first[4:] != _ZSTD:
         return content
     # an exporter that compresses does so export by export, each behind its length
@@ -83,9 +84,19 @@ def _content(file: str) -> pa.Buffer:
     return pa.py_buffer(b"".join(struct.pack(">I", export.size) + export.to_pybytes() for export in exports))
 
 
-def _decompressed(content: pa.Buffer, codec: str) -> pa.Buffer:
-    with pa.CompressedInputStream(pa.BufferReader(content), codec) as stream:
-        return stream.read_buffer()
+def _decompressed(content: pa.Buffer, codec: str, tear: Tear | None = None) -> pa.Buffer:
+    def opened() -> pa.CompressedInputStream:
+        return pa.CompressedInputStream(pa.BufferReader(content), codec)
+
+    try:
+        with opened() as stream:
+            return stream.read_buffer()
+    except OSError:
+        if tear is None:
+            raise
+    with TornStream(opened, tear) as torn:
+        text = torn.read()
+    return pa.py_buffer(text + tear.rest)  # an export need not end with its line
 
 
 class _SpanReader:
