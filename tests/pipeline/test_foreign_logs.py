@@ -787,6 +787,136 @@ def test_who_acknowledges(inline: Checker, tmp_path: Path, preset: str) -> None:
         assert (finding.examined, finding.violations, finding.inexact) == (2, 1, 0)
 
 
+def watched(folder: Path, trace: Path, preset: str, batches: int) -> Any:
+    """Watch a log that grows in so many steps, and conclude."""
+    text = trace.read_text().splitlines(keepends=True)
+    live = folder / f"live-{batches}"
+    live.mkdir()
+    watch = DirectoryWatch(
+        Inline(2), str(live), str(folder / f"watch-{batches}"), lambda *_: None, mapping=Mapping(preset=preset)
+    )
+    for number in range(1, batches + 1):
+        (live / trace.name).write_text("".join(text[: len(text) * number // batches]))
+        watch.run(once=True)
+    return watch.conclude()
+
+
+def publishes(*ids: str, **said: Any) -> list[dict[str, Any]]:
+    return [{"client": "p", "op": "publish", "message_id": one, "routing_key": "t", **said} for one in ids]
+
+
+def told(op: str, tag: int, **said: Any) -> dict[str, Any]:
+    return {"client": "p", "op": op, "delivery_tag": tag, **said}
+
+
+# a publisher's log, how many of its messages the broker has acknowledged, and how many tags make no sense
+TAGS: dict[str, tuple[list[dict[str, Any]], int, int]] = {
+    "one by one": ([*publishes("a", "b", "c"), told("confirm", 2), told("confirm", 1)], 2, 0),
+    "all before": ([*publishes("a", "b", "c"), told("ack", 3, multiple=True)], 3, 0),
+    "all": ([*publishes("a", "b", "c"), told("ack", 0, multiple=True)], 3, 0),
+    "frames": ([*publishes("a", "b"), told("Basic.Ack", 2, multiple="True")], 2, 0),
+    "some were refused": (
+        [*publishes("a", "b", "c"), told("nack", 2), told("confirm", 3, multiple=True)],
+        2,
+        0,
+    ),
+    "channels": (
+        [
+            *publishes("a", channel=1),
+            *publishes("b", "c", channel=2),
+            told("confirm", 2, channel=2),
+            told("confirm", 1, channel=1),
+        ],
+        2,
+        0,
+    ),
+    "a channel that only publishes tell": ([*publishes("a", "b", channel=4), told("confirm", 1)], 1, 0),
+    "a channel that only confirms tell": ([*publishes("a", "b"), told("confirm", 1, channel=4)], 1, 0),
+    "connected again": (
+        [
+            *publishes("a", "b"),
+            {"client": "p", "op": "connection_lost"},
+            *publishes("c", "d"),
+            told("confirm", 2, multiple=True),
+        ],
+        2,
+        0,
+    ),
+    "confirm mode from here on": (
+        [*publishes("a"), {"client": "p", "op": "Confirm.Select"}, *publishes("b"), told("confirm", 1)],
+        1,
+        0,
+    ),
+    "tags of publishes": (
+        [*publishes("a", delivery_tag=7), *publishes("b", delivery_tag=8), told("ack", 7)],
+        1,
+        0,
+    ),
+    "a log that begins late": ([*publishes("a", "b"), told("confirm", 57), told("confirm", 2)], 0, 2),
+    "connected again unsaid": (
+        [*publishes("a", "b"), told("confirm", 2, multiple=True), *publishes("c"), told("confirm", 1)],
+        2,
+        1,
+    ),
+    "a consumer's own": (
+        [
+            *publishes("a", "b"),
+            {"client": "p", "op": "deliver", "message_id": "a", "routing_key": "t", "queue": "r", "delivery_tag": 1},
+            told("ack", 1),
+            told("nack", 2),
+        ],
+        0,
+        0,
+    ),
+    "nothing was published": ([*publishes("a")[:0], told("ack", 1), *publishes("a")], 0, 0),
+}
+
+
+@pytest.mark.parametrize("case", TAGS)
+def test_confirms_by_delivery_tag(inline: Checker, tmp_path: Path, case: str) -> None:
+    """The n-th message that a channel publishes is its tag n, as clients' callbacks name it."""
+    records, acknowledged, doubtful = TAGS[case]
+    trace = lines(
+        tmp_path / "log.jsonl", [{"client": "w", "op": "consume", "queue": "t", "routing_key": "t"}, *records]
+    )
+    totals, found = inline.check(trace, Mapping(preset="amqp"))
+    assert (totals.quarantined, found["at-least-once"].examined) == (
+        {"control": doubtful} if doubtful else {},
+        acknowledged + (case == "a consumer's own"),
+    )
+    for reason, example in totals.examples.items():
+        assert (reason.startswith("the acknowledgment of delivery tag"), "log.jsonl row" in example) == (True, True)
+    for batches in (1, 3):
+        final = watched(tmp_path, trace, "amqp", batches)
+        assert (final.quarantined, final.findings["at-least-once"].examined) == (
+            totals.quarantined,
+            found["at-least-once"].examined,
+        )
+
+
+def test_records_that_were_written_twice(inline: Checker, tmp_path: Path) -> None:
+    """With the same time they may be one event, which leaves open what is known; without times they are two."""
+    told = [
+        {"client": who, "op": op, "message_id": f"m{n}", "routing_key": "t", "queue": queue, "ts": 1763000000000 + n}
+        for n in range(6)
+        for who, op, queue in (("p", "publish", None), ("p", "confirm", None), ("w", "deliver", "q"))
+    ]
+    again = [*told, *told[6:12], {**told[5], "ts": 1763000000099}]
+    trace = lines(tmp_path / "log.jsonl", again)
+    totals, found = inline.check(trace, Mapping(preset="amqp"))
+    assert totals.quarantined == {"send": 2, "deliver": 2}
+    assert [*totals.reasons] == ["a record that is there before, with the same time: it may have been written twice"]
+    assert (found["redelivery"].verdict, found["redelivery"].violations) == ("violated", 1)  # one at another time
+    assert (found["integrity"].examined, found["fifo"].violations) == (7, 1)
+    for batches in (1, 4):
+        final = watched(tmp_path, trace, "amqp", batches)
+        assert final.quarantined == totals.quarantined
+        assert (final.findings["redelivery"].violations, final.findings["fifo"].violations) == (1, 1)
+    untimed = [{key: value for key, value in one.items() if key != "ts"} for one in again]
+    totals, found = inline.check(lines(tmp_path / "untimed.jsonl", untimed), Mapping(preset="amqp"))
+    assert (totals.quarantined, found["redelivery"].violations) == ({}, 3)
+
+
 def test_a_preset_is_suggested(inline: Checker, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--from kafka would read most of it"):
         inline.check(lines(tmp_path / "log.jsonl", KAFKA))
@@ -830,6 +960,19 @@ def test_spans_with_links_instead_of_ids(inline: Checker, tmp_path: Path) -> Non
         "at-least-once": ("violated", 1),
         "partition-order": ("holds", 0),
     }
+
+
+def test_spans_that_were_exported_twice(inline: Checker, tmp_path: Path) -> None:
+    """A span has an id: there twice, it is left out and counted, and changes nothing."""
+    taken = [{"service": "worker", "kind": 5, "links": [f"p{n}"], "spanId": f"t{n}"} for n in range(3)]
+    once = exported(tmp_path / "once.json", *PRODUCED, *taken).read_text().splitlines(keepends=True)
+    (tmp_path / "twice.json").write_text("".join(once + once[1:5]))
+    totals, found = inline.check(tmp_path / "twice.json", Mapping(preset="otlp"))
+    before, expected = inline.check(tmp_path / "once.json", Mapping(preset="otlp"))
+    assert (totals.events, totals.quarantined) == (before.events + 2, {"repeated": 4})  # what is acknowledged again
+    assert [reason.partition(",")[0] for reason in totals.reasons] == ["a span that is there before"]
+    assert found == expected
+    assert (found["at-most-once"].verdict, found["at-most-once"].examined) == ("holds", 3)
 
 
 def test_spans_whose_producers_do_not_know_the_offset(inline: Checker, tmp_path: Path) -> None:

@@ -546,8 +546,8 @@ def test_a_file_that_is_replaced_while_it_is_read_is_read_again(
     file = write(rows[:1], tmp_path / "live" / "a.parquet")
     real = read_log.read_batches
 
-    def replaced(*args: Any) -> Any:
-        found = list(real(*args))
+    def replaced(*args: Any, **options: Any) -> Any:
+        found = list(real(*args, **options))
         write(rows, file)
         monkeypatch.setattr(read_log, "read_batches", real)
         return found

@@ -178,6 +178,7 @@ def test_a_line_that_is_not_whole_waits(tmp_path: Path) -> None:
 def test_ids_that_are_over_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The state does not grow with the ids; a delivery of one that is forgotten is no violation, but unknown."""
     monkeypatch.setattr(translate, "IDS_MAX", 20)
+    monkeypatch.setattr(translate, "RECENT_MAX", 20)
     one = watcher(tmp_path, patience_s=0.0)
     log = tmp_path / "live" / "a.jsonl"
     sizes = []

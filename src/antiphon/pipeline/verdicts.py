@@ -8,6 +8,7 @@ from typing import Final, Literal
 from antiphon.trace.schema import EVENTS
 from antiphon.trace.verdict import VerdictName
 
+REPEATED: Final = "repeated"  # instead of the event of a row that is certainly there twice: nothing lacks
 HappenedBefore = Literal["deliver", "receive"]
 
 # guarantee -> the events of which one more row could make a difference to it
@@ -29,7 +30,7 @@ OPEN_TO: Final[dict[str, frozenset[str]]] = {
 
 def left_open(unreadable: Iterable[str], happened_before: HappenedBefore = "deliver") -> frozenset[str]:
     """Name the guarantees that rows with these events could affect; a row whose event is no event could affect all."""
-    events = set(unreadable)
+    events = set(unreadable) - {REPEATED}
     if not events <= set(EVENTS):
         return frozenset(OPEN_TO)
     return frozenset(

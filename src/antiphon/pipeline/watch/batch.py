@@ -32,6 +32,7 @@ from antiphon.pipeline.ingesting.foreign import names_in
 from antiphon.pipeline.ingesting.foreign.form import LogForm, form_of
 from antiphon.pipeline.ingesting.quarantine import example_of
 from antiphon.pipeline.reading.mapping import Mapping
+from antiphon.pipeline.reading.rows import UnreadableRow
 from antiphon.pipeline.results import WatchAlarm
 from antiphon.pipeline.store.location import (
     Location,
@@ -93,6 +94,9 @@ class JudgeResult(msgspec.Struct):
     alarms: int = 0
     shown: list[WatchAlarm] = []
     quarantined: dict[str, int] = {}
+    passed: int = 0  # of these, rows with steps that their members have used, or have passed
+    reasons: dict[str, int] = {}  # of the others
+    examples: dict[str, str] = {}
 
 
 class BatchJob(msgspec.Struct, frozen=True):
@@ -310,13 +314,17 @@ def judge_runs(job: BatchJob, shares: list[list[str]], roster: dict[str, list[in
     part = JudgeResult()
     alarms: list[WatchAlarm] = []
     quarantined: Counter[str] = Counter()
+    rubbish: list[UnreadableRow] = []
     for name in shares[task]:
         states = job.states(_hash(name))
         run = load(states[-1][1]) if states else new_run(name)
         before = report(run, job.patience_ns) if states else None
         run.sends_recorded = job.form.sends == "recorded"
         run.counts[HAS_ENDS] |= name in job.ends
-        quarantined.update(EVENTS[code] for code in _take_in(run, job, set(roster.get(name, ()))))
+        left_out, bad = _take_in(run, job, set(roster.get(name, ())))
+        quarantined.update([*(EVENTS[code] for code in left_out), *(row.event or "" for row in bad)])
+        part.passed += len(left_out)
+        rubbish += bad
         alarms += advance_run(run, job.patience_ns, job.batch)
         alarms += owed.settle(run.brokers, int(run.counts[NEWEST_NS]), job.patience_ns, name, job.batch)
         alarms += forget(run, job.patience_ns, job.batch)
@@ -325,6 +333,11 @@ def judge_runs(job: BatchJob, shares: list[list[str]], roster: dict[str, list[in
         for _, old in states[:-1]:
             remove_file(old)
     _write_alarms(job.kept("alarms", f"{job.batch:010}-{task:06}.parquet"), alarms)
+    if rubbish:
+        rows = [msgspec.structs.asdict(row) for row in rubbish]
+        _write_table(job.kept("quarantine", f"{job.batch:010}-{task:06}-runs.parquet"), pa.Table.from_pylist(rows))
+    part.reasons = dict(Counter(row.reason for row in rubbish))
+    part.examples = {row.reason: example_of(row) for row in reversed(rubbish)}
     part.alarms, part.shown, part.quarantined = len(alarms), alarms[:SHOWN], dict(quarantined)
     return msgspec.msgpack.encode(part)
 
@@ -348,18 +361,19 @@ def conclude_runs(job: BatchJob, shares: list[list[str]], task: int) -> bytes:
     return msgspec.msgpack.encode(part)
 
 
-def _take_in(run: WatchedRun, job: BatchJob, roster: set[int]) -> list[int]:
-    """Take in all rows of a run in this batch; returns the codes of those that were not taken in."""
+def _take_in(run: WatchedRun, job: BatchJob, roster: set[int]) -> tuple[list[int], list[UnreadableRow]]:
+    """Take in all rows of a run in this batch; returns the codes of those that come too late, and those put aside."""
     left_out: list[int] = []
+    bad: list[UnreadableRow] = []
     rows = _pieces(job, run.name)
     if rows is not None:
         left_out += take_in(run, rows, roster)
     log = _log_pieces(job, run.name)
     if log is not None:
-        rows, found = translate(run, log, job.form, job.names)
+        rows, found, bad = translate(run, log, job.form, job.names)
         left_out += take_in(run, rows, set())
         run.renumber_waiting(found)
-    return left_out
+    return left_out, bad
 
 
 def advance_run(run: WatchedRun, patience_ns: int, batch: int, *, to_the_end: bool = False) -> list[WatchAlarm]:

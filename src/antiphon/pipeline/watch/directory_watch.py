@@ -236,8 +236,9 @@ class DirectoryWatch:
             part = msgspec.msgpack.decode(result, type=JudgeResult)
             fresh.alarms += part.alarms
             fresh.quarantined = _added(fresh.quarantined, part.quarantined)
-            again = {PASSED: sum(part.quarantined.values())} if part.quarantined else {}
-            fresh.quarantine_reasons = _added(fresh.quarantine_reasons, again)
+            again = {PASSED: part.passed} if part.passed else {}
+            fresh.quarantine_reasons = _added(_added(fresh.quarantine_reasons, again), part.reasons)
+            fresh.quarantine_examples = part.examples | fresh.quarantine_examples
             shown = [*shown, *part.shown][:SHOWN]
             for before, after in part.reports:
                 take(fresh, before, after)

@@ -22,6 +22,7 @@ import msgspec
 import numpy as np
 
 from antiphon.pipeline.columns import NULL_TIME, Array
+from antiphon.pipeline.ingesting.foreign.tags import PublishedTags
 from antiphon.pipeline.results import WATCHED_GUARANTEES
 from antiphon.pipeline.store.location import Location, open_binary, replacement
 from antiphon.pipeline.watch.consumers import BROKER_ARRAYS, BrokerWords, Consumers, ConsumersSaid
@@ -197,6 +198,8 @@ class Translation(msgspec.Struct, array_like=True):
     delivers: dict[str, bool] = {}  # member ("" for all) -> whether deliveries are logged apart from receipts
     first_sent: dict[str, int] = {}  # topic -> when
     subscribed: list[tuple[str, int]] = []  # (topic, when) where nothing had been sent before
+    tags: PublishedTags = msgspec.field(default_factory=PublishedTags)
+    recent: list[bytes] = []  # digests of its last records that have times, to know those that are written again
 
 
 class WatchedRun(msgspec.Struct):

@@ -6,30 +6,44 @@ provisional number, and its row waits, as any delivery does; when the send comes
 
 from __future__ import annotations
 
+import hashlib
 import itertools
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from antiphon.pipeline.checking.brokers import covers
 from antiphon.pipeline.columns import CODES, NO_OFFSET, NULL_TIME
 from antiphon.pipeline.ingesting.foreign.form import FROM_NOW, IF_SENT, LogForm, offset_of
 from antiphon.pipeline.ingesting.foreign.numbering import UNKNOWN_AUTHOR, log_name
+from antiphon.pipeline.ingesting.foreign.settle import REPEATABLE, put_aside_again, settle
+from antiphon.pipeline.reading.rows import UnreadableRow
 from antiphon.pipeline.watch.consumers import BrokerWords
 from antiphon.pipeline.watch.intake import NO_ONE, NewRows
 from antiphon.pipeline.watch.spans import span_of
 from antiphon.pipeline.watch.state import PROVISIONAL, Message, Translation, WatchedRun, WatchedView
 from antiphon.trace.schema import ACKNOWLEDGED, BROKER_KINDS, SUBSCRIBED, SUBSCRIBED_LATE
 
+RECENT_MAX: Final = 10_000  # records of a run that are known again if they are written twice
 IDS_MAX: Final = 100_000  # of messages that are over; a delivery of one that came before these leaves integrity open
 
 
-def translate(
-    run: WatchedRun, rows: pa.Table, form: LogForm, names: dict[str, int]
-) -> tuple[NewRows, dict[Message, Message]]:
-    """Return a foreign log's rows as rows of a run, and which messages that rows wait for are known now."""
+class Translated(NamedTuple):
+    """What comes of a foreign log's rows."""
+
+    rows: NewRows
+    found: dict[Message, Message]  # messages that rows wait for, as they are known now
+    bad: list[UnreadableRow]
+
+
+def translate(run: WatchedRun, rows: pa.Table, form: LogForm, names: dict[str, int]) -> Translated:
+    """Return a foreign log's rows as rows of a run."""
     known = run.translation
+    rows, again = _without_recent(known, rows.sort_by("place"))
+    rows, bad = settle(rows, known.tags if "tag" in form.columns else None)
     rows = _with_acknowledgments(run, rows.sort_by("place"), names)
     column: dict[str, list[Any]] = {name: rows[name].to_pylist() for name in rows.column_names}
     if known.stepped is None:
@@ -54,7 +68,25 @@ def translate(
         said=list(said),
     )
     _forget_ids(run)
-    return fresh, found
+    return Translated(fresh, found, again + bad)
+
+
+def _without_recent(known: Translation, rows: pa.Table) -> tuple[pa.Table, list[UnreadableRow]]:
+    """Leave out what an earlier batch has, word for word and with the same time; `settle` sees it within a batch."""
+    if rows["time_ns"].null_count == len(rows) or not rows["step"].null_count:
+        return rows, []
+    before = set(known.recent)
+    said = rows.drop_columns(["place"]).to_pylist()
+    digests = [_digest(row) if row["time_ns"] is not None and row["event"] in REPEATABLE else None for row in said]
+    again = pa.array([digest in before for digest in digests])
+    known.recent = [*known.recent, *(one for one in digests if one is not None and one not in before)][-RECENT_MAX:]
+    if not any(again.to_pylist()):
+        return rows, []
+    return rows.filter(pc.invert(again)), put_aside_again(rows.filter(again))
+
+
+def _digest(row: dict[str, Any]) -> bytes:
+    return hashlib.blake2b(msgspec.msgpack.encode([*row.values()]), digest_size=8).digest()
 
 
 def _with_acknowledgments(run: WatchedRun, rows: pa.Table, names: dict[str, int]) -> pa.Table:

@@ -30,6 +30,7 @@ from antiphon.pipeline.ingesting.foreign.numbering import (
     number_run,
 )
 from antiphon.pipeline.ingesting.foreign.records import LogKeys, Records, csv_records, read_records
+from antiphon.pipeline.ingesting.foreign.settle import settle
 from antiphon.pipeline.ingesting.job import IngestPart
 from antiphon.pipeline.ingesting.quarantine import Quarantine
 from antiphon.pipeline.reading.mapping import Mapping
@@ -169,13 +170,14 @@ def bring(session: Session, files: list[str], mapping: Mapping, folder: Location
     parts = [decode(result) for result in session.each(tasks, functools.partial(_read_files, job), "read logs")]
     names = number_names(set().union(*(part.names for part in parts)), job.form.members)
     names[UNKNOWN_AUTHOR] = _free_number(names)
-    runs = sorted(set().union(*(part.runs for part in parts)))
+    runs, aside = sorted(set().union(*(part.runs for part in parts))), []
     numbered = msgspec.structs.replace(job, names=names)
     if runs:
         tasks = min(len(runs), 4 * session.parallelism)
-        session.each(tasks, functools.partial(_number_runs, numbered, runs, tasks), "number")
+        numbering = session.each(tasks, functools.partial(_number_runs, numbered, runs, tasks), "number")
+        aside = [msgspec.msgpack.decode(result, type=IngestPart) for result in numbering]
     named = {number: name for name, number in names.items() if name not in (str(number), UNKNOWN_AUTHOR)}
-    return Brought(str(folder / "brought"), len(runs), [part.part for part in parts], named)
+    return Brought(str(folder / "brought"), len(runs), [*(part.part for part in parts), *aside], named)
 
 
 def decide_times(files: list[str], mapping: Mapping) -> tuple[Mapping, TimeReading]:
@@ -299,6 +301,7 @@ def _number_runs(job: BringJob, runs: list[str], tasks: int, task: int) -> bytes
     code = run.indices.to_numpy()
     order = np.argsort(code, kind="stable") if len(names) > 1 else None
     bounds = np.cumsum(np.bincount(code, minlength=len(names)))
+    quarantine = Quarantine(job.folder, f"runs-{task:06}")
     with replacement(folder / "brought" / f"{task:06}.parquet") as fresh:
         out: pq.ParquetWriter | None = None
         for number, stop in enumerate(bounds.tolist()):
@@ -309,6 +312,8 @@ def _number_runs(job: BringJob, runs: list[str], tasks: int, task: int) -> bytes
                 one, rows = rows, None
             else:
                 one = rows.take(pa.array(order[start:stop])).combine_chunks()
+            one, unreadable = settle(one, files=job.files)
+            quarantine.add(unreadable)
             rows_of_run = [one]
             del one
             table = number_run(rows_of_run, job.form, job.names)
@@ -317,4 +322,6 @@ def _number_runs(job: BringJob, runs: list[str], tasks: int, task: int) -> bytes
             out.write_table(table)
         assert out is not None, "a run has rows"
         out.close()
-    return b""
+    part = IngestPart()
+    quarantine.close(part)
+    return msgspec.msgpack.encode(part)

@@ -100,6 +100,8 @@ def rows_in_bulk(form: LogForm, records: RecordTable, file: int) -> tuple[pa.Tab
     time, redelivered = columns.time("time_ns"), columns.flag("redelivered")
     offset = _offsets(plain(columns.text("partition_offset")))
     span, other = (plain(columns.text(name)) if name in form.columns else columns.nothing for name in ("span", "about"))
+    channel = coded(columns.text("channel") if "channel" in form.columns else columns.nothing)
+    tag = _offsets(plain(columns.text("tag")) if "tag" in form.columns else columns.nothing)
     columns.leave(~missing(columns.value_of_any_kind("members")))
     for key in form.incoming:
         if key in records.table.column_names:
@@ -149,6 +151,8 @@ def rows_in_bulk(form: LogForm, records: RecordTable, file: int) -> tuple[pa.Tab
         "partition_offset": taken(offset),
         "span": taken(span),
         "about": taken(other),
+        "channel": taken(channel),
+        "tag": taken(tag),
         "place": pa.array((file << ROW_BITS) + (records.first_row + index) * _KINDS_MAX + at),
     }
     return pa.table(rows, schema=FOREIGN_SCHEMA), np.flatnonzero(undecided)

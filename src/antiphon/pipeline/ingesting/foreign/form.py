@@ -6,6 +6,7 @@ own. `LogForm.rows` turns one record into rows.
 
 from __future__ import annotations
 
+import functools
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from antiphon.errors import UsageError
+from antiphon.pipeline.ingesting.foreign import tags
 from antiphon.pipeline.ingesting.foreign.replies import NIL_REPLIES, entries_of, is_reply
 from antiphon.pipeline.reading import mapping as user
 from antiphon.pipeline.reading.rows import value_inside
@@ -38,7 +40,11 @@ PRESETS: Final = tuple(
     sorted(file.name.removesuffix(".toml") for file in _FOLDER.iterdir() if file.name.endswith(".toml"))
 )
 FROM_NOW: Final = "subscribed-from-now"  # to what is sent from now on; becomes one of the trace's kinds
-TOLD: Final = (*BROKER_KINDS, FROM_NOW, IF_SENT)
+TOLD: Final = (*BROKER_KINDS, FROM_NOW, IF_SENT, *tags.BY_TAG)
+_TAGGED: Final = {ACKNOWLEDGED: tags.CONFIRMS, IF_SENT: tags.MAY_CONFIRM, tags.REFUSED: tags.REFUSES}
+_TAGGED_ALL: Final = {
+    ACKNOWLEDGED: tags.CONFIRMS_ALL, IF_SENT: tags.MAY_CONFIRM_ALL, tags.REFUSED: tags.REFUSES_ALL,
+}  # fmt: skip
 _DIGITS: Final = re.compile(r"[0-9]{1,18}")
 _ENTRY_BITS: Final = 20  # of an entry's id in a Redis stream: what comes behind the milliseconds
 _TEXTS: Final = (".txt", ".log")  # how texts are called whose lines a regular expression tells of
@@ -69,6 +75,8 @@ class ForeignRow(msgspec.Struct):
     partition_offset: int | None = None
     span: str | None = None  # the operation's own id, by which others may refer to it
     about: str | None = None  # the operation of the message that this one is about
+    channel: str | None = None  # over which a message was published
+    tag: int | None = None  # its number there, or that which an acknowledgment names
 
 
 class NoRow(ValueError):
@@ -139,12 +147,20 @@ class LogForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             kinds = ["deliver"]
         if kinds == ["control"] and (detail := self.text(record, "detail")) in BROKER_KINDS:
             kinds = [str(detail)]
-        for kind in kinds:
-            if kind == IF_SENT and self._value(record, "seq") is None:
-                continue  # by a delivery tag, as consumers do
+        for kind in map(functools.partial(self._by_tag, record), kinds):
+            if not kind or (kind in (tags.OPENED, tags.SELECTED) and self.text(record, "member") is None):
+                continue
             if kind not in EVENTS and kind not in TOLD:
                 raise NoRow(_UNKNOWN_EVENT.format(repr(str(word)), ", ".join((*self.events, *EVENTS))))
             yield self._row(record, SUBSCRIBED_LATE if kind == SUBSCRIBED and self._begins_late(record) else kind)
+
+    def _by_tag(self, record: Mapping[str, Any], kind: str) -> str:
+        """Return what a record tells that names a delivery tag and no message; "" for nothing."""
+        if kind not in _TAGGED or (kind != tags.REFUSED and self._value(record, "seq") is not None):
+            return kind
+        if "tag" not in self.columns or offset_of(self.text(record, "tag")) is None:
+            return kind if kind == ACKNOWLEDGED else ""
+        return (_TAGGED_ALL if is_yes(self._value(record, "multiple")) else _TAGGED)[kind]
 
     def unit_of(self, key: str) -> TimeUnit:
         """Return the unit of the times under a key; "" if only their size tells it."""
@@ -199,6 +215,8 @@ class LogForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             partition_offset=offset_of(self.text(record, "partition_offset")),
             span=self._reference(record, "span"),
             about=self._reference(record, "about"),
+            channel=self._reference(record, "channel"),
+            tag=offset_of(self._reference(record, "tag")),
         )
 
     def _reference(self, record: Mapping[str, Any], name: str) -> str | None:
@@ -305,5 +323,5 @@ def load_preset(name: str) -> LogForm:
         raise UsageError(f"no preset is called {name!r}; they are {', '.join(PRESETS)}")
     text = _FOLDER.joinpath(f"{name}.toml").read_text()
     form = msgspec.convert(tomllib.loads(text), LogForm)
-    assert set(form.columns) <= {*COLUMNS, *BROKER_COLUMNS, "span", "about"}
+    assert set(form.columns) <= {*COLUMNS, *BROKER_COLUMNS, "span", "about", "channel", "tag", "multiple"}
     return form

@@ -39,6 +39,8 @@ FOREIGN_SCHEMA = pa.schema(
         ("partition_offset", pa.int64()),
         ("span", pa.string()),  # the operation's own id
         ("about", pa.string()),  # the operation that a message is known by
+        ("channel", _TEXT_CODE),  # over which it was published
+        ("tag", pa.int64()),  # its number there, or that which an acknowledgment names
         ("place", pa.int64()),  # file and row
     ]
 )
@@ -134,7 +136,9 @@ def _in_order(given: list[pa.Table], form: LogForm, names: dict[str, int]) -> pa
         if form.order == "time":
             time = pc.fill_null(rows["time_ns"], np.iinfo(np.int64).max).to_numpy()[order]
             _sort_stretches(order, who[order], time)
-    dropped = {"place"} | ({"span"} if rows["about"].null_count == len(rows) else set())  # nobody refers to a span
+    dropped = {"place", "channel", "tag"} | (
+        {"span"} if rows["about"].null_count == len(rows) else set()
+    )  # nobody refers to a span
     del rows
     columns = _taken(given, pa.array(order), dropped)
     if not stepped:
