@@ -37,7 +37,7 @@ class Verdict(NamedTuple):
 
 
 class Judge:
-    """Runs the tests that touch a change: those first that noticed one of its module before, then the cheapest."""
+    """Runs the tests that touch a change: those first that noticed the most of its module for what they cost."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Judge:
         last: tuple[str, ...],
     ) -> None:
         self._items = items
-        self._took = [touched[item.nodeid].seconds if item.nodeid in touched else 0.0 for item in items]
+        self._took = [max(1e-3, touched[item.nodeid].seconds) if item.nodeid in touched else 0.0 for item in items]
         self._seconds = seconds
         self._last = [any(word in item.nodeid for word in last) for item in items]
         self._kills: dict[str, Counter[int]] = {}
@@ -120,7 +120,7 @@ class Judge:
         """List the tests that touch a change, as many as the time allows for."""
         found = self._by_function.get((change.module, change.function), ())
         kills = self._kills.get(change.module, Counter())
-        ranked = sorted(found, key=lambda one: (self._last[one], -kills[one], self._took[one]))
+        ranked = sorted(found, key=lambda one: (self._last[one], -kills[one] / self._took[one], self._took[one]))
         chosen, seconds = [], 0.0
         for one in ranked:
             if chosen and seconds + self._took[one] > self._seconds:
