@@ -179,6 +179,20 @@ def test_young_messages_are_not_asked_for() -> None:
     assert [down.pdu for down in part.wake(10 * MS).down] == [Ask([1]), Ask([1])]
 
 
+def test_a_pause_that_ends_before_anything_is_late_is_no_vain_try() -> None:
+    part = abcast(size=2, ask_ns=10 * MS, ask_ns_max=1000 * MS)
+    send(part, 1, 0)
+    send(part, 2, 2 * MS)
+    part.receive(1, Proposal(1, 1), 2 * MS)
+    send(part, 3, 5 * MS)
+    assert part.deadline == 10 * MS
+    assert part.wake(10 * MS).down == []
+    assert part.deadline == 12 * MS, "the oldest that is open was sent at 2 ms"
+    assert [down.pdu for down in part.wake(12 * MS).down] == [Ask([2])]
+    assert part.deadline is not None
+    assert part.deadline <= 12 * MS + 15 * MS + 1, "the first pause after the first question"
+
+
 def test_one_request_is_bounded() -> None:
     part = abcast(size=2)
     for seq in range(1, ASK_SEQS_MAX + 10):

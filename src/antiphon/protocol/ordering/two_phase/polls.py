@@ -97,8 +97,14 @@ class Polls:
 
     def wake(self, now: Instant) -> list[Out]:
         """Ask for proposals that should have come by now."""
-        if not self.asking.over(now):
+        if self.asking.at is None or self.asking.at > now:
             return []
+        late_at = min(poll.since for poll in self.polls.values()) + self._ask_ns
+        if late_at > now:  # what the pause began with has come, so that this was no vain try
+            self.asking = self._timer()
+            self.asking.at = late_at
+            return []
+        self.asking.over(now)
         asks = self.asks(now)
         self._may_double |= bool(asks)
         return [Out(Ask(asks[host][:ASK_SEQS_MAX]), (host,)) for host in sorted(asks)]
