@@ -13,6 +13,7 @@ from antiphon.protocol.ordering.causal_blocks.knowledge import Stamps
 from antiphon.protocol.ordering.causal_blocks.messages import BLOCK_MAX, UNCROWDED
 from antiphon.protocol.ordering.causal_blocks.repair import COPIES_AT_ONCE, DOUBLINGS_MAX
 from antiphon.protocol.parts import Duplicate, Out, PartContext, Step
+from antiphon.protocol.repairs import CHEAP_BYTES
 from antiphon.protocol.wire import Malformed, pack_vector
 
 
@@ -304,6 +305,33 @@ def test_what_is_repaired_in_vain_is_repaired_less_and_less_often() -> None:
         lack.copies = copies
         one.repair.suppress(lack, 1_000)
         assert lack.at == 1_000 + (pause << doublings)
+
+
+def test_a_large_copy_goes_again_only_when_what_left_after_it_has_come_without_it() -> None:
+    one = blocks(2, repair_delay_ns=1, silence_ns=100, silence_ns_max=10_000)
+    one.submit(Submit(bytes(CHEAP_BYTES + 1)), 1, 0)
+    block = one.known.BC
+    one.receive(1, null(block + 4, 0, 0, mb=block + 3), 50)
+    for _ in range(3):
+        one.silence._pause.grow()
+    (copy,) = repairs(one.wake(60))
+    assert (copy.to, copy.seq) == (None, 1)
+    assert one.silence.pause_ns() == 100, "what tells whether it came goes soon"
+    behind = one.known.BC
+    for later in range(1, 50):  # words that say nothing of what left after the copy
+        one.receive(1, null(block + 4 + later, 0, 0, mb=behind), 60 + 1_000 * later)
+        assert repairs(one.wake(60 + 1_000 * later)) == []
+    one.receive(1, null(block + 60, 0, 0, mb=behind + 1), 60_000)
+    assert len(repairs(one.wake(60_100))) == 1
+
+
+def test_a_small_copy_goes_again_after_a_pause() -> None:
+    one = blocks(2, repair_delay_ns=1, silence_ns=100)
+    one.submit(Submit(bytes(CHEAP_BYTES)), 1, 0)
+    one.receive(1, null(5, 0, 0, mb=4), 50)
+    assert len(repairs(one.wake(60))) == 1
+    one.receive(1, null(6, 0, 0, mb=4), 10_000)
+    assert len(repairs(one.wake(10_100))) == 1
 
 
 def test_a_message_of_another_is_repaired_by_who_keeps_it_only_if_the_sender_did_not_help() -> None:

@@ -295,12 +295,12 @@ def test_what_is_cheap_is_sent_again_without_a_mark() -> None:
     assert len(sender.receive(1, Nack([(1, 1)]), SECOND).down) == 1
 
 
-def test_papers_do_without_marks() -> None:
+def test_large_copies_go_once_whatever_the_pauses_are_and_small_ones_as_often_as_they_are_asked_for() -> None:
     sender = recovery(0)
     sender.broadcast(Data(seq=1, payload=LARGE), 0)
-    sender.spoke(0)
-    assert len(2 * sender.receive(1, Nack([(1, 1)]), 0).down) == 2
-    assert sender.deadline == OPTIONS.heartbeat_ns
+    sender.broadcast(Data(seq=2, payload=b""), 0)
+    asked_for = [[out.seq for out in sender.receive(1, Nack([(1, 2)]), now).down] for now in (0, 1, 2)]  # type: ignore[union-attr]
+    assert asked_for == [[1, 2], [2], [2]]
 
 
 def test_who_hears_the_mark_and_lacks_the_copy_asks_again_at_once() -> None:

@@ -189,8 +189,7 @@ class Recovery:
             case Streamed():
                 return self.take_streamed(source, pdu, now)
             case Nack():
-                step = self.repair(source, pdu)
-                return self.once(source, step, now) if self._options.adaptive else step
+                return self.once(source, self.repair(source, pdu), now)
             case Heartbeat():
                 return Step([], [Out(Heartbeat(), (source,))] if pdu.asking else [])
             case RepairMark():
@@ -252,7 +251,8 @@ class Recovery:
                     down.append(out)
                 continue
             repaired = self._repaired.setdefault(number, {})
-            if now - repaired.get(source, -self._options.nack_retry_ns) >= self._options.nack_retry_ns // 2:
+            answered_at = repaired.get(source) if self._options.adaptive else None
+            if answered_at is None or now - answered_at >= self._options.nack_retry_ns // 2:
                 repaired[source] = now
                 down.append(out)
         return Step([], down)

@@ -126,7 +126,8 @@ class CausalBlocks(FlushHooks):
     def wake(self, now: Instant) -> Step:
         """Send again what others miss, and break the silence, where it is time."""
         step = Step([], [])
-        self.repair.wake(now, step)
+        if self.repair.wake(now, step):
+            self.silence.shorten()
         self.silence.wake(now, step)
         return self._settle(now, step)
 

@@ -31,6 +31,7 @@ class Lack(msgspec.Struct, eq=False):
     at: Instant | None = None  # not to be sent before; None: not before the member's next word
     named: bool = True  # the last look at the member named it
     copies: int = 0  # sent again so often, by anyone that we know of
+    behind: int = 0  # the member has had nothing that left here after the last large copy while its MB is not past this
 
 
 class Repair:
@@ -154,10 +155,14 @@ class Repair:
             self._look_at = now + self.options.look_ns(known.size)
         self.looked = list(known.MBV)
 
-    def wake(self, now: Instant, step: Step) -> None:
-        """Send again what is still missing elsewhere and has not just been sent by anyone, so much at a time."""
+    def wake(self, now: Instant, step: Step) -> bool:
+        """Send again what is still missing elsewhere and has not just been sent by anyone, so much at a time.
+
+        Say whether there was something large among it: what this member says next tells whether that was lost.
+        """
         if self.deadline is None or self.deadline > now:
-            return
+            return False
+        is_large = False
         due: dict[tuple[int, int], list[Lack]] = {}
         self.deadline = None
         for j in [*self.lacks]:
@@ -174,9 +179,12 @@ class Repair:
             step.down.append(Out(entry.copy(now), to, key[1], entry.message.seq, repair=True))
             for lack in due[key] if to is not None else [lacks[key] for lacks in self.lacks.values() if key in lacks]:
                 self._sent(lack, now)
+                if len(entry.message.payload) > CHEAP_BYTES:
+                    lack.behind, is_large = self.known.BC, True
         if len(keys) > self.options.burst:  # the rest when this could have arrived
             self._not_before = now + self.jittered(self.known.trips.usual_ns)
             self.deadline = earliest(self.deadline, self._not_before)
+        return is_large
 
     def missing_elsewhere(self) -> Iterator[Entry]:
         """Give every message that R5.0 allows to send again."""
@@ -213,7 +221,7 @@ class Repair:
             lack = lacks.get(key) or Lack(j, entry, self.known.arrivals.highest[j], now + self.pause_ns(j, now))
             if not lack.named and lack.at is not None and lack.at <= now:
                 lack.at = None  # its time has passed at all who keep it: they must not answer as one
-            lack.named, lacks[key] = True, lack
+            lack.named, lacks[key] = self.below(j) > lack.behind, lack
             if lack.at is None and (delay_ns := self.first_delay_ns(lack, now)) is not None:
                 lack.at = now + delay_ns
             self._put_off(lack, now)
