@@ -279,7 +279,8 @@ def draw(seed: int, *, small: bool = False) -> Schedule:
     return _without_views(schedule) if random.Random(f"{seed}/views").random() < 0.08 else schedule
 
 
-_LARGE_STATE_BYTES: Final = 32 << 20
+_LARGE_STATE_BYTES: Final = 32 << 20  # of one schedule in a hundred: each costs as much as ten others
+_LESSER_STATE_BYTES: Final = _LARGE_STATE_BYTES // 8  # of as many
 _LONGEST_MS: Final = 300  # of all latencies
 
 
@@ -288,7 +289,7 @@ def _quicker(schedule: Schedule) -> Schedule:
     replace = msgspec.structs.replace
     changes: dict[str, int] = {}
     if schedule.setup.snapshot_bytes == _LARGE_STATE_BYTES:
-        changes["snapshot_bytes"] = _LARGE_STATE_BYTES // 8
+        changes["snapshot_bytes"] = _LESSER_STATE_BYTES
     if schedule.latency_ms >= _LONGEST_MS:
         changes |= {"window": 64, "window_bytes": 512 << 10}
         schedule = replace(schedule, work=tuple(replace(one, large=0) for one in schedule.work))
@@ -359,8 +360,15 @@ def _setup(rng: random.Random, members: int) -> Setup:
         window=rng.choice((2, 8, 64, 64)),
         window_bytes=rng.choice((4_000, 512 << 10, 512 << 10)),
         inbox_bytes_max=rng.choice((2_000, 20_000, 200_000, 8 << 20)),
-        snapshot_bytes=rng.choice((None, 0, 0, 0, 30_000, 300_000)) if rng.random() < 0.98 else _LARGE_STATE_BYTES,
+        snapshot_bytes=_state_bytes(rng),
     )
+
+
+def _state_bytes(rng: random.Random) -> int | None:
+    chance = rng.random()
+    if chance < 0.98:
+        return rng.choice((None, 0, 0, 0, 30_000, 300_000))
+    return _LESSER_STATE_BYTES if chance < 0.99 else _LARGE_STATE_BYTES
 
 
 def _latency(rng: random.Random) -> str:
