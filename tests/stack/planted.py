@@ -231,7 +231,7 @@ def nobody_tells_newcomers(patch: pytest.MonkeyPatch) -> None:
 
 
 def nothing_is_written(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(SimulatedHost, "write", lambda self, path, content: None)
+    patch.setattr(SimulatedHost, "write", lambda self, path, content, **_: None)
 
 
 def nothing_is_synced(patch: pytest.MonkeyPatch) -> None:

@@ -59,7 +59,7 @@ from antiphon.protocol.membership.messages import (
 )
 from antiphon.protocol.membership.outbox import OwnProcess
 from antiphon.protocol.membership.partitionable import PartitionableAgreement, outranks
-from antiphon.protocol.membership.process import MembershipOptions, Process
+from antiphon.protocol.membership.process import MembershipOptions, Process, Saved
 from antiphon.protocol.membership.views import (
     NO_BALLOT,
     Change,
@@ -268,6 +268,45 @@ def test_what_is_accepted_is_persisted_before_the_vote_is_said() -> None:
     effects = hear(one, 0, accept, now=2)  # its vote was lost
     assert any(map(voted, effects))
     assert not any(isinstance(effect, Persist) for effect in effects), "nothing new to write down"
+
+
+def test_a_change_of_view_waits_for_the_disk_twice_at_each_member() -> None:
+    """For the promise and for the acceptance. That a view has begun may wait: nothing is promised in it yet."""
+
+    class Counted(Watched):
+        def __init__(self, *args: Any) -> None:
+            self.waits: dict[int, list[bool]] = defaultdict(list)
+            super().__init__(*args)
+
+        def _carry_out(self, me: int, effect: Effect) -> None:
+            if isinstance(effect, Persist):
+                self.waits[me].append(not effect.may_wait)
+            super()._carry_out(me, effect)
+
+    group = Counted(scenario(Fault(kind="crash", at="500ms", member=3), members=4))
+    group.kernel.at(400 * MILLISECOND, lambda _: group.waits.clear(), None)
+    ran(group)
+    assert [group.views(name) for name in range(3)] == [[(0, 1, 2, 3), (0, 1, 2)]] * 3
+    assert dict(group.waits) == {name: [True, True, False] for name in range(3)}
+
+
+def test_a_new_view_that_was_not_on_the_disk_yet_is_decided_again() -> None:
+    """All lose their power before it is. It is decided again, and what it had promised is not lost."""
+    faults = [Fault(kind="crash", at="320ms", member=name, until="900ms") for name in range(3)]
+    group = Watched(scenario(Fault(kind="leave", at="200ms", member=3), *faults, members=4))
+    known: dict[int, Saved] = {}
+
+    def look(_: None) -> None:
+        known.update({name: msgspec.msgpack.decode(state, type=Saved) for name, state in group._disk.items()})
+
+    group.kernel.at(890 * MILLISECOND, look, None)
+    ran(group)
+    assert all(group.views(name)[:2] == [(0, 1, 2, 3), (0, 1, 2)] for name in range(3))
+    assert [known[name].view.number for name in range(4)] == [1, 1, 1, 2]
+    assert all(known[name].accepted is not None for name in range(3))
+    assert group.processes[-1].view.number > 2
+    (again,) = {process.view.members for process in group.running().values()}
+    assert {incarnation_of(member) for member in again} == {2}
 
 
 def test_a_leaver_tells_the_others_at_once() -> None:

@@ -26,6 +26,7 @@ from antiphon.live.hello import Seal
 from antiphon.live.packets import PacketCodec
 from antiphon.live.rescue import kept_in
 from antiphon.live.session import PlainSession, Refused, SealedSession, Unproven
+from antiphon.live.slots import content_of
 from antiphon.live.storage import KeptState, read_kept, saved_in
 from antiphon.trace.naive import check
 from antiphon.trace.reader import read
@@ -125,7 +126,8 @@ def addresses_of(release: str) -> list[str]:
 def test_members_go_on_from_a_release_s_state_folder(release: str) -> None:
     """Each comes back in its next incarnation, and the group in a view after the last that anyone was in."""
     folder = Path("/captured")
-    files = {folder / path.name: path.read_bytes() for path in (DATA / "releases" / release / "state").iterdir()}
+    captured = (DATA / "releases" / release / "state").iterdir()
+    files = {folder / path.name: content_of(path.read_bytes()) for path in captured}
     before = max(saved_in(path, read_kept(path, content)).view.number for path, content in files.items())
 
     async def test(world: testing.World) -> None:
@@ -179,7 +181,7 @@ def test_a_damaged_state_file_is_refused_in_one_line(
 def test_damage_inside_a_state_file_is_refused_in_one_line(tmp_path: Path) -> None:
     folder = copied(antiphon.__version__, tmp_path)
     path = next(folder.iterdir())
-    kept = read_kept(path, path.read_bytes())
+    kept = read_kept(path, content_of(path.read_bytes()))
     assert isinstance(kept, KeptState)
     path.write_bytes(msgspec.msgpack.encode(msgspec.structs.replace(kept, saved=kept.saved[:10])))
     with pytest.raises(UsageError, match="is damaged"):

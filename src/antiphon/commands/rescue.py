@@ -37,8 +37,8 @@ def run(args: argparse.Namespace) -> int:
     """Show whose state a folder has, or give one member a view of its own."""
     import msgspec
 
-    from antiphon.atomic_write import atomic_write
     from antiphon.live.rescue import is_running, kept_in, rescued
+    from antiphon.live.slots import overwrite
 
     if not args.state.is_dir():
         raise UsageError(f"{args.state}: no such folder; name the state folder of a member")
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         if is_running(one.state.member):
             raise UsageError(f"--member {one.state.member}: its address is in use; stop the member first")
         try:
-            atomic_write(one.path, msgspec.msgpack.encode(state))
+            overwrite(one.path, msgspec.msgpack.encode(state))
         except OSError as error:
             raise UsageError(f"{one.path}: {error.strerror}; nothing was done") from None
     words = [

@@ -13,9 +13,9 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
-from antiphon.atomic_write import atomic_write
 from antiphon.live.driver import Clock
 from antiphon.live.recording import Origin
+from antiphon.live.slots import content_of, overwrite
 from antiphon.live.sockets import udp_socket
 from antiphon.live.storage import Disk
 from antiphon.protocol.machine import Instant
@@ -63,11 +63,11 @@ class ThisHost:
 
     def read(self, path: Path) -> bytes:
         """Read a file."""
-        return path.read_bytes()
+        return content_of(path.read_bytes())
 
-    def write(self, path: Path, content: bytes) -> None:
-        """Write a file."""
-        atomic_write(path, content)
+    def write(self, path: Path, content: bytes, *, may_wait: bool = False) -> None:
+        """Write a file in place."""
+        overwrite(path, content, may_wait=may_wait)
 
     def worker(self) -> Executor:
         """Return a thread, which is started when there is something to do."""

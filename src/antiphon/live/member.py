@@ -190,7 +190,7 @@ class LiveMember:
         """Drive a machine, from its beginning."""
         self.driver.data_tag = group_tag(origin.options.group)
         self.driver.handlers = self.upcalls.handlers
-        self.upcalls.handlers[protocol.Persist] = lambda effect: file.write(effect.state)
+        self.upcalls.handlers[protocol.Persist] = lambda effect: file.write(effect.state, may_wait=effect.may_wait)
         self.driver.machine = machine
         self._begin_log()
         self.driver.start(machine, transport)

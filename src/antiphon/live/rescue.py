@@ -17,6 +17,7 @@ import msgspec
 
 from antiphon.errors import UsageError
 from antiphon.live.addresses import parse
+from antiphon.live.slots import content_of
 from antiphon.live.storage import KeptState, read_kept, saved_in
 from antiphon.protocol.membership.process import Saved
 from antiphon.protocol.membership.views import NO_BALLOT, GroupView, name_of, process
@@ -42,7 +43,7 @@ def kept_in(folder: Path) -> Iterator[Kept]:
     """Give the members' files of a state folder; 0.1.0's do not say whose they are, and are refused."""
     for path in sorted(folder.glob("*.state")):
         try:
-            state = read_kept(path, path.read_bytes())
+            state = read_kept(path, content_of(path.read_bytes()))
         except OSError as error:
             raise UsageError(f"{path}: {error.strerror}") from None
         saved = saved_in(path, state)

@@ -25,8 +25,11 @@ class Disk(Protocol):
     def read(self, path: Path) -> bytes:
         """Read a file; raise as `Path.read_bytes` does."""
 
-    def write(self, path: Path, content: bytes) -> None:
-        """Write a file so that it is either the old or the new one, whatever happens."""
+    def write(self, path: Path, content: bytes, *, may_wait: bool = False) -> None:
+        """Write a file so that it is either the old or the new one, whatever happens.
+
+        What `may_wait` survives the process at once, and the machine soon: nobody waits for the disk.
+        """
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,11 +117,11 @@ class MemberFile:
         saved = self.read()
         return saved is not None and _decode_saved(saved).view.number > 0
 
-    def write(self, state: bytes) -> None:
-        """Persist."""
+    def write(self, state: bytes, *, may_wait: bool = False) -> None:
+        """Persist; what `may_wait` keeps nobody waiting for the disk."""
         names = dict(self._names)
         kept = KeptState(group=self._group, member=names.get(self._me, str(self._me)), names=names, saved=state)
-        _write(self._disk, self._path, msgspec.msgpack.encode(kept))
+        _write(self._disk, self._path, msgspec.msgpack.encode(kept), may_wait=may_wait)
 
 
 def _read(disk: Disk, path: Path) -> bytes | None:
@@ -134,9 +137,9 @@ def _read(disk: Disk, path: Path) -> bytes | None:
         raise UsageError(f"state: {path}: {error.strerror}; mend that, or name a folder of your own") from error
 
 
-def _write(disk: Disk, path: Path, content: bytes) -> None:
+def _write(disk: Disk, path: Path, content: bytes, *, may_wait: bool = False) -> None:
     try:
-        disk.write(path, content)
+        disk.write(path, content, may_wait=may_wait)
     except OSError as error:
         raise UsageError(f"state: {path}: {error.strerror}; mend that, or name a folder of your own") from error
 

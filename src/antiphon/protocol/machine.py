@@ -137,9 +137,13 @@ class Drop(msgspec.Struct, frozen=True):
 
 
 class Persist(msgspec.Struct, frozen=True):
-    """Write this down in place of what was written before, so that it survives a crash, before going on."""
+    """Write this down in place of what was written before, so that it survives a crash, before going on.
+
+    What `may_wait` need not be on the disk before the effects after it: nothing that is said depends on it.
+    """
 
     state: bytes
+    may_wait: bool = False
 
 
 class StandingChanged(msgspec.Struct, frozen=True):

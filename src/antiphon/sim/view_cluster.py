@@ -44,6 +44,7 @@ from antiphon.sim.unfinished import Standstill
 from antiphon.trace.log import MemberLog
 
 _CHECK_NS = 20 * MILLISECOND
+_WRITTEN_BACK_NS = 200 * MILLISECOND  # until what nobody waits for is on the disk
 
 
 class _Down:
@@ -102,6 +103,7 @@ class ViewCluster(Cluster):
 
     def _make_nodes(self, rng: random.Random) -> list[Node]:
         self._disk: dict[int, bytes] = {}
+        self._unsynced: dict[int, tuple[Instant, bytes]] = {}  # what nobody waited for, and when it was written
         self._forgetful: set[int] = set()  # names that have lost what they persisted
         self._every_log: list[MemberLog] = []
         self.processes: list[Process] = []
@@ -179,7 +181,7 @@ class ViewCluster(Cluster):
     def _carry_out(self, me: int, effect: Effect) -> None:
         self.fates.take(me, effect)
         if isinstance(effect, Persist):
-            self._disk[me] = effect.state
+            self._persist(me, effect)
         elif isinstance(effect, Capture):
             state = self.snapshot(me) if self.snapshot is not None else b""
             if state is None:
@@ -209,6 +211,14 @@ class ViewCluster(Cluster):
                     self._carry_out(me, held_back)
         else:
             super()._carry_out(me, effect)
+
+    def _persist(self, me: int, effect: Persist) -> None:
+        """Write what a process must not forget; what may wait is lost if the process crashes within a while."""
+        if effect.may_wait:
+            self._unsynced[me] = self.kernel.now, effect.state
+        else:
+            self._disk[me] = effect.state
+            self._unsynced.pop(me, None)
 
     def _give(self, me: int, event: ProcessInput) -> None:
         """Hand a process what only processes take."""
@@ -263,6 +273,9 @@ class ViewCluster(Cluster):
             if not node.member.left:
                 now = node.clock.read(self.kernel.now)
                 self._write(node, now, TraceRow(node.member.id, "crash"))
+            written_at, state = self._unsynced.pop(me, (0, b""))
+            if state and self.kernel.now - written_at >= _WRITTEN_BACK_NS:
+                self._disk[me] = state
             node.member, node.crashed, node.backlog = _Down(), True, 0
             self._held_back.pop(me, None)
 

@@ -33,8 +33,8 @@ class SimulatedDisk:
                 return files[path]
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
 
-    def write(self, path: Path, content: bytes) -> None:
-        """Write a file, which a loss of power undoes until it is synced."""
+    def write(self, path: Path, content: bytes, *, may_wait: bool = True) -> None:
+        """Write a file, which a loss of power undoes until it is synced; who may not wait does that next."""
         number = self.fails(path)
         if number is not None:
             raise OSError(number, os.strerror(number), str(path))
@@ -45,9 +45,13 @@ class SimulatedDisk:
 
     def sync(self, path: Path) -> None:
         """Bring what was written to the disk."""
+        self.write_back(path)
+        self.synced(path)
+
+    def write_back(self, path: Path) -> None:
+        """Bring to the disk what was written to a file some time ago, though nobody waits for it."""
         if path in self._unsynced:
             self._files[path] = self._unsynced.pop(path)
-        self.synced(path)
 
     def lose_power(self, folder: Path) -> int:
         """Forget what was written to a folder and not synced, and say how many files that concerns."""

@@ -7,14 +7,14 @@ import socket
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
 from antiphon.live.group import Group
 from antiphon.live.recording import Origin
 from antiphon.protocol.clock import SkewedClock
-from antiphon.protocol.machine import Duration, Instant
+from antiphon.protocol.machine import SECOND, Duration, Instant
 from antiphon.sim.kernel import Kernel
 from antiphon.sim.network import NetworkOptions
 from antiphon.testing.disk import SimulatedDisk
@@ -25,6 +25,8 @@ from antiphon.testing.trace import Traces
 from antiphon.trace.log import IncarnationLog
 
 _T = TypeVar("_T")
+
+_WRITTEN_BACK_NS: Final = SECOND  # how long a busy machine takes to bring to the disk what nobody waits for
 
 
 class Membership(msgspec.Struct, frozen=True, eq=False):
@@ -97,10 +99,13 @@ class SimulatedHost:
         """Read from the disk in memory."""
         return self.disk.read(path)
 
-    def write(self, path: Path, content: bytes) -> None:
-        """Write to the disk in memory, and wait until it is there, as `atomic_write` does."""
+    def write(self, path: Path, content: bytes, *, may_wait: bool = False) -> None:
+        """Write to the disk in memory, and wait until it is there; what `may_wait` is there after a while."""
         self.disk.write(path, content)
-        self.disk.sync(path)
+        if may_wait:
+            self._kernel.after(_WRITTEN_BACK_NS, self.disk.write_back, path)
+        else:
+            self.disk.sync(path)
 
     def worker(self) -> Executor:
         """Do everything at once."""

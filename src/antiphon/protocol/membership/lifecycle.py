@@ -183,7 +183,7 @@ class Lifecycle:
         """Begin a view as its member."""
         before = self.session
         self.adopt(view, now)
-        self.persist()
+        self.persist(may_wait=True)  # without it this name knows the old view, and what was accepted there
         if before is not None and before.stalled:
             self._outbox.effects.append(StandingChanged("resumed"))
         if not self.own.leaving:
@@ -258,8 +258,11 @@ class Lifecycle:
         """Return the incarnation that follows another: a name that comes back is another process."""
         return last + 1
 
-    def persist(self) -> None:
-        """Write down what this name must not forget, before anything is said that depends on it."""
+    def persist(self, *, may_wait: bool = False) -> None:
+        """Write down what this name must not forget, before anything is said that depends on it.
+
+        `may_wait`: nothing depends on it, since nothing has been promised in the newest view yet.
+        """
         agreement = self.agreement
         saved = Saved(
             incarnation_of(self.own.id),
@@ -270,7 +273,7 @@ class Lifecycle:
             self.own.remembers,
             self.own.ballots,
         )
-        self._outbox.effects.append(Persist(msgspec.msgpack.encode(saved)))
+        self._outbox.effects.append(Persist(msgspec.msgpack.encode(saved), may_wait))
 
     # Leaving
 
