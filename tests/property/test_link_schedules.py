@@ -29,6 +29,11 @@ def test_whatever_links_break(partition: Partition, first: int) -> None:
         assert wrong is None, f"seed {seed}: {wrong}\n{to_toml(scenario)}"
 
 
+def _dead_beside(dead: int, members: int, shape: Links) -> Links:
+    """Return broken links of which one member has all, while others have theirs."""
+    return shape | {link for other in range(members - 1) for link in ((dead, other), (other, dead))}
+
+
 CASES: dict[str, tuple[int, Links]] = {
     "one link, both ways": (5, {(3, 4), (4, 3)}),
     "one link, one way, of three": (3, {(0, 2)}),
@@ -37,6 +42,14 @@ CASES: dict[str, tuple[int, Links]] = {
     "a chain": (5, {(a, b) for a in range(5) for b in range(5) if abs(a - b) > 1}),
     "a ring": (6, {(a, b) for a in range(6) for b in range(6) if abs(a - b) not in (0, 1, 5)}),
     "one member that alone hears anyone": (6, {(a, b) for a in range(1, 6) for b in range(1, 6) if a != b}),
+    "one is dead to all, and of the others one alone hears anyone": (
+        5,
+        _dead_beside(4, 5, {(a, b) for a in range(1, 4) for b in range(1, 4) if a != b}),
+    ),
+    "one is dead to all, and the others are a chain": (
+        5,
+        _dead_beside(4, 5, {(a, b) for a in range(4) for b in range(4) if abs(a - b) > 1}),
+    ),
     "one member between two halves": (
         5,
         {(a, b) for a in range(5) for b in range(5) if {a, b} & {0, 1} and {a, b} & {3, 4}},

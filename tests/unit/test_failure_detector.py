@@ -552,12 +552,12 @@ def test_reports_are_in_when_all_say_the_same_or_there_was_time_to_say_more() ->
         one.heard(2, now)
     assert one.reports_are_in((0, 1, 2), 150), "3 is of no interest"
     assert not one.reports_are_in((0, 1, 2, 3), 150), "only this process has noticed that 3 is silent"
-    reported(one, 1, 3, now=150)
+    one.says(1, alive((3,)), 150)
     assert not one.reports_are_in((0, 1, 2, 3), 150)
-    reported(one, 2, 3, now=150)
-    assert one.reports_are_in((0, 1, 2, 3), 150), "it is dead: there is nothing to choose"
-    reported(one, 2, 1, 3, now=150)
-    assert not one.reports_are_in((0, 1, 2, 3), 150)
+    one.says(2, alive((3,)), 150)
+    assert one.reports_are_in((0, 1, 2, 3), 150), "it is dead: there is nothing to choose, and each says so once"
+    one.says(2, alive((1, 3)), 150)
+    assert not one.reports_are_in((0, 1, 2, 3), 150), "a doubt counts at once, too"
     one.links_changed_at = 150 - one.times.settling_ns((0, 1, 2, 3))
     assert one.reports_are_in((0, 1, 2, 3), 150)
 

@@ -177,9 +177,9 @@ class ViewAgreement:
     def may_choose(self, living: Collection[int], grace_ns: Duration, now: Instant) -> bool:
         """Say whether enough have answered, and the living had time to."""
         current = self.round
-        if current is None or current.change is not None or not self.is_quorum(current.answered):
+        if current is None or current.change is not None or not self.is_quorum(answered := current.answered):
             return False
-        silent = any(name in living and name not in current.answered for name in current.targets)
+        silent = any(name in living and name not in answered for name in current.targets)
         return not silent or now >= current.since + grace_ns
 
     def take_vote(self, sender: int, accepted: Vote) -> bool:

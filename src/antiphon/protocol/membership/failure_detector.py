@@ -210,8 +210,9 @@ class FailureDetector:
 
         Where each side goes on, those who are left out by this choice choose among themselves in the same way.
         """
-        living, own = self.living(now), self._own.name
-        names = tuple(name for name in names if name in living)
+        living, own, names = self.living(now), self._own.name, tuple(names)
+        if not living.issuperset(names):
+            names = tuple([name for name in names if name in living])
         chosen = self.links.connected(names)
         while self._sides and own in names and own not in chosen:
             names = tuple(name for name in names if name not in chosen)
@@ -226,14 +227,15 @@ class FailureDetector:
     def reports_are_in(self, names: Collection[int], now: Instant) -> bool:
         """Say whether all have told whom of some names they do not hear: there was time to, or all say the same.
 
-        Else the next view might be a majority of what had only seemed to be a majority.
+        Else the next view might be a majority of what had only seemed to be a majority. A silence that a single report
+        names counts here: all of them agree on it, and so nobody needs to say it twice.
         """
         if now >= self.links_changed_at + self.times.settling_ns(names):
             return True
-        living, reports = self.living(now), self.links.unheard
+        living = self.living(now)
         silent = frozenset(names).difference(living)
-        others = (name for name in names if name in living and name != self._own.name)
-        return all(reports.get(name, frozenset()).intersection(names) == silent for name in others)
+        others = (self.by_name[name] for name in names if name in living and name != self._own.name)
+        return all(peer.reported.intersection(names) == silent for peer in others)
 
     def broken_links(
         self, names: Collection[int], now: Instant, *, count_late: bool = False

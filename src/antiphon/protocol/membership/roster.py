@@ -67,7 +67,8 @@ class Roster:
 
     def gone_on(self, view: GroupView) -> set[int]:
         """Name those who know a newer view."""
-        return {name for name, peer in self._detector.by_name.items() if peer.view > view.id}
+        newest = view.id
+        return {name for name, peer in self._detector.by_name.items() if peer.view > newest}
 
     def knows(self, process: int, view: ViewId) -> bool:
         """Say whether another process said that it knows a view, or a newer one."""

@@ -66,7 +66,8 @@ class ViewChangeProtocol:
         chosen = self._detector.connected(map(name_of, staying), now)
         if not self._agreement.is_quorum(chosen):
             chosen = self._detector.connected(view.names, now)
-        return life.slow.accused.union(member for member in staying if name_of(member) not in chosen)
+        wanted = frozenset(chosen)
+        return life.slow.accused.union(member for member in staying if name_of(member) not in wanted)
 
     @rule("docs/membership.md, broken links")
     def welcome(self, now: Instant) -> list[int]:

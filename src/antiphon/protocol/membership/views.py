@@ -9,6 +9,7 @@ alive.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from functools import cached_property
 from typing import Annotated, Final, TypeAlias
 from zlib import crc32
 
@@ -49,7 +50,7 @@ def incarnation_of(process: int) -> int:
     return process // NAMES_MAX + 1
 
 
-class GroupView(msgspec.Struct, frozen=True, array_like=True):
+class GroupView(msgspec.Struct, frozen=True, array_like=True, dict=True):
     """A view: members in order of age, and for each the number of messages that it sent in earlier views."""
 
     number: Counter
@@ -66,12 +67,12 @@ class GroupView(msgspec.Struct, frozen=True, array_like=True):
         if not self.members or len(set(self.names)) < len(self.members):
             raise ValueError("a view with nobody, or with one name twice")
 
-    @property
+    @cached_property
     def id(self) -> ViewId:
         """What tells this view from every other; greater ones are newer."""
         return self.number, self.ballot
 
-    @property
+    @cached_property
     def names(self) -> tuple[int, ...]:
         """The members' names, in order."""
         return tuple([member % NAMES_MAX for member in self.members])  # `name_of`, without a call for each
