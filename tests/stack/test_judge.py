@@ -402,6 +402,20 @@ def test_elders_that_were_given_states_begin_a_view_with_one() -> None:
     assert any("with different states" in text for text in logs.flaws()["state-transfer"])
 
 
+def test_where_each_side_goes_on_all_members_of_a_view_begin_it_with_one_state() -> None:
+    for partition, wrong in (("each-side", True), ("majority", False)):
+        logs = Logs(2, snapshot_bytes=0, partition=partition)
+        logs.view(1, "a", by=[0])
+        logs.send(0, [0])
+        logs.tell(0, "yielded")
+        logs.view(2, "ab")
+        texts = logs.flaws().get("state-transfer", [])
+        assert any("no elders, with different states" in text for text in texts) is wrong
+        logs.view(3, "ab", elders="ab")
+        texts = logs.flaws().get("state-transfer", [])
+        assert any("as elders with different states" in text for text in texts) is wrong
+
+
 def test_all_that_go_on_end_with_one_state_in_which_nothing_stable_is_missing() -> None:
     logs = calm(snapshot_bytes=0, ordering="fifo")
     logs.send(0, [0, 1], stable=False)

@@ -959,8 +959,8 @@ def test_what_was_fetched_is_passed_on_but_only_the_cut_is_delivered() -> None:
     assert have < reach
     fetch = Fetch(sender.view.id, [(0, have, reach)])
     for fill in there.fills(fetch):
-        assert here.take(fill)
-        assert not here.take(fill)
+        assert here.take(fill, SECOND)
+        assert not here.take(fill, SECOND)
     assert here.fills(fetch) == there.fills(fetch)
     lower = Cut((have + 1, here.reach[1]), (0, 1))
     effects = here.finish(lower, SECOND)
@@ -973,7 +973,7 @@ def test_a_fill_for_nobody_is_garbage() -> None:
     one = group.nodes[0].member
     assert isinstance(one, Process)
     with pytest.raises(Malformed):
-        ended(one).take(Fill(one.view.id, 7, 0, 1, []))
+        ended(one).take(Fill(one.view.id, 7, 0, 1, []), SECOND)
 
 
 def test_a_calm_change_costs_what_is_documented() -> None:

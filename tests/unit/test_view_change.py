@@ -15,6 +15,7 @@ from antiphon.protocol.machine import (
     Deliver,
     Disband,
     Drop,
+    EndHoldBack,
     HoldBack,
     Install,
     Intake,
@@ -45,6 +46,7 @@ from antiphon.protocol.membership.messages import (
     ViewQuestion,
     Vote,
 )
+from antiphon.protocol.membership.options import MembershipOptions
 from antiphon.protocol.membership.views import Cut, GroupView, process
 from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.view.member import Member, View
@@ -505,10 +507,16 @@ def test_who_has_fetched_all_that_was_to_be_accepted_waits_for_the_decision_and_
 
 def encoded_message(rank: int, payload: bytes = b"fetched") -> bytes:
     """Encode the first message of a rank as it lies in the stream of a fifo group."""
-    other = Member(rank, View(1, (0, 1, 2)), GroupOptions(ordering="fifo"), random.Random(1))
-    other.handle(Submit(payload), 0)
-    ((_, encoded),) = other.copies(rank, 0, 1)
+    ((_, encoded),) = encoded_messages(rank, 1, payload)
     return encoded
+
+
+def encoded_messages(rank: int, count: int, payload: bytes = b"fetched") -> list[tuple[int, bytes]]:
+    """Encode the first messages of a rank, each with its number."""
+    other = Member(rank, View(1, (0, 1, 2)), GroupOptions(ordering="fifo"), random.Random(1))
+    for _ in range(count):
+        other.handle(Submit(payload), 0)
+    return other.copies(rank, 0, count)
 
 
 def test_a_vote_that_was_lost_is_given_again_without_writing_anything_down() -> None:
@@ -553,6 +561,24 @@ def test_what_is_missing_is_asked_for_again_of_everyone_and_given_up_in_the_end(
     assert one.process.view == change.new
     assert one.process.id == process(0, 2)
     assert one.process.lifecycle.past.decision == change, "which it tells those who do not know it"
+
+
+def test_a_long_cut_is_asked_for_part_by_part_and_not_given_up_while_parts_come() -> None:
+    one = stopped(0)
+    view, parts = one.process.view, 12
+    payloads = [(number, encoded) for number, encoded in encoded_messages(1, parts)]
+    one.hear(1, Commit(change_to(view, (0, 1, 2), (9, 1), reach=(0, parts, 0))))
+    one.take(Fetch)
+    for upto in range(1, parts):
+        for _ in range(15):
+            one.alive(1, 2, now=one.now + 10 * MS)
+        one.do(Wake())
+        one.take(Fetch)
+        one.hear(1, Fill(view.id, 1, upto - 1, upto, payloads[upto - 1 : upto]))
+        assert one.take(Fetch) == [(1, Fetch(view.id, [(1, upto, parts)]))], "at once, of who said that it holds them"
+    assert StandingChanged("excluded") not in one.effects
+    done = one.hear(1, Fill(view.id, 1, parts - 1, parts, payloads[-1:]))
+    assert [effect.seq for effect in done if isinstance(effect, Deliver)] == list(range(1, parts + 1))
 
 
 def test_what_was_only_to_be_accepted_is_fetched_again_too() -> None:
@@ -1019,6 +1045,84 @@ def test_who_cannot_join_the_side_that_it_has_chosen_begins_another_with_others_
     one.hear(process(8, 2), empty_state(prepares[-1][1].ballot, side, "joiner"))
     (accept,) = {message.ballot: message for _, message in one.take(Accept)}.values()
     assert (accept.change.new.number, accept.change.new.names) == (6, (7, 8))
+
+
+def test_a_name_that_began_a_side_though_others_know_a_later_incarnation_ends_it() -> None:
+    """It has lost its state; the others take nothing that it says, so that they cannot tell it of their view."""
+    one = member(2, 2, 3, membership=SIDES)
+    one.hear(0, Superseded(process(2, 8)))
+    assert one.did(StandingChanged) == [StandingChanged("yielded")]
+    assert one.process.id == process(2, 9)
+    one.hear(0, Superseded(process(2, 8)))
+    assert one.process.id == process(2, 9)
+
+
+def test_one_who_joins_and_has_not_heard_of_the_new_view_does_not_make_it_give_way() -> None:
+    one = member(0, 0, 1, 2, 3, membership=SIDES)
+    old = one.process.view
+    one.hear(4, Alive(old.id, "joiner"))
+    new = one.installed(0, 4)
+    for mate in (1, 2, 3):
+        one.hear(process(mate, 2), Alive(old.id, "joiner"))  # they began anew: nobody is in the old view any more
+    one.hear(4, Newer(old))
+    assert one.did(StandingChanged) == []
+    assert one.process.view == new
+    one.hear(1, Newer(old))
+    assert one.process.view == new, "an earlier incarnation"
+
+
+def test_who_has_accepted_waits_to_hear_of_the_view_that_its_leader_has_begun() -> None:
+    for into, takes_over in ((True, False), (False, True)):
+        one = stopped(1, membership=SIDES)
+        change = change_to(one.process.view, (0, 1, 2), (9, 0))
+        one.hear(0, Accept((9, 0), change))
+        one.said.clear()
+        begun = change.new.id if into else (change.new.number, (12, 2))
+        one.hear(0, Alive(begun, "member"))
+        one.hear(2, Alive(one.process.view.id, "member"))
+        assert bool(proposed(one)) is takes_over
+
+
+SIDES_TRANSFER = msgspec.structs.replace(SIDES, transfer=True)
+
+
+@pytest.mark.parametrize(("membership", "names"), [(SIDES, (7, 8, 9)), (SIDES_TRANSFER, (7,))])
+def test_where_nobody_has_the_state_of_a_side_one_goes_on_alone(
+    membership: MembershipOptions, names: tuple[int, ...]
+) -> None:
+    one = OneProcess(7, (0, 1, 7, 8, 9), membership=membership)
+    one.do(Wake(), 0)
+    gone = GroupView(5, (3, 1), (0, 1), (0, 0), 2)
+    one.hear(0, Newer(gone))
+    assert one.process.view == gone
+    prepares: list[Prepare] = []
+    while not prepares:
+        for name in (8, 9):
+            one.hear(name, Alive(gone.id, "joiner", (0, 1)), now=one.now + 5 * MS)
+        one.do(Wake())
+        prepares = proposed(one)
+    for name in (8, 9):
+        one.hear(name, empty_state(prepares[0].ballot, gone, "joiner"))
+    pass_time(one, one.now // MS + 50)
+    if names == (7,):
+        assert (one.process.view.names, one.process.view.elders) == ((7,), 0), "it has what it has; the others join it"
+    else:
+        assert {message.change.new.names for _, message in one.take(Accept)} == {names}
+
+
+def test_who_awaits_the_state_of_a_side_and_is_left_without_elders_joins_anew_with_the_state_that_it_had() -> None:
+    one = OneProcess(7, (0, 1), membership=SIDES_TRANSFER)
+    one.do(Wake(), 0)
+    view = GroupView(4, (3, 1), (0, 1), (0, 0), 2)
+    one.hear(1, Prepare((9, 1), view))
+    one.hear(1, Newer(view_after(view, (0, 1, 7), (9, 1))))
+    assert one.process.lifecycle.standing == "awaiting"
+    for now in range(10, 300, 10):
+        one.do(Wake(), now * MS)
+    views = [effect.effect.members for effect in one.effects if isinstance(effect, HoldBack)]
+    assert (0, 1, 7) in views
+    assert EndHoldBack(hand_over=False) in one.effects, "what it was to see behind the state is thrown away"
+    assert [install.members for install in one.did(Install)] == [(process(7, 2),)]
 
 
 # Submitting

@@ -46,10 +46,16 @@ class Decisions:
 
     def on_superseded(self, sender: int, superseded: Superseded, now: Instant) -> None:
         """Hear that this name has had a later incarnation: the count of its starts was lost with its state."""
-        own, latest = self.life.own, superseded.latest
-        if self.life.session is None and name_of(latest) == own.name and latest > own.id:
-            self.life.begin_next_incarnation(now, incarnation_of(latest))
-            self.life.persist()
+        life, latest = self.life, superseded.latest
+        if name_of(latest) != life.own.name or latest <= life.own.id:
+            return
+        if life.session is None:
+            life.begin_next_incarnation(now, incarnation_of(latest))
+            life.persist()
+        elif (
+            self._membership.partition == "each-side"
+        ):  # it has begun alone, and nobody who knows the later one hears it
+            life.give_way(life.view, self._agreement.GIVES_WAY, now, beyond=incarnation_of(latest))
 
     def on_commit(self, sender: int, commit: Commit, now: Instant) -> None:
         """Hear of a change that was decided."""

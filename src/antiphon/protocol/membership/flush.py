@@ -51,7 +51,7 @@ class Flush:
 
     def fetches(self, change: Change, retry_ns: Duration, now: Instant) -> Iterator[tuple[tuple[int, ...], Fetch]]:
         """Ask for what is missing of a cut: first those who said that they hold it, by name, then everyone."""
-        ranges, first = self.lacking(change.cut), self.fetch_at is None
+        ranges, first = self.lacking(change.cut), self._repetitions == 0
         if self.fetching_since is None:
             self.fetching_since = now
         self.fetch_at = now + (retry_ns << min(self._repetitions, 3))
@@ -69,8 +69,8 @@ class Flush:
         """Stop asking: nothing is missing."""
         self.fetch_at = self.fetching_since = None
 
-    def take(self, fill: Fill) -> bool:
-        """Take what was fetched, if it is the next of its sender; say whether it was."""
+    def take(self, fill: Fill, now: Instant) -> bool:
+        """Take what was fetched, if it is the next of its sender; say whether it was: then more may be on its way."""
         if fill.rank >= len(self._upto):
             raise Malformed("impossible-sender")
         have = self._upto[fill.rank]
@@ -78,6 +78,7 @@ class Flush:
             return False
         self._fetched[fill.rank] += (copy for copy in fill.pdus if copy[0] > have)
         self._upto[fill.rank] = fill.upto
+        self._repetitions, self.fetching_since = 0, now
         return True
 
     def fills(self, fetch: Fetch) -> list[Fill]:

@@ -210,7 +210,7 @@ class Lifecycle:
             for datagram in kept:
                 self.session.keep_for_later(datagram, now)
 
-    def give_way(self, view: GroupView, how: Literal["excluded", "yielded"], now: Instant) -> None:
+    def give_way(self, view: GroupView, how: Literal["excluded", "yielded"], now: Instant, *, beyond: int = 0) -> None:
         """End this incarnation, because the group goes on without it or another side stands; come back as the next."""
         assert self.session is not None
         self._outbox.effects += self.session.member.output.unknown()
@@ -228,7 +228,7 @@ class Lifecycle:
             self._detector.await_word(view.names, now)  # only one of ours may have heard the other side yet
         self._outbox.counts["exclusions"] += 1
         self.adopt(view, now)
-        self.begin_next_incarnation(now)
+        self.begin_next_incarnation(now, beyond)
         self.persist()
 
     def disband(self) -> None:

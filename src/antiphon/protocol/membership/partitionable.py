@@ -10,7 +10,7 @@ join the other, whose state stands.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar, Literal
 
 from antiphon.protocol.membership.agreement import ViewAgreement
@@ -60,6 +60,16 @@ class PartitionableAgreement(ViewAgreement):
         """Let all in at once where nobody awaits a state: no quorum has to be kept."""
         return not transfer
 
+    def admitted(self, holders: Collection[int], newcomers: Sequence[int]) -> list[int]:
+        """Let one go on alone where nobody has the side's state: the others join it, and are given what it has.
+
+        Before the first view all have the same.
+        """
+        if holders or self.view.number == 0 or self.round is None:
+            return super().admitted(holders, newcomers)
+        proposer = self.round.ballot[1]
+        return [proposer] if proposer in newcomers else list(newcomers[:1])
+
     def bound(self, states: Mapping[int, State]) -> Acceptance | None:
         """Nothing binds: what was decided elsewhere has members who do not answer here."""
         return None
@@ -71,8 +81,11 @@ class PartitionableAgreement(ViewAgreement):
     def heeds(self, view: GroupView, sender: int) -> bool:
         """A view counts if it is the stronger one and one of its members tells of it, or one of ours that gives way.
 
-        Who is listed in both and tells of the older one is only behind.
+        Who is listed in both and tells of the older one is only behind; so is one who joins ours and tells of the one
+        before it.
         """
         listed_there, listed_here = view.lists(sender), self.view.lists(sender)
         told = view.id > self.view.id if listed_there and listed_here else listed_there or listed_here
-        return view.id != self.view.id and told and outranks(view, self.view)
+        if not listed_there and sender in self.view.members[self.view.elders :]:
+            told = view.number + 1 != self.view.number
+        return view.number > 0 and view.id != self.view.id and told and outranks(view, self.view)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from antiphon.protocol.machine import Instant
 from antiphon.protocol.membership.failure_detector import FailureDetector
 from antiphon.protocol.membership.outbox import OwnProcess
-from antiphon.protocol.membership.views import GroupView, ViewId, name_of
+from antiphon.protocol.membership.views import NO_VIEW, GroupView, ViewId, name_of
 
 
 class Roster:
@@ -18,10 +18,14 @@ class Roster:
         self._own, self._detector, self._sides = own, detector, sides
         self._apart: tuple[ViewId, Instant] | None = None  # whom one who joins could not be together with, since when
 
-    def stays(self, process: int, view: GroupView, now: Instant) -> bool:
-        """Say whether a member of a view may be alive in it: where each side goes on, it may have gone to another."""
+    def stays(self, process: int, view: GroupView, now: Instant, into: ViewId = NO_VIEW) -> bool:
+        """Say whether a member of a view may be alive in it: where each side goes on, it may have gone to another.
+
+        `into` is no other one: the view that this process would go to as well.
+        """
         peer = self._detector.by_name.get(name_of(process))
-        return self._detector.lives(process, now) and not (self._sides and peer is not None and peer.view > view.id)
+        gone_on = self._sides and peer is not None and peer.view > view.id and peer.view != into
+        return self._detector.lives(process, now) and not gone_on
 
     def staying(self, view: GroupView, now: Instant) -> list[int]:
         """List the members of a view that may be alive in it, in order; before the first view nobody is in it.

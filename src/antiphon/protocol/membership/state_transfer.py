@@ -201,14 +201,20 @@ class StateTransfer:
     # As a joiner
 
     def look(self, view: GroupView, now: Instant) -> None:
-        """Ask for chunks when it is time; begin without the state if nobody has it any more."""
+        """Ask for chunks when it is time; begin without the state if nobody has it any more.
+
+        Where each side goes on, join anew: others of the side may have another state, or it begins one with its own.
+        """
         awaited = self._awaited
         if awaited is None:
             return
         elders = awaited.givers(view)
         if not awaited.present(view):
-            self._outbox.counts["states-lost"] += 1
-            self._release(lost=True)
+            if self._options.partition == "each-side":
+                awaited.anew_at = now
+            else:
+                self._outbox.counts["states-lost"] += 1
+                self._release(lost=True)
         elif not elders:
             if awaited.anew_at is None:
                 awaited.anew_at = now + self._anew.ns

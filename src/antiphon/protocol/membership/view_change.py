@@ -13,7 +13,7 @@ from antiphon.protocol.membership.failure_detector import FailureDetector
 from antiphon.protocol.membership.lifecycle import Lifecycle
 from antiphon.protocol.membership.messages import Accept, Commit, Fetch, Fill, Prepare, Refusal, State, Vote
 from antiphon.protocol.membership.outbox import Outbox
-from antiphon.protocol.membership.views import NO_BALLOT, Ballot, Change, name_of
+from antiphon.protocol.membership.views import NO_BALLOT, NO_VIEW, Ballot, Change, name_of
 from antiphon.protocol.rules import rule
 
 
@@ -220,8 +220,11 @@ class ViewChangeProtocol:
         needed = {agreement.leader}
         if current is not None and current.change is not None and self._membership.partition == "each-side":
             needed.update(current.change.new.members)  # all of them must accept it
-        known = (other for other in needed if name_of(other) in self._detector.by_name)
-        return not all(self._life.roster.stays(other, agreement.view, now) for other in known)
+        known = (
+            other for other in needed if name_of(other) in self._detector.by_name or name_of(other) == self._own.name
+        )
+        into = NO_VIEW if agreement.accepted is None else agreement.accepted.change.new.id  # which was decided, then
+        return not all(self._life.roster.stays(other, agreement.view, now, into) for other in known)
 
     def _fits(self, size: int) -> bool:
         """Return whether the buffers that were configured suffice for a view of this size."""
@@ -295,12 +298,18 @@ class ViewChangeProtocol:
         """Take what was fetched, and go on if nothing is missing any more."""
         session, agreement = self._life.session, self._agreement
         flush = None if session is None else session.flush
-        if flush is None or fill.view != agreement.view.id or not flush.take(fill):
+        if flush is None or fill.view != agreement.view.id or not flush.take(fill, now):
             return
-        if agreement.decided is not None:
-            if not flush.lacking(agreement.decided.cut):
-                self._decisions.carry_out(agreement.decided, now)
-        elif agreement.accepting is not None and not flush.lacking(agreement.accepting.change.cut):
+        accept, decided = agreement.accepting, agreement.decided
+        change = decided if decided is not None or accept is None else accept.change
+        if change is None:
+            return
+        lacking = flush.lacking(change.cut)
+        if any(rank == fill.rank for rank, _, _ in lacking):  # an answer holds so much: the next part is asked for
+            self._decisions.fetch(change, now)
+        elif not lacking and decided is not None:
+            self._decisions.carry_out(decided, now)
+        elif not lacking:
             flush.fetched()
             self._accept_if_held(now)
 

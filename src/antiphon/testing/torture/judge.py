@@ -298,7 +298,8 @@ def the_larger_side_stands(case: Case) -> Iterator[str]:
 def state_transfer(case: Case) -> Iterator[str]:
     """A joiner begins with the state that the elders have; an elder's state is never replaced.
 
-    Where elders may have different ones, since those who had the group's crashed, it is that of one of them.
+    Where elders may have different ones, since those who had the group's crashed, it is that of one of them. Where each
+    side goes on, all members of a view have one state: "one member begins alone with what it has".
     """
     if case.schedule.setup.snapshot_bytes is None:
         return
@@ -322,13 +323,19 @@ def state_transfer(case: Case) -> Iterator[str]:
             if not segment.restored and segment.messages and any(map(stays, elders)):
                 yield f"{segment.who} delivers in view {key[0]} without having been given the elders' state"
         for one, other in pairwise(elders):
-            if shape(one.base) != shape(other.base) and not case.lags and _same_past(one, other):
+            if shape(one.base) != shape(other.base) and not case.lags and _same_past(case, one, other):
                 yield f"{one.who} and {other.who} begin view {key[0]} as elders with different states"
+        if not case.one_side and not segments[0].view.elders:
+            for one, other in pairwise(segments):
+                case.counts["beginnings"] += 1
+                if one.start.member != other.start.member and shape(one.base) != shape(other.base):
+                    yield f"{one.who} and {other.who} begin view {key[0]}, which has no elders, with different states"
 
 
-def _same_past(one: Segment, other: Segment) -> bool:
-    """Whether both have had a state given to them, or both none, so that their states can be compared."""
-    return all(any(isinstance(entry, Restored) for entry in segment.start.stream) for segment in (one, other))
+def _same_past(case: Case, one: Segment, other: Segment) -> bool:
+    """Whether both have had a state given to them, so that their states can be compared; with sides they always can."""
+    given = all(any(isinstance(entry, Restored) for entry in segment.start.stream) for segment in (one, other))
+    return given or not case.one_side
 
 
 def final_states(case: Case) -> Iterator[str]:
@@ -349,7 +356,7 @@ def final_states(case: Case) -> Iterator[str]:
         if (mine != theirs) if case.totals else (set(mine) != set(theirs)):
             differing = set(mine) ^ set(theirs)
             what = f"{min(differing)} is in only one of them" if differing else "their orders differ"
-            if _same_lineage(one, other) and _last_view(one) == _last_view(other) and _one_beginning(case):
+            if _same_lineage(case, one, other) and _last_view(one) == _last_view(other) and _one_beginning(case):
                 yield f"{one.address} and {other.address} end with different states: {what}"
 
 
@@ -367,8 +374,13 @@ def _last_view(start: ApplicationStart) -> ViewKey | None:
     return next((entry.key for entry in reversed(start.stream) if isinstance(entry, Viewed)), None)
 
 
-def _same_lineage(one: ApplicationStart, other: ApplicationStart) -> bool:
-    """Whether two began with one state: both at the group's first view, or brought up to date after it."""
+def _same_lineage(case: Case, one: ApplicationStart, other: ApplicationStart) -> bool:
+    """Whether two began with one state: both at the group's first view, or brought up to date after it.
+
+    Where each side goes on, all that are in one view have one.
+    """
+    if not case.one_side:
+        return True
     firsts = [next((entry for entry in start.stream if isinstance(entry, Viewed)), None) for start in (one, other)]
     given = [any(isinstance(entry, Restored) for entry in start.stream) for start in (one, other)]
     return all(given) or all(first is not None and not first.elders for first in firsts)
@@ -377,8 +389,11 @@ def _same_lineage(one: ApplicationStart, other: ApplicationStart) -> bool:
 def _one_beginning(case: Case) -> bool:
     """Whether all members of the newest view without elders began it with one state.
 
-    "If all who have the state crash, those who waited begin with what they have."
+    "If all who have the state crash, those who waited begin with what they have." Where each side goes on, only one
+    does, and the others join it.
     """
+    if not case.one_side:
+        return True
     newest = max((key for key, segments in case.views.items() if not segments[0].view.elders), default=None)
     return newest is None or len({frozenset(segment.base) for segment in case.views[newest]}) == 1
 
