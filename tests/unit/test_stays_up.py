@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -150,6 +151,43 @@ def test_one_who_does_not_listen_is_dropped_once_and_comes_back_when_it_listens(
         await asyncio.sleep(10)
 
     testing.run(main)
+
+
+@pytest.mark.parametrize(("power", "back"), [(False, 2), (True, 3)])
+def test_all_die_the_moment_a_view_has_begun(power: bool, back: int) -> None:
+    """Of five, one dies, and the others when they have gone on without it, before that is on the disk for certain.
+
+    A process that is killed has written it all the same, so half of the four with the first of them decide. Machines
+    that lose their power know the view before, of which three are a majority.
+    """
+
+    async def main(world: World) -> None:
+        addresses, folders = world.addresses(5), [Path(f"/{number}") for number in range(5)]
+        heard = {own: Heard(world) for own in addresses}
+
+        async def member(own: str) -> None:
+            async with joined(addresses, own, state=folders[addresses.index(own)]) as group:
+                listening = asyncio.create_task(heard[own].listen(group))
+                await asyncio.sleep(30 - world.now)
+                listening.cancel()
+
+        for own in addresses:
+            world.spawn(own, member, own)
+        await asyncio.sleep(5)
+        world.crash(addresses[4])
+        while not all(heard[own].views[-1][1] == 4 for own in addresses[:4]):
+            await asyncio.sleep(0.01)
+        for own, folder in zip(addresses[:4], folders, strict=False):
+            world.crash(own)
+            assert not power or world.disk.lose_power(folder) == 1
+        for own in addresses[:back]:
+            world.restart(own)
+        await asyncio.sleep(5)
+        assert [heard[own].views[-1][1] for own in addresses[:back]] == [back] * back
+        assert all(heard[own].views[-1][0] > world.now - 5 for own in addresses[:back])
+        await asyncio.sleep(25)
+
+    testing.run(main, unexamined=["validity"])
 
 
 class Crowd(ViewCluster):
