@@ -5,6 +5,7 @@
     python -m bench.repair --size 10          the cells of 10 members, those with small messages first
     python -m bench.repair --quick            a small grid, in a minute or so
     python -m bench.repair --crowd            what repair costs causal blocks in a group of 100
+    python -m bench.repair --wan              total orders beside fifo with the profile wan, where one of three sends
     python -m bench.repair --read a.jsonl ..  judge what `--json` printed before
 
 Each line gives the simulated time, the repairs and the bytes of an ordering, and its time as a multiple of fifo's; with
@@ -21,7 +22,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 
 import msgspec
 
@@ -171,6 +172,25 @@ def worst(figures: Iterable[Figures]) -> Iterator[str]:
     yield from map(str, broken)
 
 
+WAN_SEEDS = range(1, 31)
+WAN_LATENCIES = ("uniform 1ms 5ms", "uniform 20ms 80ms")
+
+
+def wan(latency: str, messages: int) -> str:
+    """Measure how long one of three members takes to send all, in the mean of many runs that lose 15%."""
+    network = NetworkOptions(latency=latency, loss=0.15)
+    workload = Workload(interval="fixed 1ms", payload=100, senders=[0])
+    words, fifo = [], 1.0
+    for ordering in ("fifo", "abcast", "tomp", "sequencer"):
+        scenario = Scenario.of(
+            "wan", members=3, messages=messages, ordering=ordering, network=network, workload=workload, limit="6000s"
+        )
+        seconds = mean(simulate(scenario, seed).ended_ns / SECOND for seed in WAN_SEEDS)
+        fifo = seconds if ordering == "fifo" else fifo
+        words.append(f"{ordering} {seconds:.2f} s, {seconds / fifo:.2f}")
+    return f"{messages} messages, {latency}: {'; '.join(words)}"
+
+
 class CrowdFigures(msgspec.Struct, frozen=True):
     """What repair cost in a large group."""
 
@@ -238,6 +258,7 @@ def main() -> None:
     parser.add_argument("--part", metavar="I/K", default="1/1", help="every K-th cell, from the I-th on")
     parser.add_argument("--size", type=int, help="the cells of so many members, small messages first")
     parser.add_argument("--crowd", action="store_true", help="causal blocks in a group of 100")
+    parser.add_argument("--wan", action="store_true", help="total orders with the profile wan")
     parser.add_argument("--read", metavar="FILE", type=Path, nargs="+", help="judge what --json printed before")
     parser.add_argument("--json", action="store_true", help="one object a line")
     args = parser.parse_args()
@@ -247,6 +268,9 @@ def main() -> None:
         for messages, interval in ((6, "exponential 100ms"), (3, "exponential 10ms")):
             one = crowd(100, messages, interval, 64)
             print(msgspec.json.encode(one).decode() if args.json else one, flush=True)
+        return
+    if args.wan:
+        print(*itertools.starmap(wan, itertools.product(WAN_LATENCIES, (1, 3, 10))), sep="\n")
         return
     if args.read:
         lines = [line for path in args.read for line in path.read_text().splitlines() if line.startswith("{")]

@@ -115,6 +115,30 @@ def test_a_later_incarnation_begins_anew_and_the_links_stay_what_they_are() -> N
     assert peer.unheard == {2}
 
 
+def test_a_sign_of_life_counts_at_once() -> None:
+    one = detector(1, options=FIXED)
+    one.heard(1, 0)
+    assert one.living(200) == {0}
+    one.heard(1, 200)
+    assert one.living(200) == {0, 1}
+    one.heard(process(1, 2), 210)
+    assert not one.heard(1, 350)
+    assert one.suspected(1, 350), "an earlier incarnation does not speak for a later one"
+    assert one.latest(1) == process(1, 2)
+
+
+def test_many_wait_for_more_when_one_that_is_new_is_heard_and_not_when_it_is_heard_again() -> None:
+    one = detector(*range(1, 30))
+    one.heard(1, 100 * MS)
+    assert one.arrivals.until is not None
+    one.arrivals.look(one.arrivals.until)
+    assert one.arrivals.until is None
+    one.heard(1, 5 * SECOND)
+    assert one.arrivals.until is None
+    one.heard(process(1, 2), 5 * SECOND)
+    assert one.arrivals.until is not None
+
+
 def test_a_name_is_met_once_and_has_time_to_speak() -> None:
     one = detector(1, options=FIXED)
     assert one.living(10) == {0, 1}
@@ -612,6 +636,17 @@ def test_a_member_stays_that_speaks_in_the_incarnation_that_the_view_lists() -> 
     one.meet((5,), 0)
     unspoken = GroupView(4, (3, 1), (0, 1, 5, 6), (0, 0, 0, 0), 3)
     assert who.staying(unspoken, 0) == [0, 1, 5], "one that was never heard may be about to speak"
+
+
+def test_one_follows_the_first_member_of_a_view_as_long_as_it_speaks_and_does_not_leave() -> None:
+    said: tuple[tuple[int, Standing, ViewId], ...] = ((0, "member", VIEW.id), (2, "leaver", VIEW.id))
+    _, _, who = told(*said, me=1)
+    assert who.follows_another(VIEW, 0)
+    assert not who.follows_another(VIEW, 101), "it has fallen silent"
+    assert not who.follows_another(before_the_first((0, 1)), 0), "a view that is not there has no first member"
+    assert who.follows_another(GroupView(1, (1, 0), (0, 1), (0, 0), 2), 0)
+    assert not who.follows_another(GroupView(4, (3, 1), (1, 0), (0, 0), 2), 0), "it is the first itself"
+    assert not who.follows_another(GroupView(4, (3, 1), (2, 1), (0, 0), 2), 0), "the first one leaves"
 
 
 def test_where_each_side_goes_on_who_knows_a_newer_view_has_gone_to_another() -> None:

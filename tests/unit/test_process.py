@@ -81,6 +81,52 @@ OLD = GroupView(4, (3, 1), (0, 1), (0, 0), 2)
 # Straight to the member
 
 
+def looks(one: OneProcess, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Note when a process sees to what is due."""
+    at: list[int] = []
+    monkeypatch.setattr(one.process, "_do_what_is_due", at.append)
+    return at
+
+
+def test_data_and_signs_of_life_are_no_reason_to_look_at_everything_while_a_view_stands(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = member()
+    at = looks(one, monkeypatch)
+    one.do(ReceiveMany([message_of(1)]))
+    one.alive(1)
+    assert at == []
+    one.hear(1, Prepare((9, 1), one.process.view))
+    assert at == [one.now]
+
+
+@pytest.mark.parametrize("size", [3, 25])
+def test_while_a_view_ends_few_look_at_whatever_comes_and_many_let_it_gather(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = tuple(range(size))
+    one, datagram = member(0, *names), message_of(1)
+    one.hear(1, Prepare((9, 1), one.process.view))
+    at = looks(one, monkeypatch)
+    one.do(ReceiveMany([datagram]))
+    assert bool(at) is (size == 3)
+
+
+def test_data_that_comes_at_the_last_moment_keeps_its_sender_alive() -> None:
+    def proposes_at(data_at: int) -> int:
+        """Let 1 fall silent but for a message; say when this one proposes a view without it."""
+        one = member()
+        for now in range(one.now + MS, one.now + 500 * MS, MS):
+            one.do(ReceiveMany([message_of(1)]) if now == data_at else Wake(), now)
+            one.alive(2, now=now)
+            if one.take(Prepare):
+                return now
+        raise AssertionError("never")
+
+    at = proposes_at(0)
+    assert proposes_at(at) > at + 90 * MS
+
+
 def test_data_is_delivered_one_by_one_and_together_at_once_or_when_a_look_is_due() -> None:
     datagram = message_of(1)
     for event in (Receive(datagram), ReceiveMany([datagram])):

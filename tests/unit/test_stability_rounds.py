@@ -768,6 +768,35 @@ def test_each_train_is_followed_by_the_next_and_a_doubled_one_is_passed_over() -
         assert not root.running
 
 
+def around(root: Train, other: Train) -> None:
+    """Let a train of two make its two laps, at once."""
+    assert root.deadline is not None
+    [first] = root.wake(root.deadline).down
+    [back] = other.receive(0, first.pdu, 0).down
+    [turned] = root.receive(1, back.pdu, 0).down
+    [read] = other.receive(0, turned.pdu, 0).down
+    root.receive(1, read.pdu, 0)
+
+
+def test_a_train_that_came_home_is_confirmed() -> None:
+    root, other = rounds_of_two()
+    around(root, other)
+    assert root.receive(1, Probe(), 0).down == [Out(Seen(1, 2), (1,))]
+
+
+def test_a_round_that_leaves_something_unstable_is_followed_by_another() -> None:
+    root, other = made(Train, 0, 2), made(Train, 1, 2)
+    hold(root, 2, 0)
+    hold(other, 1, 0)
+    around(root, other)
+    assert root.unstable == 1
+    assert root.deadline == 2 * INTERVAL, "an interval after the first began"
+    hold(other, 2, 0)
+    around(root, other)
+    assert root.unstable == 0
+    assert root.deadline is None
+
+
 def test_a_train_that_cannot_be_is_refused() -> None:
     root, other = rounds_of_two()
     with pytest.raises(Malformed, match="impossible-round"):

@@ -230,6 +230,28 @@ def test_undecided_own_messages_are_bounded() -> None:
     assert part.may_submit(0)
 
 
+def test_when_a_view_ends_what_its_sender_decided_goes_before_what_survivors_did_and_nothing_is_held() -> None:
+    part = abcast(rank=1)
+    for sender in (2, 0):
+        part.accept(sender, TimedData(seq=1, payload=b"x"), 0)
+    part.block()
+    part.accept(2, Decision(seq=1, time=5, host=1), 0)
+    settled = [(0, 1, 5, 1, True), (0, 2, 6, 1, True)]  # the second was decided here, or never came
+    step = part.finish([2, 0, 2], msgspec.msgpack.encode(settled))
+    assert step.up == [Deliver(2, 1, b"x"), Deliver(0, 1, b"x")]
+    assert part.held == 0
+
+
+def test_when_a_view_ends_that_survivors_have_nothing_to_decide_in_the_decided_are_delivered() -> None:
+    part = abcast(rank=1)
+    for sender in (2, 0):
+        part.accept(sender, TimedData(seq=1, payload=b"x"), 0)
+        part.block()
+        part.accept(sender, Decision(seq=1, time=5 - sender, host=1), 0)
+    assert part.finish([2, 0, 2], b"").up == [Deliver(2, 1, b"x"), Deliver(0, 1, b"x")]
+    assert part.held == 0
+
+
 def test_group_of_one_delivers_at_once() -> None:
     part = abcast(size=1)
     (down,) = part.submit(Submit(b"x"), 1, 0).down

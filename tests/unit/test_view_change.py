@@ -150,6 +150,41 @@ def test_a_change_whose_leader_is_gone_is_taken_over_sooner() -> None:
     assert [prepare.ballot for prepare in proposed(one)] == [(10, 1)]
 
 
+def test_a_leader_that_the_others_do_not_hear_ends_nothing_and_its_vain_ballots_make_nobody_wait() -> None:
+    one = member(2, 0, 1, 2, 3, 4)
+    for ballot in (9, 10, 11):
+        one.hear(0, Prepare((ballot, 0), one.process.view))
+    began_at, taken_at = one.now // MS, None
+    assert proposed(one) == []
+    for now in range(began_at + 5, 1_500, 5):
+        one.alive(0, now=now * MS)
+        for other in (1, 3, 4):
+            one.hear(other, Alive(one.process.view.id, "member", (0,)), now=now * MS)
+        one.do(Wake(), now * MS)
+        if taken_at is None and proposed(one):
+            taken_at = now
+    assert taken_at is not None
+    assert 290 <= taken_at - began_at <= 310, "twice the patience for the second in rank, as in a first ballot"
+
+
+def test_the_next_member_proposes_where_the_first_is_alive_and_others_do_not_hear_it() -> None:
+    one = member(1, 0, 1, 2, 3, 4)
+    pass_time(one, 20, 0, 2, 3, 4)
+    for other in (2, 3, 4) * 2:
+        one.hear(other, Alive(one.process.view.id, "member", (0,)))
+    one.do(Wake(), one.now + 60 * MS)
+    assert len(proposed(one)) == 1
+
+
+def test_the_next_member_proposes_where_the_first_is_too_slow_to_wait_for() -> None:
+    one = member(1)
+    pass_time(one, 20, 0, 2)
+    assert proposed(one) == []
+    one.process.lifecycle.slow.accused = frozenset({0})
+    one.process.view_change.consider_proposing(one.now)
+    assert one.process.counts["proposals"] == 1
+
+
 def test_each_vain_ballot_makes_the_next_wait_longer() -> None:
     one = stopped(0, ballot=(9, 1))
     began = []

@@ -53,7 +53,6 @@ class ViewChangeProtocol:
                 self._own.id, life.roster.targets(view, joiners, now), detector.times.repetition(view.names, now), now
             )
             self._outbox.counts["proposals"] += 1
-            self.continue_round(now)
 
     @rule("docs/membership.md, broken links")
     def unwanted(self, now: Instant) -> frozenset[int]:
