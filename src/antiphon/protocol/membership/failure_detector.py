@@ -37,6 +37,15 @@ class Peer(msgspec.Struct):
         return before != (self.view, self.standing, self.reported, self.unheard)
 
 
+class _Living(msgspec.Struct, frozen=True):
+    """Who is not suspected, and who is; from an instant until another this stands, whoever speaks of the living."""
+
+    names: frozenset[int]
+    suspects: tuple[int, ...]
+    since: Instant
+    until: Instant
+
+
 class FailureDetector:
     """Watches every other name that this process knows of; one that is silent for too long is suspected."""
 
@@ -49,7 +58,7 @@ class FailureDetector:
         self.beat_at: Instant = now  # when this process gives its next sign of life
         self.by_name: dict[int, Peer] = {}
         self._told: tuple[int, ...] = ()  # who was not heard when this process spoke last
-        self._living: tuple[Instant, frozenset[int]] | None = None  # who is not suspected at an instant, once found out
+        self._living: _Living | None = None  # who is not suspected, once found out
         self.links = LinkReports()
         self._ask_at: Instant = now  # when those who are late may be asked again
         self.links_changed_at: Instant = now - SECOND  # when a link first broke or was mended of late
@@ -68,16 +77,18 @@ class FailureDetector:
     def heard(self, process: int, now: Instant) -> bool:
         """Note a sign of life; say whether it comes from its name's latest incarnation and not from an earlier one."""
         self.meet((name_of(process),), now)
-        peer = self.by_name[name_of(process)]
+        name = name_of(process)
+        peer, living = self.by_name[name], self._living
         if peer.process is None or process > peer.process:
             # whom it does not hear is a matter of the links, which are the same for every incarnation
             peer.process, peer.view, peer.standing = process, NO_VIEW, "joiner"
             self.news = True
             self.arrivals.note(self.times, now)
         if process == peer.process:
-            self.news |= self.suspected(name_of(process), now)
+            if living is None or now > living.until or name not in living.names:
+                self.news |= self.suspected(name, now)
+                self._living = None
             peer.heard_at, peer.awaited, peer.asked_at = max(peer.heard_at, now), False, None
-            self._living = None
         return process == peer.process
 
     def latest(self, process: int) -> int:
@@ -97,6 +108,7 @@ class FailureDetector:
             peer = self.by_name.get(name)
             if peer is not None and peer.asked_at is None:
                 peer.asked_at = now
+        self._living = None
 
     def await_word(self, names: Iterable[int], now: Instant) -> None:
         """Give time to names that should be about to speak, once: otherwise a broken link would get time for ever."""
@@ -111,11 +123,14 @@ class FailureDetector:
     def says(self, process: int, alive: Alive, now: Instant) -> None:
         """Take what a sign of life says of its sender, which was heard."""
         name = name_of(process)
+        expected_ns = self.times.expected_ns(name)
         self.times.says(name, self._own.name, alive, now)
         peer = self.by_name[name]
         reported = peer.reported
         self.news |= peer.says(alive)
         self.links.put(name, peer.unheard)
+        if self.times.expected_ns(name) < expected_ns:  # it may be suspected sooner
+            self._living = None
         if reported != peer.reported:
             self._note_links(now)
 
@@ -139,7 +154,8 @@ class FailureDetector:
         self.news = False
         self.arrivals.look(now)
         self.times.look(now)
-        self._living = None
+        if self._living is not None and self._living.suspects:  # a pause of one's own gives them more time
+            self._living = None
         if self.unheard(now) != self._told:
             self.tell_soon(now)
             self._note_links(now)
@@ -173,9 +189,6 @@ class FailureDetector:
             return due_at
         return min(due_at, peer.asked_at + self.times.answer_ns((name,)))
 
-    def _late_at(self, name: int, peer: Peer) -> Instant:
-        return self._due_at(name, peer) + self._retry_ns
-
     def late(self, now: Instant) -> list[int]:
         """Name those who should have spoken and are not suspected yet, if it is time to ask them again."""
         if self._suspect_ns is not None or now < self._ask_at:
@@ -183,7 +196,7 @@ class FailureDetector:
         names: list[int] = []
         self._ask_at = now + self.times.period_ns
         for name, peer in self.by_name.items():
-            late_at = self._late_at(name, peer)
+            late_at = self._due_at(name, peer) + self._retry_ns
             if late_at > now:
                 self._ask_at = min(self._ask_at, late_at)
             elif not self.suspected(name, now):
@@ -195,15 +208,25 @@ class FailureDetector:
 
     def living(self, now: Instant) -> frozenset[int]:
         """Name all that are not suspected, this process among them."""
-        if self._living is None or self._living[0] != now:
-            names = [name for name in self.by_name if not self.suspected(name, now)]
-            self._living = now, frozenset((*names, self._own.name))
-        return self._living[1]
+        return self._found(now).names
+
+    def _found(self, now: Instant) -> _Living:
+        """Find out who lives, unless what was found still stands."""
+        living = self._living
+        if living is None or not living.since <= now <= living.until:
+            known = {name: peer for name, peer in self.by_name.items() if not self.suspected(name, now)}
+            suspects = tuple(name for name in self.by_name if name not in known)
+            if self._suspect_ns is not None:
+                until = min((peer.heard_at for peer in known.values()), default=now) + self._suspect_ns
+            else:
+                until = min((self._due_at(name, peer) for name, peer in known.items()), default=now)
+                until += self.times.margin_ns_min
+            living = self._living = _Living(frozenset((*known, self._own.name)), suspects, now, until)
+        return living
 
     def unheard(self, now: Instant) -> tuple[int, ...]:
         """Name all that are suspected here: what this process reports to the others."""
-        living = self.living(now)
-        return tuple(name for name in self.by_name if name not in living)
+        return self._found(now).suspects
 
     def connected(self, names: Iterable[int], now: Instant) -> tuple[int, ...]:
         """Choose those of some names that all hear one another, as many as possible; the suspected are left out.

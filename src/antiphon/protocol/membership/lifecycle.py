@@ -105,7 +105,8 @@ class Lifecycle:
     @property
     def active(self) -> bool:
         """Whether there is a view in which messages are sent and delivered now."""
-        return self.session is not None and self.session.active
+        session = self.session
+        return session is not None and session.active
 
     # The application's messages
 

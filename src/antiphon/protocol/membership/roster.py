@@ -64,6 +64,15 @@ class Roster:
             return False
         return self.stays(first, view, now) and self._detector.by_name[name_of(first)].standing != "leaver"
 
+    def is_settled(self, view: GroupView, now: Instant) -> bool:
+        """Say whether all of a view stay in it, and nobody is heard of that wants to come."""
+        if view.number == 0 or self._own.standing in ("joiner", "leaver"):
+            return False
+        for peer in self._detector.by_name.values():
+            if peer.standing == "leaver" or (peer.standing == "joiner" and peer.process is not None):
+                return False
+        return len(self.staying(view, now)) == len(view.members)
+
     def full(self, view: GroupView) -> list[int]:
         """Name the other members of a view whose applications take in no more, as they say."""
         full = (peer.process for peer in self._detector.by_name.values() if peer.standing == "full")

@@ -56,7 +56,7 @@ class ViewSession:
     @property
     def active(self) -> bool:
         """Whether messages are sent and delivered now."""
-        return self.flush is None and not self.stalled and self.confirmed
+        return self.flush is None and not self.stalled and self.away_since is None
 
     @property
     def confirmed(self) -> bool:

@@ -62,6 +62,9 @@ class Times:
 
     def __init__(self, options: MembershipOptions, jitter: Jitter, now: Instant) -> None:
         self._options, self.jitter, self._started_at = options, jitter, now
+        # by how much a process may be late before it counts as away: less than it takes to be suspected
+        self.away_ns: Duration = 2 * (options.suspect_ns or 10 * options.heartbeat_ns) // 5
+        self.period_ns: Duration = options.heartbeat_ns  # how often this process gives a sign of life
         self._pauses = LongestPause(self.away_ns)
         self._echoes: dict[int, tuple[Instant, Instant]] = {}  # by name: what its last sign of life said, when it came
         self.by_name: dict[int, PeerTimes] = {}
@@ -72,16 +75,11 @@ class Times:
         """Get to know a name."""
         if name not in self.by_name:
             self.by_name[name] = PeerTimes(self.period_ns, self._options.heartbeat_ns, self._started_at)
+            if self._options.suspect_ns is None:  # the more there are to tell, the less often
+                heartbeat_ns = self._options.heartbeat_ns
+                self.period_ns = max(heartbeat_ns, heartbeat_ns * (len(self.by_name) + 1) // _QUICK_MEMBERS)
 
     # This process itself
-
-    @property
-    def period_ns(self) -> Duration:
-        """How often this process gives a sign of life: less often the more there are to tell, unless time was given."""
-        heartbeat_ns = self._options.heartbeat_ns
-        if self._options.suspect_ns is not None:
-            return heartbeat_ns
-        return max(heartbeat_ns, heartbeat_ns * (len(self.by_name) + 1) // _QUICK_MEMBERS)
 
     @property
     def news_ns(self) -> Duration:
@@ -102,11 +100,6 @@ class Times:
     def asking_ns(self) -> Duration:
         """How often those who are late are asked: where many are, less often."""
         return max(self._options.heartbeat_ns, self.period_ns // _QUESTIONS)
-
-    @property
-    def away_ns(self) -> Duration:
-        """By how much a process may be late before it counts as away: less than it takes to be suspected."""
-        return 2 * (self._options.suspect_ns or 10 * self._options.heartbeat_ns) // 5
 
     def look(self, now: Instant) -> None:
         """Note when this process looks around, and how late that is."""

@@ -29,11 +29,12 @@ class ViewChangeProtocol:
     def consider_proposing(self, now: Instant) -> None:
         """Propose what follows the view, if something must and it is this process' turn."""
         agreement, life, view, detector = self._agreement, self._life, self._agreement.view, self._detector
-        if agreement.decided is not None or not agreement.is_quorum(detector.connected(view.names, now)):
+        connected = detector.connected(view.names, now)
+        if agreement.decided is not None or not agreement.is_quorum(connected):
             return
         ending = life.session is None or life.session.flush is not None
-        calm = not ending and not detector.links.unheard and not life.slow.accused
-        if calm and life.roster.follows_another(view, now):
+        calm = not ending and len(connected) == len(view.names) and not life.slow.accused
+        if calm and (life.roster.follows_another(view, now) or life.roster.is_settled(view, now)):
             return  # nearly always so; found out first, since the rest is costly in large groups
         unwanted, joiners = self.unwanted(now), self.welcome(now)
         candidates = life.roster.candidates(view, unwanted, joiners, now)

@@ -75,13 +75,13 @@ class GroupView(msgspec.Struct, frozen=True, array_like=True, dict=True):
     @cached_property
     def names(self) -> tuple[int, ...]:
         """The members' names, in order."""
-        return tuple([member % NAMES_MAX for member in self.members])  # `name_of`, without a call for each
+        return tuple(map(name_of, self.members))
 
     def lists(self, process: int) -> bool:
         """Say whether a process is a member; before the first view nobody is."""
         return self.number > 0 and process in self.members
 
-    @property
+    @cached_property
     def tag(self) -> int:
         """Four bytes that tell the datagrams of this view from those of any other."""
         return crc32(repr(self.id).encode())
