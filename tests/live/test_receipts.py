@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,44 @@ def test_a_message_keeps_its_receipt_when_it_is_numbered_anew() -> None:
     receipts.stable(1)
     receipts.delivered(2, b"4")
     assert (first.outcome, second.outcome) == ("stable", "delivered")
+
+
+@pytest.mark.parametrize("lags", [False, True])
+def test_what_has_outlived_its_lifetime_is_not_said_to_be_stable(lags: bool) -> None:
+    """Whoever lacked it then has discarded it, and says that it has passed it, like those who have it."""
+
+    async def test() -> None:
+        receipts, made = Receipts(lags=lags), [Receipt() for _ in range(4)]
+        for number, (receipt, lifetime_ns) in enumerate(zip(made, (20_000_000, 20_000_000, None, 10**12), strict=True)):
+            receipts.add(receipt, b"%d" % number, lifetime_ns)
+            receipts.delivered(number + 1, b"%d" % number)
+        receipts.stable(1)
+        waiting = asyncio.create_task(made[1].stable())
+        with pytest.raises(Unknown, match="it outlived its lifetime"):
+            await asyncio.wait_for(waiting, 5)
+        assert receipts.bytes == (2 if lags else 3), "who may lag is not waited for any more"
+        time.sleep(0.05)
+        receipts.stable(3)
+        receipts.view_ended()
+        assert [one.outcome for one in made] == ["stable", "unknown", "stable", "stable"]
+        assert receipts.all_settled
+        assert receipts.bytes == 0
+
+    run(test())
+
+
+def test_what_comes_too_late_is_not_said_to_be_stable_though_the_loop_was_busy() -> None:
+    async def test() -> None:
+        receipts, late, last = Receipts(), Receipt(), Receipt()
+        for number, receipt in enumerate((late, last)):
+            receipts.add(receipt, b"%d" % number, 1_000_000)
+            receipts.delivered(number + 1, b"%d" % number)
+        time.sleep(0.01)
+        receipts.stable(1)
+        receipts.view_ended()
+        assert [late.outcome, last.outcome] == ["unknown", "unknown"]
+
+    run(test())
 
 
 def test_a_receipt_that_is_printed_says_what_became_of_its_message() -> None:

@@ -530,6 +530,15 @@ def test_slow_readers_keep_nobody_waiting_for_long(slow: str) -> None:
     assert "slow-readers" not in logs.flaws()
 
 
+def test_who_takes_its_events_slowly_but_takes_them_is_waited_for_unless_it_may_lag() -> None:
+    for slow, longer, flaws in (("drop", True, 1), ("drop", False, 0), ("lag", False, 1)):
+        logs = together(slow=slow, ordering="causal-blocks", work={2: Work(read_pause_ms=40)})
+        reading_s = 0.04 * sum(work.messages for work in logs.schedule.work)
+        sent = logs[0].sent[logs.send(0)]
+        sent.delivered_at = sent.at + wait_s(logs) + reading_s + (0.001 if longer else -0.001)
+        assert len(logs.flaws().get("slow-readers", [])) == flaws
+
+
 def test_one_that_does_not_read_for_a_while_is_left_out_once() -> None:
     for times, pause_ms, flaws in ((1, 0, 0), (2, 0, 1), (2, 5, 0)):
         logs = together(slow="drop", work={2: Work(deaf_ms=(1, 2), read_pause_ms=pause_ms)})

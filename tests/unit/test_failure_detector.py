@@ -478,7 +478,8 @@ def test_every_time_is_longer_than_the_one_that_it_waits_for() -> None:
         16,
     ]
     assert times.stall_ns((1,), 0) == 2 * times.grace_ns((1,), 0) > SECOND
-    assert times.slow_ns((1,)) == SECOND
+    assert times.slow_ns((1,), 2) == SECOND
+    assert times.lifetime_ns(()) == times.lifetime_ns((7,)) == SECOND, "nothing was measured"
     assert times.retry_ns((1,)) == answer_ns
     assert times.settling_ns((1,)) == 3 * BEAT + answer_ns
     assert times.farewell_ns((1,)) == 8 * answer_ns
@@ -490,21 +491,31 @@ def test_a_slow_network_is_given_more_time() -> None:
         times.by_name[2].answers.measured(600 * MS)
     answer_ns = times.answer_ns((1, 2))
     assert answer_ns == times.by_name[2].answers.timeout_ns > 600 * MS
-    assert times.slow_ns((2,)) == 4 * answer_ns
+    assert times.slow_ns((2,), 2) == 4 * answer_ns
+    assert times.slow_ns((2,), 12) == 14 * answer_ns, "two rounds of a train of six, and two repairs"
+    assert times.lifetime_ns((2,)) == 12 * answer_ns, "time for several repairs"
     assert times.retry_ns((2,)) == answer_ns
     assert times.retry_ns((7,)) == BEAT
 
 
 def test_a_time_that_is_given_stands() -> None:
     given = MembershipOptions(
-        heartbeat_ns=10, retry_ns=7, suspect_ns=100, grace_ns=31, patience_ns=41, stall_ns=51, slow_ns=61
+        heartbeat_ns=10,
+        retry_ns=7,
+        suspect_ns=100,
+        grace_ns=31,
+        patience_ns=41,
+        stall_ns=51,
+        slow_ns=61,
+        lifetime_ns=71,
     )
     times = detector(1, options=given).times
     assert times.suspicion_ns((1,), 0) == 100
     assert times.grace_ns((1,), 0) == 31
     assert times.patience_ns((1,), 1, 0) == 41
     assert times.stall_ns((1,), 0) == 51
-    assert times.slow_ns((1,)) == 61
+    assert times.slow_ns((1,), 12) == 61
+    assert times.lifetime_ns((1,)) == 71
     assert times.away_ns == 2 * 100 // 5
     assert detector(1).times.away_ns == 4 * BEAT
 

@@ -163,6 +163,8 @@ class Slow:
     def __init__(self, lag: dict[int, int | None], *, held: int = 3, stuck: bool = True, stable_at: int = 0) -> None:
         self.held, self.stuck, self.output = held, stuck, SimpleNamespace(stable_at=stable_at)
         self.lag = lambda: lag
+        self.stability: Any = None
+        self.ordering: Any = None
 
 
 def accused(
@@ -218,15 +220,35 @@ def test_each_view_begins_without_anyone_accused_and_progress_begins_the_time_an
     assert watching.stable_at == 2_900, "nothing is held back while nothing is held"
 
 
+def test_nobody_is_accused_before_the_stability_protocol_could_have_told_that_anything_is_stable() -> None:
+    """A train takes two message times for each member: members that keep up were left out one after the other."""
+    times = Times(MembershipOptions(), lambda pause: pause, 0)
+    times.meet(1)
+    for _ in range(40):
+        times.by_name[1].answers.measured(SECOND)
+    trip_ns = times.answer_ns(VIEW.names)
+    member = Slow({1: 5})
+    for message_times, waits_ns in ((None, 4 * trip_ns), (12, 14 * trip_ns)):
+        member.stability = SimpleNamespace() if message_times is None else SimpleNamespace(message_times=message_times)
+        watching = SlowReceiverPolicy(MembershipOptions(slow="drop"), 0)
+        watching.watch(cast(Member, member), True, VIEW, (), times, waits_ns)
+        assert watching.accused == set()
+        watching.watch(cast(Member, member), True, VIEW, (), times, waits_ns + 1)
+        assert watching.accused == {1}
+
+
 def test_with_lag_every_message_lives_no_longer_than_the_policy_says() -> None:
-    watching = SlowReceiverPolicy(MembershipOptions(slow="lag", lifetime_ns=SECOND), 0)
+    watching = SlowReceiverPolicy(MembershipOptions(slow="lag"), 0)
     assert watching.limits
-    assert watching.limited(Submit(b"")).lifetime_ns == SECOND
-    assert watching.limited(Submit(b"", lifetime_ns=5)).lifetime_ns == 5
-    assert watching.limited(Submit(b"", lifetime_ns=5 * SECOND)).lifetime_ns == SECOND
+    assert watching.limited(Submit(b""), VIEW, TIMES).lifetime_ns == SECOND
+    assert watching.limited(Submit(b"", lifetime_ns=5), VIEW, TIMES).lifetime_ns == 5
+    assert watching.limited(Submit(b"", lifetime_ns=5 * SECOND), VIEW, TIMES).lifetime_ns == SECOND
+    given = Times(MembershipOptions(lifetime_ns=7), lambda pause: pause, 0)
+    assert watching.limited(Submit(b""), VIEW, given).lifetime_ns == 7
     other = SlowReceiverPolicy(MembershipOptions(slow="drop"), 0)
     assert not other.limits
-    assert other.limited(Submit(b"")).lifetime_ns is None
+    assert other.limited(Submit(b""), VIEW, TIMES).lifetime_ns is None
+    assert other.lifetime_ns(VIEW, TIMES) is None
 
 
 def test_with_lag_a_member_keeps_the_stamps_of_three_windows_more() -> None:

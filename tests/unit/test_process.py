@@ -155,7 +155,7 @@ def test_a_submission_goes_straight_to_the_member_but_not_past_the_policy_or_a_l
     lagging = msgspec.structs.replace(TIMES, slow="lag", lifetime_ns=7 * MS)
     blocks = GroupOptions(ordering="causal-blocks", group=GROUP)
     limited = member(0, membership=lagging, options=blocks)
-    limited.process.lifecycle.slow.limited = lambda message: Submit(b"limited")  # type: ignore[method-assign]
+    limited.process.lifecycle.slow.limited = lambda message, view, times: Submit(b"limited")  # type: ignore[method-assign]
     limited.do(Submit(b"mine"))
     assert b"limited" in limited.data[-1]
     leaving = member(0)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from antiphon.errors import UsageError
 from antiphon.protocol.machine import MILLISECOND
 from antiphon.protocol.options import GroupOptions
-from antiphon.protocol.parts import Frontier, Out, PartContext, Step
+from antiphon.protocol.parts import Frontier, Out, PartContext, Step, message_times
 from antiphon.protocol.stability import STABILITIES
 from antiphon.protocol.stability.coordinator import (
     Coordinator,
@@ -124,6 +124,31 @@ def test_table_1_messages_processed() -> None:
 def test_the_load_of_a_member_does_not_grow_with_the_group(stability: str) -> None:
     small, large = (max(max(level) for level in processed(stability, 3, p)) for p in (2, 5))
     assert small == large <= 7
+
+
+def test_each_protocol_says_how_many_message_times_a_round_takes() -> None:
+    """Its start, reports from one to the next, and what is found; the same as its page says."""
+    rounds = {
+        name: [message_times(made(STABILITIES[name], 0, size, **options)) for size in (1, 2, 7)]
+        for name, options in (
+            ("vector-ack", {}),
+            ("full-distribution", {}),
+            ("coordinator", {}),
+            ("train", {}),
+            ("tree-coordinator", {"degree": 2}),
+            ("tree-train", {"degree": 2}),
+        )
+    }
+    assert rounds == {
+        "vector-ack": [2, 2, 2],
+        "full-distribution": [2, 2, 2],
+        "coordinator": [2, 3, 3],
+        "train": [2, 4, 14],
+        "tree-coordinator": [2, 3, 4],
+        "tree-train": [2, 3, 6],
+    }
+    chain = made(STABILITIES["tree-coordinator"], 3, 5, parents=[-1, 0, 1, 2, 3])
+    assert message_times(chain) == 6, "the longest way counts, wherever a member is on it"
 
 
 def test_coordinator_three_rounds() -> None:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from antiphon.protocol.machine import Instant, Intake, ReceiveMany, Send, Submit, TraceRow, Wake
+from antiphon.protocol.machine import Duration, Instant, Intake, ReceiveMany, Send, Submit, TraceRow, Wake
 from antiphon.protocol.membership.process import Process, ProcessInput
 from antiphon.protocol.membership.views import incarnation_of
 from antiphon.protocol.view.member import Member
@@ -172,6 +172,14 @@ class Driver:
         """How often a copy was needed so far."""
         counted = self.machine.lifecycle.own.in_views if isinstance(self.machine, Process) else self.machine.counts
         return counted["retransmissions"]
+
+    @property
+    def lifetime_ns(self) -> Duration | None:
+        """How long what is sent now is worth waiting for; None: until everyone has it."""
+        machine = self.machine
+        if not isinstance(machine, Process):
+            return None
+        return machine.lifecycle.slow.lifetime_ns(machine.view, machine.detector.times)
 
     @property
     def incarnation(self) -> int:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterable
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from antiphon.errors import AntiphonError
+from antiphon.protocol.machine import SECOND, Duration
+
+_OUTLIVED: Final = "it outlived its lifetime: members that lacked it then may have discarded it"
 
 
 class Unknown(AntiphonError):
@@ -27,11 +31,12 @@ class Receipt:
     holds it), "unknown" (nobody can tell any more) or "lost" (it was never sent); `reason` says why, for the last two.
     """
 
-    __slots__ = ("_ended", "_futures", "is_delivered", "is_stable", "size", "submitted_at")
+    __slots__ = ("_ended", "_futures", "expires_at", "is_delivered", "is_stable", "lifetime_s", "size")
 
     def __init__(self) -> None:
         self.size = 0  # bytes of its burst
-        self.submitted_at = 0.0  # by the loop's clock, where that matters
+        self.lifetime_s: float | None = None  # how long it is worth waiting for
+        self.expires_at = math.inf  # by the loop's clock, once it is delivered
         self.is_delivered = self.is_stable = False
         self._ended: Unknown | None = None
         self._futures: list[tuple[Literal["delivered", "stable"], asyncio.Future[None]]] = []
@@ -132,35 +137,23 @@ class Receipts:
     receipt never tells of another one.
     """
 
-    def __init__(self, lifetime_s: float | None = None) -> None:
-        """`lifetime_s`: how long a message waits for slow members; None: until they have it."""
-        self._lifetime_s = lifetime_s
+    def __init__(self, *, lags: bool = False) -> None:
+        """`lags`: whether slow members miss what has outlived its lifetime, so that nothing of it is kept."""
+        self._lags = lags
+        self._lapses = False  # whether anything was sent that has a lifetime
         self._open: dict[int, tuple[Receipt, bytes]] = {}  # with the burst, until it is delivered
         self._last = 0  # the number of the burst that was submitted last
         self._stable = 0  # up to here all is stable
         self.bytes = 0  # of the bursts whose receipts are open, and which members are waited for with
         self.incarnations = 0  # how many have ended
 
-    def add(self, receipt: Receipt, burst: bytes) -> None:
-        """Keep the receipt of the burst that is submitted now."""
+    def add(self, receipt: Receipt, burst: bytes, lifetime_ns: Duration | None = None) -> None:
+        """Keep the receipt of the burst that is submitted now; without a lifetime it waits until all have it."""
         self._last += 1
         self._open[self._last] = receipt, burst
         receipt.size = len(burst)
-        if self._lifetime_s is not None:
-            receipt.submitted_at = asyncio.get_running_loop().time()
+        receipt.lifetime_s = None if lifetime_ns is None else lifetime_ns / SECOND
         self.bytes += receipt.size
-
-    def lapse(self) -> None:
-        """Stop counting the bytes of delivered messages that have outlived their lifetime, if messages have one."""
-        if self._lifetime_s is None:
-            return
-        before = asyncio.get_running_loop().time() - self._lifetime_s
-        for receipt, _ in self._open.values():
-            if receipt.submitted_at >= before:
-                break
-            if receipt.is_delivered:
-                self.bytes -= receipt.size
-                receipt.size = 0
 
     def delivered(self, seq: int, burst: bytes) -> None:
         """Mark a burst that was delivered here."""
@@ -172,11 +165,18 @@ class Receipts:
         receipt.mark("delivered")
         if receipt.is_stable:
             self._close(seq)
-        else:
-            self._open[seq] = receipt, b""
+            return
+        self._open[seq] = receipt, b""
+        if receipt.lifetime_s is not None:
+            # where there are lifetimes, own messages are delivered as they are sent: copies leave after this
+            loop = asyncio.get_running_loop()
+            receipt.expires_at = loop.time() + receipt.lifetime_s
+            loop.call_at(receipt.expires_at, self._lapse)
+            self._lapses = True
 
     def stable(self, upto: int) -> None:
-        """Mark all bursts up to a number that every member holds."""
+        """Mark all bursts up to a number that every member has passed: it holds them, unless they had expired."""
+        self._lapse()
         for seq in range(self._stable + 1, upto + 1):
             kept = self._open.get(seq)
             if kept is not None:
@@ -185,6 +185,16 @@ class Receipts:
                     self._close(seq)
         self._stable = max(self._stable, upto)
 
+    def _lapse(self) -> None:
+        """End what has outlived its lifetime: whoever lacked it then may have passed it without holding it."""
+        if not self._lapses:
+            return
+        now = asyncio.get_running_loop().time()
+        for seq in [seq for seq, (receipt, _) in self._open.items() if receipt.expires_at <= now]:
+            self._open[seq][0].end(Unknown(_OUTLIVED))
+            if self._lags:
+                self._close(seq)  # its payload is not kept any more
+
     def dropped(self, seq: int, reason: str) -> None:
         """End the receipt of a burst that will not be delivered here."""
         if seq in self._open:
@@ -192,6 +202,7 @@ class Receipts:
 
     def view_ended(self) -> None:
         """Mark as stable what was delivered in the view that ends: all who go on have delivered the same in it."""
+        self._lapse()
         for seq in [seq for seq, (receipt, _) in self._open.items() if receipt.is_delivered]:
             self._close(seq).mark("stable")
 

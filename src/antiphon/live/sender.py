@@ -123,14 +123,14 @@ class Sender:
 
     def _submit(self, payload: bytes, receipt: Receipt, kind: Kind) -> None:
         self._sizes.sent(self._driver.retransmissions)
-        self._receipts.add(receipt, payload)
+        lifetimes_ns = [limit_ns for limit_ns in (kind[0], self._driver.lifetime_ns) if limit_ns is not None]
+        self._receipts.add(receipt, payload, min(lifetimes_ns, default=None))
         self._driver.drive(Submit(payload, *kind))
 
     def _has_room(self) -> bool:
         if self._driver.inbox.is_full and self._gone is None:
             self._driver.inbox.emptied = self._room_again  # own messages come back: they need room there too
             return False
-        self._receipts.lapse()
         return self._receipts.bytes < self._settings.window_bytes and self._driver.machine.room > 0
 
     def _room_again(self) -> None:

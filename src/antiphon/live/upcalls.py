@@ -84,8 +84,7 @@ class Upcalls:
         self._behind_state = BehindState(
             in_stream, self.handlers, self.inbox, settings.inbox_bytes_max, names, anomalies
         )
-        lifetime_s = settings.membership.lifetime_ns / protocol.SECOND if settings.slow == "lag" else None
-        self.receipts = Receipts(lifetime_s)
+        self.receipts = Receipts(lags=settings.slow == "lag")
         self.members: tuple[int, ...] = ()  # processes
         self.view = 0
         self.messages = 0  # delivered in all

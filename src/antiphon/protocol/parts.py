@@ -274,6 +274,11 @@ class Watcher(Protocol):
         """Say, as far as this member knows, who lacks how much of what it holds; None: not heard from."""
 
 
+def message_times(part: object) -> int:
+    """Return how many message times a stability part says that a round takes; a report and its way back, if nothing."""
+    return getattr(part, "message_times", 2)
+
+
 class Capabilities(msgspec.Struct, frozen=True):
     """What the parts of a member can do beside what every part can, found out once."""
 

@@ -119,7 +119,7 @@ class Lifecycle:
 
     def submit(self, message: Submit, room: int, now: Instant) -> None:
         """Send a message in the present view, or in the next if that ends."""
-        message = self.slow.limited(message)
+        message = self.slow.limited(message, self.view, self._detector.times)
         if room < 1:
             raise LocalProtocolError(f"{self.options.queue} submissions wait already, or this member leaves")
         if self.active:

@@ -7,7 +7,7 @@ from typing import Final, Literal
 import msgspec
 
 from antiphon.errors import UsageError
-from antiphon.protocol.machine import MILLISECOND, SECOND, Duration
+from antiphon.protocol.machine import MILLISECOND, Duration
 
 PIECE_BYTES_MIN: Final = 256  # the longest message has at most `PIECES_MAX` pieces
 PIECE_BYTES_MAX: Final = 7_500  # eight of them, a chunk of state, go into a datagram
@@ -26,7 +26,7 @@ class MembershipOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     partition: Literal["majority", "each-side"] = "majority"  # who goes on when a group is cut in two
     slow: Literal["block", "drop", "lag"] = "block"  # a member that holds all back: see `slow_receiver.py`
     slow_ns: Duration | None = None  # without anything becoming stable, until that is so
-    lifetime_ns: Duration = SECOND  # with `lag`: how long a message is worth waiting for
+    lifetime_ns: Duration | None = None  # with `lag`: how long a message is worth waiting for
     transfer: bool = False  # whether joiners are given an older member's application state
     piece_bytes: int = 1_200  # what is longer goes in pieces
 
@@ -35,7 +35,7 @@ class MembershipOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
         for key, value in msgspec.structs.asdict(self).items():
             if isinstance(value, int) and not isinstance(value, bool) and value < 1:
                 raise UsageError(f"membership.{key}: must be at least 1, not {value}")
-        if self.lifetime_ns > LIFETIME_NS_MAX:
+        if self.lifetime_ns is not None and self.lifetime_ns > LIFETIME_NS_MAX:
             raise UsageError(f"membership.lifetime_ns: must be at most {LIFETIME_NS_MAX}, not {self.lifetime_ns}")
         if not PIECE_BYTES_MIN <= self.piece_bytes <= PIECE_BYTES_MAX:
             least, most = PIECE_BYTES_MIN, PIECE_BYTES_MAX

@@ -13,11 +13,12 @@ from math import inf
 import msgspec
 
 from antiphon.errors import UsageError
-from antiphon.protocol.machine import Instant, Submit
+from antiphon.protocol.machine import Duration, Instant, Submit
 from antiphon.protocol.membership.options import MembershipOptions
 from antiphon.protocol.membership.timing import Times
 from antiphon.protocol.membership.views import GroupView, name_of
 from antiphon.protocol.options import GroupOptions, ordering_type
+from antiphon.protocol.parts import message_times
 from antiphon.protocol.view.member import Member
 
 _LAGGING_WINDOWS = 3  # beside the one of what is alive: four in all, as many as a member has slots for
@@ -48,6 +49,11 @@ def waited_for(member: Member, full: Collection[int]) -> dict[int, float]:
     return {other: lag.get(other, 0) for other in full if member.held} or lag
 
 
+def round_of(member: Member) -> int:
+    """Say how many message times it takes a member's stability protocol to find out what is stable."""
+    return message_times(member.ordering if member.stability is None else member.stability)
+
+
 class SlowReceiverPolicy:
     """Watches whether what is held becomes stable, and accuses whoever prevents it where the policy says so."""
 
@@ -61,12 +67,16 @@ class SlowReceiverPolicy:
         self.stable_at = now  # when something became stable, or nothing was held
         self.accused: frozenset[int] = frozenset()  # too slow to wait for
 
-    def limited(self, message: Submit) -> Submit:
+    def lifetime_ns(self, view: GroupView, times: Times) -> Duration | None:
+        """Return how long a message is worth waiting for in a view; None: until everyone has it."""
+        return times.lifetime_ns(view.names) if self.limits else None
+
+    def limited(self, message: Submit, view: GroupView, times: Times) -> Submit:
         """Give a message the lifetime that the policy allows it."""
-        if not self.limits:
+        most_ns = self.lifetime_ns(view, times)
+        if most_ns is None:
             return message
-        lifetime_ns = min(message.lifetime_ns or self._options.lifetime_ns, self._options.lifetime_ns)
-        return msgspec.structs.replace(message, lifetime_ns=lifetime_ns)
+        return msgspec.structs.replace(message, lifetime_ns=min(message.lifetime_ns or most_ns, most_ns))
 
     def watch(
         self, member: Member, active: bool, view: GroupView, full: Collection[int], times: Times, now: Instant
@@ -76,7 +86,7 @@ class SlowReceiverPolicy:
         self.stable_at = max(self.stable_at, member.output.stable_at)
         if not active or member.held == 0 or (policy == "lag" and not member.stuck):
             self.stable_at = now
-        elif policy != "block" and now - self.stable_at > times.slow_ns(view.names):
+        elif policy != "block" and now - self.stable_at > times.slow_ns(view.names, round_of(member)):
             lag = waited_for(member, full)
             slow = frozenset(other for other, lacks in lag.items() if lacks == max(lag.values()))
             if view.is_quorum({name_of(other) for other in view.members if other not in slow}):

@@ -23,6 +23,7 @@ _QUESTIONS: Final = 8  # a late member is asked this often between two signs of 
 _MANY_MEMBERS: Final = 24  # groups of this many look at what others say once per heartbeat, not at each message
 _PERIOD_NS_MAX: Final = 60 * SECOND  # what another may ask to be believed for
 _DOUBLINGS_MAX: Final = 3
+_LIFETIME_TRIPS: Final = 12  # a repair takes two or three round trips, and may be lost, too
 
 
 class PeerTimes:
@@ -177,9 +178,16 @@ class Times:
         """Return for how long a view may end before that is called a stall."""
         return self._options.stall_ns or max(SECOND, self.patience_ns(names, 1, now))
 
-    def slow_ns(self, names: Iterable[int]) -> Duration:
-        """Return for how long nothing may become stable before someone is too slow."""
-        return self._options.slow_ns or max(SECOND, 4 * self.answer_ns(names))
+    def slow_ns(self, names: Iterable[int], message_times: int) -> Duration:
+        """Return for how long nothing may become stable before someone is too slow: two rounds and two repairs.
+
+        A round of the stability protocol takes so many message times; a message may have just missed one.
+        """
+        return self._options.slow_ns or max(SECOND, (message_times + 2) * self.answer_ns(names))
+
+    def lifetime_ns(self, names: Iterable[int]) -> Duration:
+        """Return how long a message is worth waiting for: what was lost is sent again several times in it."""
+        return self._options.lifetime_ns or max(SECOND, _LIFETIME_TRIPS * self.answer_ns(names))
 
     def retry_ns(self, names: Iterable[int]) -> Duration:
         """Return how long to wait for an answer before a question is repeated."""

@@ -12,6 +12,8 @@ vector, and so INFO goes whole in this round too.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
 from typing import ClassVar
 
 import msgspec
@@ -94,6 +96,22 @@ class Collect:
         return own if self.least is None else np.minimum(self.least, own)
 
 
+@lru_cache(maxsize=16)
+def longest_way(links_of: Callable[[tuple[int, ...], int], Links], parents: tuple[int, ...]) -> int:
+    """Return how many reports follow on one another until the coordinator has the last of them."""
+    steps = {parents.index(-1): 0}
+    for rank in range(len(parents)):
+        way: list[int] = []
+        at: int | None = rank
+        while at is not None and at not in steps:
+            way.append(at)
+            at = links_of(parents, at).reports_to
+        for one in reversed(way):
+            steps[one] = (0 if at is None else steps[at]) + 1
+            at = one
+    return max(steps.values())
+
+
 class CollectPart(VectorPart):
     """A member of a collecting protocol; a protocol names its PDUs and says who waits for whom."""
 
@@ -108,7 +126,7 @@ class CollectPart(VectorPart):
     def __init__(self, context: PartContext, options: RoundOptions, parents: tuple[int, ...]) -> None:
         super().__init__(context, options)
         self._options = options
-        self._coordinator = parents.index(-1)
+        self._parents, self._coordinator = parents, parents.index(-1)
         self.links = self.links_of(parents, context.rank)
         self.collect = self.collect_type(self.links)
         self.running = False  # a round has begun here and this member has not reported yet
@@ -126,6 +144,11 @@ class CollectPart(VectorPart):
         """Say whom a member of the tree waits for, and to whom it reports: its children, and its parent."""
         parent = parents[rank]
         return Links(frozenset(children_of(parents)[rank]), None if parent < 0 else parent)
+
+    @property
+    def message_times(self) -> int:
+        """How many message times a round takes: its start, the longest way of reports, and what is found."""
+        return 2 + longest_way(self.links_of, self._parents)
 
     @property
     def coordinates(self) -> bool:

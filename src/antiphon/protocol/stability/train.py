@@ -112,6 +112,11 @@ class Train(VectorPart):
         self._news = False  # whether this round has moved the frontier
 
     @property
+    def message_times(self) -> int:
+        """How many message times a round takes: two laps."""
+        return 2 * self.size
+
+    @property
     def coordinates(self) -> bool:
         """Whether this member starts the rounds."""
         return self.rank == self._options.coordinator

@@ -297,6 +297,10 @@ class Application:
             notes[-1].told.append(Told(stage, came=False, outcome=receipt.outcome))
             notes[-1].lost = notes[-1].lost or (type(error).__name__, str(error))
         else:
+            if stage == "stable" and self._setup.slow == "lag":
+                for note in notes[:-1]:
+                    note.accepted = False  # it may have outlived its lifetime, though the last one has not
+                notes = notes[-1:]
             for note in self._told_of(notes, exclusions):
                 note.told.append(Told(stage, came=True, outcome=receipt.outcome))
                 if stage == "delivered":

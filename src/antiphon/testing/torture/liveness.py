@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from antiphon.testing.torture.log import ApplicationStart, MessageName, Noticed, SeenMessage, Viewed
 from antiphon.testing.torture.run import Outcome
-from antiphon.testing.torture.schedule import PlannedFault, Schedule
+from antiphon.testing.torture.schedule import PlannedFault, Schedule, Work
 
 if TYPE_CHECKING:
     from antiphon.testing.torture.judge import Case
@@ -234,6 +234,8 @@ def slow_readers_are_dealt_with(case: Case) -> Iterator[str]:
     if schedule.setup.slow == "block" or not quiet or not case.one_side:
         return
     wait_s = _SLOW_S + (3 * schedule.setup.suspect_ms + 40 * schedule.latency_ms) / 1000
+    if schedule.setup.slow == "drop":  # who takes its events slowly, but takes them, is waited for
+        wait_s += sum(work.messages for work in schedule.work) * max(map(_reads_every_s, schedule.work))
     prompt = [start for start in case.starts if case.prompt(start)]
     for start in prompt:
         for sent in start.sent.values():
@@ -251,6 +253,10 @@ def slow_readers_are_dealt_with(case: Case) -> Iterator[str]:
             yield f"{start.address} did not read for a while, and was left out {left_out} times"
     if len(prompt) > 1 and case.lags:
         yield from _who_keeps_up_loses_nothing(case, prompt)
+
+
+def _reads_every_s(work: Work) -> float:
+    return work.read_pause_ms / 1000
 
 
 def _who_keeps_up_loses_nothing(case: Case, prompt: list[ApplicationStart]) -> Iterator[str]:

@@ -25,7 +25,7 @@ def every_receipt_ends(case: Case) -> Iterator[str]:
                 lacks = [
                     what for what, at in (("delivered", sent.delivered_at), ("stable", sent.stable_at)) if at is None
                 ]
-                if lacks and not (case.lags and lacks == ["stable"]):
+                if lacks:
                     yield f"the receipt of {sent.identity} at {start.address} never says {' and '.join(lacks)}"
 
 
@@ -86,7 +86,7 @@ def all_ends_with_the_group(case: Case) -> Iterator[str]:
 
 def stable_is_kept(case: Case) -> Iterator[str]:
     """A receipt that says stable: everyone who goes on, or comes after, has the message or the state it led to."""
-    if case.lags or not case.one_side:
+    if not case.one_side:
         return
     where = {seen.identity: segment.key for segment in case.segments for seen in segment.messages}
     stable = {sent.identity for start in case.starts for sent in start.sent.values() if sent.stable_at is not None}
