@@ -25,9 +25,14 @@ def ldv_not_below(self: Delivery, entry: Entry) -> bool:
     return all(block >= mine for block, mine in zip(entry.ldv, self.known.LDV, strict=True))
 
 
-def never_set(self: Knowledge) -> int:
+def never_set(self: Knowledge, now: Instant) -> int:
     """Figure 5: neither m.mb nor MBV[i] is ever set."""
     return 0
+
+
+def of_everyone(self: Knowledge, now: Instant) -> int:
+    """Section IV: MB counts everyone, also who has said nothing for long."""
+    return min(self.arrivals.settled)
 
 
 def others_only(self: Repair, j: int, below: int, suspects: Sequence[int]) -> Iterator[Entry]:
@@ -82,6 +87,7 @@ def expires_at_once(self: Delivery, entry: Entry, now: Instant, step: Step) -> N
 
 PrintedDeliveryRule = replaced(CausalBlocks, delivery_condition=ldv_not_below)
 PrintedTransmitter = replaced(CausalBlocks, maximum_block=never_set)
+PrintedMb = replaced(CausalBlocks, maximum_block=of_everyone)
 PrintedRetransmissionRule = replaced(CausalBlocks, retransmission_condition=others_only)
 PrintedMinimum = replaced(CausalBlocks, retransmission_condition=least_of_all)
 PrintedTrigger = replaced(CausalBlocks, trigger=once_a_change)

@@ -59,6 +59,26 @@ def repairs(step: Step) -> list[Out]:
     return [out for out in step.down if isinstance(out, Out) and out.repair]
 
 
+# MB
+
+
+def test_what_has_been_lacking_for_long_is_complained_of_though_nothing_comes_from_a_member() -> None:
+    """Member 3 is dead, or takes in nothing; member 2 has delivered what member 1 sent, and it is lost here."""
+    one = blocks(4, silence_ns=100, grace_ns=50)
+    one.receive(2, null(7, 0, 5, 0, 0), 10)
+    assert one.known.since == {1: (5, 10)}
+    assert one.known.maximum_block(609) == 0
+    assert one.known.maximum_block(610) == 7
+    one.receive(2, null(9, 0, 8, 0, 0), 620)
+    assert one.known.since == {1: (5, 10)}, "it counts from the first that lacks"
+    one.receive(1, message(1, 1, 5, 0, 0, 0, 0), 630)
+    assert one.known.since == {}
+    assert one.known.maximum_block(10**9) == 0, "everyone counts again"
+    one.receive(2, null(11, 0, 8, 0, 0), 640)
+    one.receive(1, message(1, 2, 8, 0, 5, 0, 0), 650)
+    assert (one.known.since, one.known.lacking) == ({}, {})
+
+
 # Lifetimes
 
 

@@ -100,7 +100,7 @@ def figure_2(kind: type[CausalBlocks] = CausalBlocks) -> tuple[list[int], int]:
     submit()
     for sender, block in ((4, 5), (1, 6)):
         receive(sender, block)
-    return own, part.known.maximum_block()
+    return own, part.known.maximum_block(0)
 
 
 # --- Figure 7 ---

@@ -95,6 +95,8 @@ class Delivery:
         known.know(known.rank, k, block, step)
         if known.lacking.get(k, block + 1) <= block:
             del known.lacking[k]
+        if known.since and k in known.since and known.since[k][0] <= block:
+            del known.since[k]
         if k != known.rank:
             untold = self._untold[k] = self._untold.get(k, 0) + 1
             self.untold_most = max(self.untold_most, untold)

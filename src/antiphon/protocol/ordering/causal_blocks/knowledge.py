@@ -8,7 +8,7 @@ is known of everyone's MB; R1.0 to R4.1 are its rules.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -20,6 +20,8 @@ from antiphon.protocol.ordering.round_trips import RoundTrips
 from antiphon.protocol.parts import Step
 from antiphon.protocol.rules import rule
 from antiphon.protocol.wire import Malformed, unpack_vector
+
+_LONG_TRIPS: Final = 6  # half of a lifetime; a repair that nothing holds up takes two or three
 
 
 class Stamps(msgspec.Struct, frozen=True, gc=False):
@@ -53,6 +55,7 @@ class Knowledge:
         self.passed_seq = [0] * size  # per sender, the last message delivered or discarded here
         self.stable_seq = [0] * size  # per sender, the last message that everyone has delivered
         self.lacking: dict[int, int] = {}  # sender -> block of a message that someone has delivered and we have not
+        self.since: dict[int, tuple[int, Instant]] = {}  # sender -> a block that has been lacking since then
         self.lapsed = [0] * size  # per sender, how many of its first messages that are kept have lapsed
         self.held = 0  # messages in the block matrix
         self.unstable_max = options.window + options.lag  # of one sender
@@ -61,10 +64,19 @@ class Knowledge:
 
     # One's own stamps
 
-    @rule("Section IV, definition of MB; Section V, R4.1")
-    def maximum_block(self) -> int:
-        """Give MB: the highest block such that something of it or later has come from everyone."""
-        return min(self.arrivals.settled)
+    @rule("Section IV, definition of MB; Section V, R4.1; docs/protocols/causal-blocks.md, Slow members")
+    def maximum_block(self, now: Instant) -> int:
+        """Give MB: the highest block such that something of it or later has come from everyone.
+
+        Where something has been lacking for long, those of whom nothing newer has come do not count: a member that
+        takes in nothing, or is dead, would keep all others from complaining, and so from repair.
+        """
+        settled = self.arrivals.settled
+        if self.since:
+            long_ns = _LONG_TRIPS * max(self.trips.usual_ns, self._grace_ns)
+            overdue = min([block for block, since in self.since.values() if since + long_ns <= now], default=BLOCK_MAX)
+            return min([block for block in settled if block > overdue], default=min(settled))
+        return min(settled)
 
     @rule("Section IV, R1.0; Section V, R4.1")
     def next_block(self, now: Instant, *, answered: bool = True) -> tuple[int, int]:
@@ -74,7 +86,7 @@ class Knowledge:
         self.arrivals.heard(self.rank, self.BC, 0, now)
         if answered:
             self.trips.sent(self.BC, now)
-        mb = self.MBV[self.rank] = self.maximum_block()
+        mb = self.MBV[self.rank] = self.maximum_block(now)
         return self.BC, mb
 
     @rule("docs/protocols/causal-blocks.md, Slow links")
@@ -120,6 +132,7 @@ class Knowledge:
             self.know(k, x, known, step)
             if known > self.LDV[x]:
                 self.lacking[x] = max(known, self.lacking.get(x, 0))
+                self.since.setdefault(x, (known, now))
         return "progress" if changed else "nothing"
 
     @rule("Figure 4, line 9, mended")
