@@ -428,7 +428,9 @@ def test_each_side_needs_no_quorum_and_nothing_binds_it() -> None:
         ((3, 4, 5, 6), 4, 3, True),  # a larger side, and one of its members tells of it
         ((3, 4, 5, 6), 3, 3, True),
         ((3, 4, 5, 6), 4, 7, False),  # one who is in neither
-        ((3, 4, 5, 6), 3, 2, True),  # one of ours, who gives way
+        ((3, 4, 5, 6), 4, 2, True),  # one of ours, who gives way
+        ((3, 4, 5, 6), 3, 2, False),  # one who joins ours, and tells of the one before it
+        ((3, 4, 5, 6), 3, 0, True),  # one who was in ours before cannot mean that
         ((3, 4), 9, 3, False),  # a smaller side, however new
         ((2, 3, 4, 5), 3, 2, False),  # listed in both, and only behind
         ((2, 3, 4, 5), 5, 2, True),

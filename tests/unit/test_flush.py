@@ -101,14 +101,14 @@ def test_first_those_are_asked_who_said_that_they_hold_it_then_everyone_less_and
 
 def test_a_fill_is_taken_where_it_goes_on_from_what_is_held() -> None:
     one, held = flush(5, 6, 7)
-    assert not one.take(Fill(VIEW.id, 0, 6, 8, [(7, b"7"), (8, b"8")])), "there would be a gap"
-    assert not one.take(Fill(VIEW.id, 0, 3, 5, [(4, b"4"), (5, b"5")])), "nothing new"
-    assert one.take(Fill(VIEW.id, 0, 4, 7, [(5, b"5"), (6, b"6"), (7, b"7")]))
+    assert not one.take(Fill(VIEW.id, 0, 6, 8, [(7, b"7"), (8, b"8")]), 0), "there would be a gap"
+    assert not one.take(Fill(VIEW.id, 0, 3, 5, [(4, b"4"), (5, b"5")]), 0), "nothing new"
+    assert one.take(Fill(VIEW.id, 0, 4, 7, [(5, b"5"), (6, b"6"), (7, b"7")]), 0)
     assert one.lacking(Cut((9, 6, 7), (0, 1, 2))) == [(0, 7, 9)]
-    assert one.take(Fill(VIEW.id, 0, 7, 9, [(9, b"9")])), "numbers that carry no copy are skipped by their sender"
-    assert one.take(Fill(VIEW.id, 2, 7, 8, [(8, b"B")]))
+    assert one.take(Fill(VIEW.id, 0, 7, 9, [(9, b"9")]), 0), "numbers that carry no copy are skipped by their sender"
+    assert one.take(Fill(VIEW.id, 2, 7, 8, [(8, b"B")]), 0)
     with pytest.raises(Malformed):
-        one.take(Fill(VIEW.id, 3, 0, 1, []))
+        one.take(Fill(VIEW.id, 3, 0, 1, []), 0)
     cut = Cut((9, 6, 8), (0, 1, 2), b"order")
     one.finish(cut, 44)
     assert held.finished == [(cut.reach, b"order", [(0, b"6"), (0, b"7"), (0, b"9"), (2, b"B")], 44)]
@@ -116,14 +116,14 @@ def test_a_fill_is_taken_where_it_goes_on_from_what_is_held() -> None:
 
 def test_only_what_the_cut_has_of_what_was_fetched_is_delivered() -> None:
     one, held = flush(5, 6, 7)
-    one.take(Fill(VIEW.id, 0, 5, 8, [(6, b"6"), (7, b"7"), (8, b"8")]))
+    one.take(Fill(VIEW.id, 0, 5, 8, [(6, b"6"), (7, b"7"), (8, b"8")]), 0)
     one.finish(Cut((7, 6, 7), (0, 1, 2)), 44)
     assert held.finished[0][2] == [(0, b"6"), (0, b"7")]
 
 
 def test_what_another_lacks_is_given_as_far_as_it_is_held_what_was_fetched_too() -> None:
     one, _ = flush(5, 6, 7)
-    one.take(Fill(VIEW.id, 0, 5, 8, [(6, b"6"), (7, b"7"), (8, b"8")]))
+    one.take(Fill(VIEW.id, 0, 5, 8, [(6, b"6"), (7, b"7"), (8, b"8")]), 0)
     (fill,) = one.fills(Fetch(VIEW.id, [(0, 3, 99)]))
     assert (fill.view, fill.rank, fill.above, fill.upto) == (VIEW.id, 0, 3, 8)
     assert [number for number, _ in fill.pdus] == [4, 5, 6, 7, 8]

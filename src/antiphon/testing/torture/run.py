@@ -15,7 +15,7 @@ import msgspec
 from antiphon.errors import UsageError
 from antiphon.testing.network import LinkFault
 from antiphon.testing.torture.application import Application, keywords
-from antiphon.testing.torture.log import ApplicationStart
+from antiphon.testing.torture.log import ApplicationStart, Viewed
 from antiphon.testing.torture.schedule import PlannedFault, Schedule
 from antiphon.testing.world import World
 
@@ -57,6 +57,7 @@ class Tortured:
         self._stale: set[int] = set()  # who keep their keys for good
         self._keys_used = 1
         self._broken_disks: set[int] = set()
+        self._forgot_at: dict[int, float] = {}  # when a member lost its state folder
         self._torn: dict[int, PlannedFault] = {}  # who stops dead at its next write
         self._chance = random.Random(f"{schedule.seed}/strangers")
         self.happened: set[str] = set()  # which faults hit somebody
@@ -260,9 +261,22 @@ class Tortured:
             self._present[member].over = True
         if power and self.world.disk.lose_power(Path(f"/{member}")):
             self.happened.add("unsynced write lost")
-        if forgets:
+        if forgets and self._can_forget(member):
             self.happened |= {"state folder lost"} if self.world.disk.files(Path(f"/{member}")) else set()
             self.world.disk.replace(Path(f"/{member}"), {})
+            self._forgot_at[member] = self.world.now
+
+    def _can_forget(self, member: int) -> bool:
+        """Say whether the others remember enough: a majority of names that know of no view founds the group anew."""
+        if not self.schedule.setup.views or self.schedule.setup.partition == "each-side":
+            return True
+        know = {
+            start.member
+            for start in self.starts
+            if start.at >= self._forgot_at.get(start.member, 0.0)
+            and any(isinstance(one, Viewed) for one in start.stream)
+        }
+        return 2 * len(know - {member}) >= self.schedule.members
 
     def _mend_disks(self, fault: PlannedFault) -> None:
         for member in fault.members:
