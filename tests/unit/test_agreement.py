@@ -21,6 +21,7 @@ from antiphon.protocol.membership.messages import (
 )
 from antiphon.protocol.membership.partitionable import PartitionableAgreement
 from antiphon.protocol.membership.views import (
+    DEPARTED_MAX,
     NO_BALLOT,
     Ballot,
     Change,
@@ -81,6 +82,15 @@ def chosen(states: dict[int, State], *, unwanted: Any = (), fits: Any = lambda s
 
 
 # As one who answers
+
+
+def test_a_view_tells_who_was_there_before_as_far_back_as_there_is_room() -> None:
+    then = msgspec.structs.replace(ONE, departed=(20_002, 3))
+    assert then.departed_before((0, 2, 10_003)) == (10_001,), "of each name, the latest incarnation is in the view"
+    assert then.departed_before((0,)) == (20_002, 3, 10_001, 2)
+    many = msgspec.structs.replace(ONE, departed=tuple(range(100, 100 + DEPARTED_MAX)))
+    assert many.departed_before((0, 10_001)) == (*range(101, 100 + DEPARTED_MAX), 2)
+    assert before_the_first((0, 1)).departed_before((0,)) == (), "nobody was in view 0"
 
 
 def test_where_each_side_goes_on_any_number_joins_at_once_unless_they_await_a_state() -> None:

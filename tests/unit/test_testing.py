@@ -604,6 +604,73 @@ def test_who_forgets_its_state_before_it_got_in_may_come_in_the_same_incarnation
     assert run.has(10_001)
 
 
+async def says_two_words(own: str, peers: list[str], settings: dict[str, Any]) -> None:
+    async with antiphon.join("test", bind=own, peers=peers, state=f"/{own}", **settings) as group:
+        for word in (b"one", b"two"):
+            await group.send(word)
+        async for _ in group:
+            pass
+
+
+def test_who_comes_back_without_its_state_is_not_the_process_that_the_others_knew() -> None:
+    """The others knew its number as one that is gone, and let it in under it again: its messages came twice."""
+
+    async def main(world: World) -> None:
+        first, other = world.addresses(2)
+        world.spawn(first, says_two_words, first, [other], {})
+        world.spawn(other, says_two_words, other, [first], {})
+        await asyncio.sleep(2)
+        world.crash(other)
+        await asyncio.sleep(2)
+        world.disk.replace(Path(f"/{other}"), {})
+        world.restart(other)
+        await asyncio.sleep(2)
+
+    with testing.simulated(seed=1) as world:
+        world.run(main)
+    assert list(world.runs) == ["test"]
+
+
+def test_a_group_that_is_founded_anew_by_those_who_forgot_it_is_another_run() -> None:
+    """One of them comes back once more; its trace lay with the earlier group's, and stability seemed violated."""
+
+    async def main(world: World) -> None:
+        addresses = world.addresses(2)
+        for own in addresses:
+            world.spawn(own, says_two_words, own, [one for one in addresses if one != own], {})
+        await asyncio.sleep(2)
+        for own in addresses:
+            world.crash(own)
+            world.disk.replace(Path(f"/{own}"), {})
+        for own in addresses:
+            world.restart(own)
+        await asyncio.sleep(2)
+        world.crash(addresses[1])
+        await asyncio.sleep(2)
+        world.restart(addresses[1])
+        await asyncio.sleep(2)
+
+    with testing.simulated(seed=1, unexamined=["validity", "agreement", "total"]) as world:
+        world.run(main)
+    assert {name: [log.member for log in run.logs] for name, run in world.runs.items()} == {
+        "test": [0, 1],
+        "test 2": [0, 1, 10_001],
+    }
+
+
+def test_a_run_in_which_one_number_means_two_processes_is_not_judged() -> None:
+    """Its trace cannot say which of the two sent what."""
+    run = Run("test", {}, GroupOptions(), views=True)
+    for log in (IncarnationTrace(0, lambda: 0), IncarnationTrace(1, lambda: 0)):
+        run.add(log)
+        log.install(1, 1, (0, 1))
+        log.record(2, "deliver", 0, 1, 1, None)
+    run.twice = "10.0.0.3:7000"
+    with pytest.raises(testing.Unexamined, match=r"7000 lost its state and was let in twice as one incarnation"):
+        run.check(global_clock=True)
+    run.check(global_clock=True, unexamined=run.config.promises())
+
+
 def test_what_was_under_way_when_a_member_left_is_not_asked_of_it() -> None:
     """The last messages of a view whose next ones have none: who had left by then need not have them."""
 

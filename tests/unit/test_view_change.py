@@ -47,7 +47,7 @@ from antiphon.protocol.membership.messages import (
     Vote,
 )
 from antiphon.protocol.membership.options import MembershipOptions
-from antiphon.protocol.membership.views import Cut, GroupView, process
+from antiphon.protocol.membership.views import NO_BALLOT, Cut, GroupView, name_of, process
 from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.view.member import Member, View
 from antiphon.protocol.wire import VERSIONS
@@ -805,6 +805,26 @@ def test_an_earlier_incarnation_is_told_that_there_is_a_later_one() -> None:
     assert one.take(Superseded) == []
 
 
+def test_who_was_in_a_view_that_is_over_does_not_join_under_the_number_that_it_had_there() -> None:
+    """So is told one that has lost its state, also by those who came later: the view tells who has departed."""
+    one = member(0)
+    asked = one.process.view.id, "joiner"
+    one.hear(2, Alive(*asked))
+    assert one.take(Superseded) == [], "it is listed: the news is on its way"
+    change = change_to(one.process.view, (0, 1), (9, 1))
+    told = msgspec.structs.replace(change.new, departed=(2, process(5, 3)))
+    kept = Saved(1, told, NO_BALLOT, None, None)
+    later = OneProcess(1, saved=msgspec.msgpack.encode(kept))
+    later.do(Wake(), 0)
+    later.effects.clear()
+    for joiner, latest in ((2, process(2, 2)), (process(5, 2), process(5, 3)), (process(5, 3), process(5, 4))):
+        later.hear(joiner, Alive(*asked))
+        assert later.take(Superseded) == [(name_of(joiner), Superseded(latest))]
+    later.hear(process(2, 3), Alive(*asked))
+    later.hear(process(5, 3), Alive(told.id, "leaver"))
+    assert later.take(Superseded) == []
+
+
 def test_a_name_that_has_lost_its_state_takes_a_number_above_all_that_others_know() -> None:
     one = OneProcess(2)
     one.do(Wake(), 0)
@@ -815,7 +835,7 @@ def test_a_name_that_has_lost_its_state_takes_a_number_above_all_that_others_kno
     one.hear(0, Superseded(process(2, 8)))
     one.hear(0, Superseded(process(1, 30)))
     one.hear(0, Superseded(process(2, 9)))
-    assert one.process.id == process(2, 9)
+    assert one.process.id == process(2, 9), "so an earlier incarnation was told"
     inside = member(2)
     inside.hear(0, Superseded(process(2, 8)))
     assert inside.process.id == 2, "a member of a view is what the others know"

@@ -77,6 +77,7 @@ def rescued(kept: Kept) -> KeptState:
         raise UsageError(f"rescue: {kept.state.member} has never been in a view; choose one that has")
     own = process(number, saved.incarnation)
     sent = dict(zip(view.members, view.sent_before, strict=True)).get(own, 0)
-    alone = GroupView(view.number + BEYOND, (1, own), (own,), (sent,), 1)
+    departed = view.departed_before((own,))
+    alone = GroupView(view.number + BEYOND, (1, own), (own,), (sent,), 1, departed=departed)
     made = Saved(saved.incarnation, alone, NO_BALLOT, None, None, remembers=True)
     return msgspec.structs.replace(kept.state, saved=msgspec.msgpack.encode(made))

@@ -12,6 +12,7 @@ from antiphon.live.burst import burst_text
 from antiphon.live.group import Group
 from antiphon.live.recording import Origin
 from antiphon.protocol.machine import SECOND, Instant, TraceRow
+from antiphon.protocol.membership.views import name_of
 from antiphon.protocol.options import GroupOptions, ordering_type, part_name
 from antiphon.testing.done import DoneFault
 from antiphon.testing.errors import Unexamined, Violated
@@ -29,9 +30,15 @@ _UNDER_WAY_NS = SECOND  # what was sent so shortly before a member left may have
 class IncarnationTrace(MemberLog):
     """The log of one incarnation, which knows by the world's clock when each message was sent, and when it was gone."""
 
-    def __init__(self, member: int, now: Callable[[], Instant]) -> None:
+    def __init__(
+        self,
+        member: int,
+        now: Callable[[], Instant],
+        gets_in: Callable[[int, tuple[int, ...]], None] = lambda number, members: None,
+    ) -> None:
+        """`gets_in` hears of its first view: the number, and the members."""
         super().__init__(member, 0, burst_text)
-        self._now = now
+        self._now, self._gets_in = now, gets_in
         self.sent_at: dict[tuple[int, int], Instant] = {}  # by view and number
         self.gone_at: Instant | None = None
 
@@ -41,6 +48,12 @@ class IncarnationTrace(MemberLog):
         if row.event == "send" and row.seq is not None:
             self.sent_at[self.view, row.seq] = self._now()
 
+    def install(self, now: Instant, number: int, members: tuple[int, ...]) -> None:
+        """Append the beginning of a view."""
+        if not self.took_part:
+            self._gets_in(number, members)
+        super().install(now, number, members)
+
     @property
     def left_in_good_order(self) -> bool:
         """Whether it left, and the others did not go on without it before: it could not have what they delivered."""
@@ -48,7 +61,10 @@ class IncarnationTrace(MemberLog):
 
 
 class Run:
-    """What the members of one group did: those that hear each other, with every incarnation of theirs."""
+    """What the members of one group did: those that hear each other, with every incarnation of theirs.
+
+    A group of the same name that is founded anew, by members that remember nothing of it, is another run.
+    """
 
     def __init__(self, name: str, addresses: Mapping[int, str], config: GroupOptions, *, views: bool) -> None:
         self.name, self.addresses, self.config, self.views = name, addresses, config, views
@@ -57,6 +73,7 @@ class Run:
         self.settled = True  # nothing was under way at the end
         self.over_ns: Instant | None = None  # when the test was over
         self.there: list[MemberLog] = []  # those of members that were there then
+        self.twice: str | None = None  # who was let in twice under one number, since nobody was left who knew
 
     @property
     def events(self) -> list[Event]:
@@ -71,6 +88,10 @@ class Run:
     def has(self, member: int) -> bool:
         """Whether an incarnation with this number took part in it already."""
         return any(log.member == member and log.took_part for log in self.logs)
+
+    def add(self, log: IncarnationTrace) -> None:
+        """Take up a log; one with the same number that never took part makes room."""
+        self.logs = [*(one for one in self.logs if one.member != log.member), log]
 
     def promises(self) -> list[str]:
         """Name the guarantees that can be asked of it."""
@@ -138,7 +159,7 @@ class Run:
     def check(self, *, global_clock: bool, unexamined: Collection[str] = ()) -> None:
         """Raise `Violated` for the first promise that was not kept, or of which nothing could be examined."""
         __tracebackhide__ = True  # from pytest: the witness says it all
-        promises = self.promises()
+        promises = self.promises() if self.twice is None else []
         verdicts = self._verdicts(self.events, promises, global_clock=global_clock)
         if self.left:
             complete = self._verdicts(self.complete_events(), promises, global_clock=global_clock)
@@ -152,6 +173,10 @@ class Run:
         for name in self.config.promises():
             if name in unexamined or not self._has_matter_for(name):
                 continue
+            if self.twice is not None:
+                raise Unexamined(
+                    self.name, name, f"{self.twice} lost its state and was let in twice as one incarnation"
+                )
             if name not in verdicts:
                 raise Unexamined(self.name, name, "something was still under way when the run ended")
             if verdicts[name].verdict == "unknown":
@@ -238,28 +263,50 @@ class Traces:
 
     def journals(self, group: Group, origin: Origin, addresses: Mapping[int, str]) -> Callable[[int], IncarnationTrace]:
         """Give a member what begins the log of each of its incarnations."""
-        views = origin.options.views
+        config, views = origin.options, origin.options.views
+        runs = self._by_config.setdefault(config.group, [])
 
         def begin(member: int) -> IncarnationTrace:
-            log = IncarnationTrace(member, self._now)
-            run = self._run_of(member, origin.options, addresses, views=views)
-            run.logs = [*(one for one in run.logs if one.member != member), log]  # one that never took part makes room
+            def gets_in(number: int, members: tuple[int, ...]) -> None:
+                before, _ = self._present[group]
+                before.logs = [one for one in before.logs if one is not log]
+                found = self._run_with(runs, member, number, members)
+                run = self._new_run(runs, config, addresses) if found is None or found.has(member) else found
+                if found is not None and found is not run:  # one number means two, and no trace can tell which
+                    found.twice = run.twice = addresses[name_of(member)]
+                run.add(log)
+                self._present[group] = run, log
+
+            log = IncarnationTrace(member, self._now, gets_in)
+            # with views it shows whom it goes on with when it gets in; without, one that starts again starts anew
+            run = runs[-1] if runs and views else next((run for run in runs if not run.has(member)), None)
+            run = run or self._new_run(runs, config, addresses)
+            if not run.has(member):
+                run.add(log)
             self._present[group] = run, log
             return log
 
         return begin
 
-    def _run_of(self, member: int, config: GroupOptions, addresses: Mapping[int, str], *, views: bool) -> Run:
-        """Find the run that an incarnation belongs to; with fixed membership, one that starts again starts anew."""
-        runs = self._by_config.setdefault(config.group, [])
-        found = next((run for run in runs if not run.has(member)), None)
-        if found is None:
-            group = config.group.rpartition("/")[0]
-            names = (group, *(f"{group} {number}" for number in range(2, len(self.runs) + 2)))
-            name = next(name for name in names if name not in self.runs)
-            found = self.runs[name] = Run(name, addresses, config, views=views)
-            runs.append(found)
-        return found
+    def _new_run(self, runs: list[Run], config: GroupOptions, addresses: Mapping[int, str]) -> Run:
+        group = config.group.rpartition("/")[0]
+        names = (group, *(f"{group} {number}" for number in range(2, len(self.runs) + 2)))
+        name = next(name for name in names if name not in self.runs)
+        self.runs[name] = Run(name, addresses, config, views=config.views)
+        runs.append(self.runs[name])
+        return self.runs[name]
+
+    def _run_with(self, runs: Sequence[Run], member: int, number: int, members: tuple[int, ...]) -> Run | None:
+        """Find the run whose members one gets into a view with; None: this view founds the group anew."""
+        there = [(run, log.member) for run, log in self._present.values() if log.took_part]
+        for run in reversed(runs):
+            if any(other in members for of, other in there if of is run):
+                return run
+        last = runs[-1]
+        if number > 1 or any(run is last for run, _ in there) or not any(log.took_part for log in last.logs):
+            return last
+        same = any(view == (number, members) for log in last.logs for view in log.known_views)
+        return last if same and not last.has(member) else None  # it may be the only one who does not crash
 
     def groups(self) -> Iterator[tuple[Group, Run]]:
         """Give the groups that are there, in the order of joining."""

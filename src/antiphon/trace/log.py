@@ -108,6 +108,11 @@ class MemberLog:
         return {first: members for first, _, members in self._stays if members is not None}
 
     @property
+    def known_views(self) -> list[tuple[int, tuple[int, ...]]]:
+        """The views that it was in, each as its number and members."""
+        return [(number, members) for _, number, members in self._stays if members is not None]
+
+    @property
     def took_part(self) -> bool:
         """Whether it got into a view, or into a group that has none."""
         return len(self._stays) > 1 or any(event in ("send", "deliver") for event in self.events)

@@ -237,13 +237,15 @@ class ViewAgreement:
         if not elders and not joiners:
             return None
         before = dict(zip(self.view.members, self.view.sent_before, strict=True))
+        members = (*elders, *joiners)
         new = GroupView(
             self.view.number + 1,
             current.ballot,
-            (*elders, *joiners),
+            members,
             (*(before[member] + held[member].sent for member in elders), *(0 for _ in joiners)),
             len(elders),
-            wire=version_of_view((*elders, *joiners), spoken),
+            wire=version_of_view(members, spoken),
+            departed=self.view.departed_before(members),
         )
         return Change(self.view.id, new, self.cut(config, held))
 

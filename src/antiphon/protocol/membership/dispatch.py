@@ -32,7 +32,7 @@ from antiphon.protocol.membership.messages import (
 )
 from antiphon.protocol.membership.outbox import Outbox, OwnProcess
 from antiphon.protocol.membership.view_change import ViewChangeProtocol
-from antiphon.protocol.membership.views import name_of
+from antiphon.protocol.membership.views import NAMES_MAX, name_of
 from antiphon.protocol.rules import rule
 from antiphon.protocol.wire import Malformed
 
@@ -53,7 +53,8 @@ class Dispatch:
         change: ViewChangeProtocol,
         confirmation: ViewConfirmation,
     ) -> None:
-        self._own, self._codec, self._outbox, self._detector, self._decisions = own, codec, outbox, detector, decisions
+        self._own, self._codec, self._outbox, self._detector = own, codec, outbox, detector
+        self._life, self._decisions = life, decisions
         self._majority = life.membership.partition == "majority"
         self._handlers: Mapping[type[MembershipMessage], _Handler] = {
             Alive: decisions.on_alive,
@@ -85,10 +86,12 @@ class Dispatch:
             # may tell of a side that was given up since.
             counts = self._detector.heard(sender, now)
             for message in messages:
-                if counts or (self._majority and isinstance(message, Commit | Newer)):
+                if isinstance(message, Alive) and not (counts and self.is_new(sender, message)):
+                    latest = max(self._detector.latest(sender), self._life.roster.incarnations.latest(sender))
+                    # at least the next: what an earlier incarnation is told may reach the one that has followed it
+                    self._outbox.say(sender, Superseded(max(latest, sender + NAMES_MAX)))
+                elif counts or (self._majority and isinstance(message, Commit | Newer)):
                     self.hear(sender, message, now)
-                elif isinstance(message, Alive):
-                    self._outbox.say(sender, Superseded(self._detector.latest(sender)))
         except Malformed as garbage:
             self._outbox.counts["dropped-" + garbage.reason] += 1
             self._outbox.effects.append(Drop(garbage.reason))
@@ -106,6 +109,13 @@ class Dispatch:
                     self._decisions.tell_if_behind(sender, message.change.old)
                 case _:
                     self._handlers[type(message)](sender, message, now)
+
+    @rule("docs/membership.md, incarnations")
+    def is_new(self, sender: int, alive: Alive) -> bool:
+        """Decide whether one who wants to join may do so in this incarnation: it was in no view that is over by now."""
+        wants_to_join = alive.standing in ("joiner", "behind")
+        was_listed = sender <= self._life.roster.incarnations.latest(sender)
+        return not (wants_to_join and was_listed and not self._life.view.lists(sender))
 
     @rule("docs/membership.md, leaving")
     def answers_after_leaving(self, message: MembershipMessage) -> bool:

@@ -84,6 +84,7 @@ class Lifecycle:
         self.session: ViewSession | None = None  # in the newest view, if this process is its member
         self.past = Past(decision)
         self.roster = Roster(own, detector, sides=membership.partition == "each-side")
+        self.roster.incarnations.note(agreement.view)
         self.transfer = StateTransfer(membership, outbox, detector.times)
         self.slow = SlowReceiverPolicy(membership, now)
         self.queue: deque[Submit] = deque()  # to be sent in the next view
@@ -165,6 +166,7 @@ class Lifecycle:
         if not self.own.leaving:
             self.own.standing = "joiner"
         self._detector.meet(view.names, now)
+        self.roster.incarnations.note(view)
         self.learnt_at = now
         self.slow.begin(now)
 

@@ -168,7 +168,7 @@ class ViewAnswer(Pdu, tag=114):
 
 
 class Superseded(Pdu, tag=115):
-    """To a process of whose name a later incarnation is known: which that is."""
+    """To a process that cannot join in this incarnation of its name: up to which one none can."""
 
     kind: ClassVar[str] = "superseded"
     latest: ProcessId

@@ -10,12 +10,29 @@ from antiphon.protocol.membership.outbox import OwnProcess
 from antiphon.protocol.membership.views import NO_VIEW, GroupView, ViewId, name_of
 
 
+class Incarnations:
+    """The latest incarnation of each name that is known to have been in a view: who comes back is another process."""
+
+    def __init__(self) -> None:
+        self._listed: dict[int, int] = {}
+
+    def note(self, view: GroupView) -> None:
+        """Note who is in a view, and was in those before."""
+        for process in (*view.departed, *view.members) if view.number > 0 else ():
+            self._listed[name_of(process)] = max(process, self.latest(process))
+
+    def latest(self, process: int) -> int:
+        """Return the latest one of a process' name; -1 if none is known."""
+        return self._listed.get(name_of(process), -1)
+
+
 class Roster:
     """The living by what they say of themselves, and this process among them."""
 
     def __init__(self, own: OwnProcess, detector: FailureDetector, *, sides: bool) -> None:
         """Where each side goes on (`sides`), who joins has chosen a view."""
         self._own, self._detector, self._sides = own, detector, sides
+        self.incarnations = Incarnations()
         self._apart: tuple[ViewId, Instant] | None = None  # whom one who joins could not be together with, since when
 
     def stays(self, process: int, view: GroupView, now: Instant, into: ViewId = NO_VIEW) -> bool:

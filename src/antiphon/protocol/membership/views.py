@@ -20,6 +20,7 @@ from antiphon.protocol.wire import Counter, Timestamp
 NAMES_MAX: Final = 10_000
 INCARNATIONS_MAX: Final = 200_000  # so that a process is an int32 in every trace
 MEMBERS_MAX: Final = 4_096
+DEPARTED_MAX: Final = 64  # so many of those who have departed are told of in a view
 
 ProcessId: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=NAMES_MAX * INCARNATIONS_MAX)]
 Ballot: TypeAlias = tuple[Counter, ProcessId]  # (round, who proposes)
@@ -60,6 +61,7 @@ class GroupView(msgspec.Struct, frozen=True, array_like=True, dict=True):
     elders: Counter  # how many of them, the first ones, come from the view before
     declared: Counter = 0  # before the first view: how many members there are, if not all of their names are known
     wire: Counter = 2  # the version of the wire that its members speak; 2 is the first that was agreed upon
+    departed: Processes = ()  # who was in an earlier view, and whose names are not in this one; the last are the latest
 
     def __post_init__(self) -> None:
         if len(self.sent_before) != len(self.members) or self.elders > len(self.members):
@@ -96,6 +98,13 @@ class GroupView(msgspec.Struct, frozen=True, array_like=True, dict=True):
         if 2 * count == size:
             return self.number > 0 and self.names[0] in names
         return 2 * count > size
+
+    def departed_before(self, members: Collection[int]) -> Processes:
+        """Return who has departed when another view with these members follows, as far back as is told."""
+        if self.number == 0:
+            return ()
+        names = set(map(name_of, members))
+        return tuple(one for one in (*self.departed, *self.members) if name_of(one) not in names)[-DEPARTED_MAX:]
 
     def with_names(self, names: Iterable[int]) -> GroupView:
         """Return view 0 of a declared number of members with more of their names; any other view as it is."""
