@@ -104,7 +104,7 @@ def test_without_the_option_nothing_is_captured_and_nothing_waits() -> None:
     assert one.transfer.begin(VIEW, 0, elder=True, now=0) == []
     assert one.transfer.begin(VIEW, 0, elder=False, now=0) == []
     assert not one.transfer.holds_back
-    assert one.transfer.deadline is None
+    assert one.transfer.deadline(active=True) is None
 
 
 def test_a_view_into_which_nobody_comes_needs_no_state_and_one_of_newcomers_has_none() -> None:
@@ -227,8 +227,8 @@ def test_a_joiner_asks_at_once_and_then_less_often_and_then_another_elder() -> N
         asked += [(now, name) for name, _ in one.said()]
     assert asked[:5] == [(1_000, 0), (1_050, 0), (1_150, 0), (1_350, 1), (1_400, 1)]
     assert [name for _, name in asked[:7]] == [0, 0, 0, 1, 1, 1, 0]
-    assert one.transfer.deadline is not None
-    assert one.transfer.deadline > 3_999 * MS
+    assert one.transfer.deadline(active=True) is not None
+    assert one.transfer.deadline(active=True) > 3_999 * MS
 
 
 def test_a_joiner_asks_again_as_soon_as_answers_take_now_and_not_as_long_as_they_took_when_it_began() -> None:
@@ -410,7 +410,7 @@ def test_when_all_has_come_every_elder_is_told_and_the_stream_goes_on() -> None:
         (name, message) for name, message in one.said() if isinstance(message, SnapshotRequest) and not message.count
     ]
     assert told == [(0, request(CHUNK + 3, 0)), (1, request(CHUNK + 3, 0))]
-    assert one.transfer.deadline is None
+    assert one.transfer.deadline(active=True) is None
     give(one, [chunk(1, CHUNK + 3, data=b"end")], 0)
     assert one.effects() == []
 
@@ -434,16 +434,16 @@ def test_how_long_a_chunk_takes_is_measured_and_waited_for_before_it_is_asked_fo
     size = 500 * CHUNK
     one.transfer.look(VIEW, 0)
     give(one, [chunk(0, size)], 40 * MS)
-    assert one.transfer.deadline == (40 + 50) * MS, "a question's usual pause"
+    assert one.transfer.deadline(active=True) == (40 + 50) * MS, "a question's usual pause"
     give(one, [chunk(1, size)], 41 * MS)
     give(one, [chunk(2, size)], 141 * MS)
-    assert one.transfer.deadline is not None
-    assert one.transfer.deadline == 141 * MS + 300 * MS, "100 ms, and four times half of it as spread"
+    assert one.transfer.deadline(active=True) is not None
+    assert one.transfer.deadline(active=True) == 141 * MS + 300 * MS, "100 ms, and four times half of it as spread"
     give(one, [chunk(3, size)], 142 * MS)
-    assert one.transfer.deadline == 142 * MS + 300 * MS, "each way is measured once"
+    assert one.transfer.deadline(active=True) == 142 * MS + 300 * MS, "each way is measured once"
     give(one, [chunk(4, size)], 5_000 * MS)
     give(one, [chunk(5, size), chunk(6, size)], 9_000 * MS)
-    assert one.transfer.deadline == 9_000 * MS + 8 * 50 * MS, "at most"
+    assert one.transfer.deadline(active=True) == 9_000 * MS + 8 * 50 * MS, "at most"
 
 
 # Where there is no state to give
@@ -501,10 +501,11 @@ def test_where_nobody_has_a_state_to_give_a_joiner_comes_anew_and_each_time_late
         for elder in (0, 1):
             assert not one.transfer.is_in_vain(0)
             refuse(one, elder, 0)
-        assert one.transfer.deadline is not None
-        waits.append(one.transfer.deadline)
+        assert one.transfer.deadline(active=True) is not None
+        waits.append(one.transfer.deadline(active=True))
         assert not one.transfer.is_in_vain(waits[-1] - 1)
         assert one.transfer.is_in_vain(waits[-1])
+        assert one.transfer.deadline(active=False) is None, "while the view ends it would be woken over and over"
         assert one.transfer.forget(7) == [EndHoldBack(hand_over=False, refused_by=(0, 1))]
     assert [wait // (1_000 * MS) for wait in waits] == [1, 2, 4, 8, 16, 32, 64, 64, 64]
     one.transfer.begin(VIEW, 7, elder=False, now=0)
@@ -512,7 +513,7 @@ def test_where_nobody_has_a_state_to_give_a_joiner_comes_anew_and_each_time_late
     one.transfer.begin(VIEW, 7, elder=False, now=0)
     for elder in (0, 1):
         refuse(one, elder, 0)
-    assert one.transfer.deadline == 1_000 * MS, "a state that came begins it afresh"
+    assert one.transfer.deadline(active=True) == 1_000 * MS, "a state that came begins it afresh"
 
 
 def test_a_refusal_that_concerns_no_state_that_is_due_is_passed_over() -> None:

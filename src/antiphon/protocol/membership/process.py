@@ -218,7 +218,7 @@ class Process:
             at = earliest(at, current.again.at) or at
         if session is None:
             return at
-        return earliest(at, self.lifecycle.transfer.deadline, self.confirmation.ask_at) or at
+        return earliest(at, self.lifecycle.transfer.deadline(active=self.active), self.confirmation.ask_at) or at
 
     @property
     def room(self) -> int:

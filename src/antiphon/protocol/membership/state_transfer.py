@@ -105,11 +105,12 @@ class StateTransfer:
         """Whether the application's stream waits for a snapshot."""
         return self._awaited is not None
 
-    @property
-    def deadline(self) -> Instant | None:
-        """When to ask again, or to join anew."""
+    def deadline(self, *, active: bool) -> Instant | None:
+        """When to ask again or, in a view that is not about to end, to join anew."""
         awaited = self._awaited
-        return None if awaited is None else awaited.again.at if awaited.anew_at is None else awaited.anew_at
+        if awaited is None or awaited.anew_at is None:
+            return None if awaited is None else awaited.again.at
+        return awaited.anew_at if active else None
 
     def is_in_vain(self, now: Instant) -> bool:
         """Return whether nobody could give the state that is due, and it is time to join anew."""
