@@ -31,6 +31,7 @@ class Silence:
         self._null_at: Instant = 0
         self._pause = GrowingPause(context.jittered, options.silence_ns, options.silence_ns_max)
         self._crowded_ns = options.crowded_ns(known.size)
+        self._gathers_ns = max(0, self._crowded_ns - options.silence_ns)  # what is owed: one word for many messages
         self._was_restless = options.always
         self._answer_at: dict[int, Instant] = {}  # who asked -> when; all at once would overrun the one who asked
 
@@ -54,7 +55,7 @@ class Silence:
     @property
     def deadline(self) -> Instant | None:
         """When a silence is to be broken, or a question answered."""
-        speak = self._since + self.pause_ns() if self.restless else None
+        speak = self._speaks_at()
         return earliest(speak, *self._answer_at.values()) if self._answer_at else speak
 
     @rule("Section III, time-silence; docs/protocols/causal-blocks.md, Slow links")
@@ -63,6 +64,16 @@ class Silence:
         if self.options.always:
             return self._even_ns
         return max(self._pause.ns, self.known.trips.measured_ns // 4, self._crowded_ns)
+
+    @rule("docs/protocols/causal-blocks.md, Silence")
+    def owes(self) -> bool:
+        """Say whether a sender may be waiting for word of what is delivered here."""
+        return self.delivery.untold_most > self.options.window // 2
+
+    def _speaks_at(self) -> Instant | None:
+        if self.owes():
+            return self._since + self._gathers_ns
+        return self._since + self.pause_ns() if self.restless else None
 
     def shorten(self) -> None:
         """Go back to the shortest silence: something has changed."""
@@ -88,8 +99,7 @@ class Silence:
         for source in [source for source, instant in self._answer_at.items() if instant <= now]:
             del self._answer_at[source]
             step.down.append(Out(self.null(False, now), (source,)))
-        if self.restless and self._since + self.pause_ns() <= now:
-            self._report(now, step)
+        self._speak(now, step)
 
     def settle(self, now: Instant, step: Step) -> None:
         """Begin a silence where this member has become restless; report deliveries that senders may be waiting for."""
@@ -100,7 +110,12 @@ class Silence:
         elif self._was_restless and not restless:
             self.known.trips.rest(now)
         self._was_restless = restless
-        if self.delivery.untold_most > self.options.window // 2:
+        if self.owes():
+            self._speak(now, step)
+
+    def _speak(self, now: Instant, step: Step) -> None:
+        speaks_at = self._speaks_at()
+        if speaks_at is not None and speaks_at <= now:
             self._report(now, step)
 
     def _report(self, now: Instant, step: Step) -> None:
