@@ -48,7 +48,7 @@ def every(number: int) -> Callable[[], bool]:
 
 def stable_at_once(patch: pytest.MonkeyPatch) -> None:
     real = Receipts.add
-    patch.setattr(Receipts, "add", lambda self, receipt, data: (real(self, receipt, data), receipt.mark("stable"))[0])
+    patch.setattr(Receipts, "add", lambda self, receipt, *args: (real(self, receipt, *args), receipt.mark("stable"))[0])
 
 
 def stable_too_far(patch: pytest.MonkeyPatch) -> None:
@@ -63,9 +63,9 @@ def open_for_ever_after_exclusion(patch: pytest.MonkeyPatch) -> None:
 def stable_after_exclusion(patch: pytest.MonkeyPatch) -> None:
     real_add, real_ended, given = Receipts.add, Receipts.incarnation_ended, dict[Receipts, list[Receipt]]()
 
-    def add(self: Receipts, receipt: Receipt, data: bytes) -> None:
+    def add(self: Receipts, receipt: Receipt, *args: Any) -> None:
         given.setdefault(self, []).append(receipt)
-        real_add(self, receipt, data)
+        real_add(self, receipt, *args)
 
     def ended(self: Receipts, why: str) -> None:
         for receipt in given.get(self, ()):
@@ -452,7 +452,7 @@ def a_full_inbox_is_not_told(patch: pytest.MonkeyPatch) -> None:
 
 
 def nothing_is_too_old_for_a_slow_reader(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(SlowReceiverPolicy, "limited", lambda self, message: message)
+    patch.setattr(SlowReceiverPolicy, "limited", lambda self, message, *_: message)
     patch.setattr(SlowReceiverPolicy, "watch", lambda self, *args: None)
 
 

@@ -210,7 +210,9 @@ MUTANTS: dict[str, Mutant] = {
         process=replaced(Process, bound=lambda self, states: None), breaks=("one-number",), made=UNHEARD
     ),
     "without incarnations": Mutant(
-        process=replaced(Process, next_incarnation=lambda last: 1), breaks=("integrity",), hint=23
+        process=replaced(Process, next_incarnation=lambda last: 1, is_new=lambda self, sender, alive: True),
+        breaks=("integrity",),
+        hint=23,
     ),
     "without a disk": Mutant(
         process=replaced(Process, remembered=incarnation_alone), breaks=("one-number",), made=FORGETFUL

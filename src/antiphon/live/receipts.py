@@ -171,7 +171,7 @@ class Receipts:
             # where there are lifetimes, own messages are delivered as they are sent: copies leave after this
             loop = asyncio.get_running_loop()
             receipt.expires_at = loop.time() + receipt.lifetime_s
-            loop.call_at(receipt.expires_at, self._lapse)
+            loop.call_at(receipt.expires_at, self._lapse, receipt.expires_at)
             self._lapses = True
 
     def stable(self, upto: int) -> None:
@@ -185,11 +185,14 @@ class Receipts:
                     self._close(seq)
         self._stable = max(self._stable, upto)
 
-    def _lapse(self) -> None:
-        """End what has outlived its lifetime: whoever lacked it then may have passed it without holding it."""
+    def _lapse(self, due: float = -math.inf) -> None:
+        """End what has outlived its lifetime: whoever lacked it then may have passed it without holding it.
+
+        `due`: when this was to be done; a loop may do it a little before.
+        """
         if not self._lapses:
             return
-        now = asyncio.get_running_loop().time()
+        now = max(due, asyncio.get_running_loop().time())
         for seq in [seq for seq, (receipt, _) in self._open.items() if receipt.expires_at <= now]:
             self._open[seq][0].end(Unknown(_OUTLIVED))
             if self._lags:
