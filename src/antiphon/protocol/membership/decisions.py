@@ -52,9 +52,8 @@ class Decisions:
         if life.session is None:
             life.begin_next_incarnation(now, incarnation_of(latest))
             life.persist()
-        elif (
-            self._membership.partition == "each-side"
-        ):  # it has begun alone, and nobody who knows the later one hears it
+        elif self._membership.partition == "each-side":
+            # it has begun alone, and nobody who knows the later one hears it
             life.give_way(life.view, self._agreement.GIVES_WAY, now, beyond=incarnation_of(latest))
 
     def on_commit(self, sender: int, commit: Commit, now: Instant) -> None:
