@@ -49,7 +49,8 @@ types: setup ## strict types
 
 unit: setup ## all tests but those that want the machine to themselves
 	@scripts/browser.sh
-	@$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not faults"
+	@$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not faults and not alone"
+	@$(BIN)/pytest -m "alone and not faults" tests/live
 
 faults: setup ## kill, stop and cut off live processes
 	@$(BIN)/pytest -m faults tests/live

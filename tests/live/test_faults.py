@@ -34,6 +34,7 @@ def five(tmp_path: Path) -> Iterator[Callable[..., Members]]:
         members.end()
 
 
+@pytest.mark.alone
 def test_the_coordinator_is_killed_and_comes_back(five: Callable[..., Members], tmp_path: Path) -> None:
     """The first member proposes views, and is the root of the tree that finds out what is stable."""
     members = five(ordering="total", stability="tree-coordinator")
@@ -44,6 +45,7 @@ def test_the_coordinator_is_killed_and_comes_back(five: Callable[..., Members], 
     check_nothing_is_contradicted(members, tmp_path)
 
 
+@pytest.mark.alone
 def test_a_member_that_was_stopped_comes_back(five: Callable[..., Members], tmp_path: Path) -> None:
     members = five(ordering="total")
     members.signal(2, signal.SIGSTOP)
@@ -55,6 +57,7 @@ def test_a_member_that_was_stopped_comes_back(five: Callable[..., Members], tmp_
     check_nothing_is_contradicted(members, tmp_path)
 
 
+@pytest.mark.alone
 def test_a_partition_between_networks_heals(tmp_path: Path) -> None:
     with Namespaces() as namespaces:
         members = spread_over(namespaces, tmp_path, ordering="causal")

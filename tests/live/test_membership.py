@@ -125,6 +125,7 @@ def test_each_side_goes_on_and_the_smaller_takes_the_state_of_the_larger(tmp_pat
     run(test())
 
 
+@pytest.mark.alone
 def test_all_leave_at_once_and_nobody_waits_for_long(tmp_path: Path) -> None:
     async def test() -> None:
         async with members(4, tmp_path) as groups:
@@ -165,6 +166,7 @@ def test_a_member_that_does_not_listen_is_dropped_where_the_group_says_so(tmp_pa
     run(test())
 
 
+@pytest.mark.alone
 def test_a_member_that_does_not_listen_may_lag_and_loses_what_is_too_old(tmp_path: Path) -> None:
     async def test() -> None:
         settings = {
