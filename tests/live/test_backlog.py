@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import subprocess
@@ -15,6 +16,7 @@ import antiphon
 from antiphon.live import burst
 from antiphon.live.anomalies import Anomalies, MemberLogger
 from antiphon.live.backlog import Backlog
+from antiphon.live.receipts import Receipt
 from antiphon.live.settings import Settings
 from antiphon.live.spill import MEMORY_BYTES_MAX
 from antiphon.live.upcalls import Upcalls
@@ -113,6 +115,33 @@ def test_the_inbox_stays_small_and_the_stream_whole_while_it_is_taken_up() -> No
         say(to, message(count + 1_000))
         assert to.inbox.bytes > 0, "straight into the inbox again"
         assert number(await anext(events)) == count + 1_000
+        to.close()
+
+    run(test())
+
+
+@pytest.mark.parametrize("is_taken_up", [False, True])
+def test_the_lifetime_of_an_own_message_begins_before_it_is_shown(is_taken_up: bool) -> None:
+    """It was once counted from when the application had its state: what others had discarded was said to be stable."""
+
+    async def test() -> None:
+        to, receipt, payload = upcalls(), Receipt(), burst.whole([b"own"])
+        to.receipts.add(receipt, payload, 20_000_000)
+        say(to, HoldBack(Install(1, (ME, OTHER))))
+        if is_taken_up:  # it comes when the state is there, and much that is to be seen before it
+            say(to, *(HoldBack(message(seq)) for seq in range(20_000)))
+            say(to, EndHoldBack(hand_over=True), Deliver(ME, 1, payload))
+        else:
+            say(to, HoldBack(Deliver(ME, 1, payload)))
+        assert not receipt.is_delivered
+        await asyncio.sleep(0.05)
+        if is_taken_up:
+            events = to.inbox.events()
+            while not receipt.is_delivered:
+                await anext(events)
+        else:
+            say(to, EndHoldBack(hand_over=True))
+        assert (receipt.is_delivered, receipt.outcome) == (True, "unknown")
         to.close()
 
     run(test())

@@ -25,7 +25,10 @@ class Stream:
         self.shown: list[Effect] = []
         in_stream: Handlers = dict.fromkeys((Deliver, Install, Capture, StandingChanged), self.shown.append)
         self.anomalies = Anomalies(MemberLogger("test", "seven"))
-        self.behind = BehindNames(in_stream, lambda: self.handlers, self.names, self.anomalies)
+        self.waited: list[Effect] = []
+        self.behind = BehindNames(
+            in_stream, lambda: self.handlers, self.names, self.anomalies, lambda effect: self.waited.append(effect)
+        )
         self.handlers: Handlers = dict(in_stream)
 
     def take(self, *effects: Effect) -> None:
@@ -47,6 +50,7 @@ def test_a_view_waits_for_names_and_all_else_behind_it() -> None:
         effects = [FIRST, deliver(1), SECOND, deliver(2), THIRD, deliver(3)]
         stream.take(*effects)
         assert stream.shown == effects[:2]
+        assert stream.waited == effects[3:], "each is told of at once"
         stream.learn(8)
         assert stream.shown == effects[:4]
         stream.take(deliver(4))

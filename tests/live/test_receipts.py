@@ -78,6 +78,31 @@ def test_what_comes_too_late_is_not_said_to_be_stable_though_the_loop_was_busy()
     run(test())
 
 
+@pytest.mark.parametrize("lags", [False, True])
+def test_a_lifetime_begins_when_a_message_is_sent_though_it_is_delivered_here_later(lags: bool) -> None:
+    """Behind a state that is on its way, or a name, own messages wait; what the others do does not wait for that."""
+
+    async def test() -> None:
+        receipts, made = Receipts(lags=lags), [Receipt() for _ in range(3)]
+        for number, receipt in enumerate(made):
+            receipts.add(receipt, b"%d" % number, 20_000_000)
+            receipts.sent(number + 1)
+        receipts.stable(1)
+        time.sleep(0.05)
+        receipts.stable(2)
+        assert [one.outcome for one in made] == ["pending"] * 3
+        for number, _ in enumerate(made):
+            receipts.delivered(number + 1, b"%d" % number)
+        assert [one.is_delivered for one in made] == [True] * 3
+        assert [one.outcome for one in made] == ["stable", "unknown", "unknown"]
+        receipts.stable(3)
+        receipts.view_ended()
+        assert [one.outcome for one in made] == ["stable", "unknown", "unknown"]
+        assert (receipts.all_settled, receipts.bytes) == (True, 0)
+
+    run(test())
+
+
 def test_a_receipt_that_is_printed_says_what_became_of_its_message() -> None:
     _, (pending, ended) = kept(2)
     ended.end(Unknown("the group was left"))

@@ -108,17 +108,25 @@ class BehindState:
         growth_bytes_max: int,
         names: Mapping[int, str],
         anomalies: Anomalies,
+        waits: Callable[[StreamEffect], None],
     ) -> None:
-        """`in_stream` handles effects of the stream; while something waits, `handlers` has others in their place."""
+        """`in_stream` handles effects of the stream; while something waits, `handlers` has others in their place.
+
+        `waits` is told of each effect that has to wait.
+        """
         self._in_stream, self._handlers, self._inbox = in_stream, handlers, inbox
-        self._names, self._anomalies = names, anomalies
+        self._names, self._anomalies, self._waits = names, anomalies, waits
         self._backlog = Backlog(growth_bytes_max)
-        handlers[HoldBack] = lambda held_back: self._backlog.append(held_back.effect)
+        handlers[HoldBack] = lambda held_back: self._keep(held_back.effect)
         handlers[EndHoldBack] = self._end
 
     def close(self) -> None:
         """Let the file go."""
         self._backlog.close()
+
+    def _keep(self, effect: StreamEffect) -> None:
+        self._waits(effect)
+        self._backlog.append(effect)
 
     def _end(self, end: EndHoldBack) -> None:
         if end.lost:
@@ -141,7 +149,7 @@ class BehindState:
             self._take_up(all_of_it=True)  # its receipts are told of while their incarnation lasts
             self._in_stream[StandingChanged](effect)
         else:
-            self._backlog.append(effect)
+            self._keep(effect)
             self._inbox.is_held_up = self._backlog.is_full
 
     def _take_up(self, *, all_of_it: bool = False) -> None:

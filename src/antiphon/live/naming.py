@@ -36,10 +36,14 @@ class BehindNames:
         handlers: Callable[[], Handlers],
         names: Mapping[int, str],
         anomalies: Anomalies,
+        waits: Callable[[StreamEffect], None],
     ) -> None:
-        """`in_stream` handles effects of the stream; while a name is missing, other handlers take their place."""
+        """`in_stream` handles effects of the stream; while a name is missing, other handlers take their place.
+
+        `waits` is told of each effect that has to wait.
+        """
         self._in_stream, self._handlers, self._names = in_stream, handlers, names
-        self._anomalies = anomalies
+        self._anomalies, self._waits = anomalies, waits
         self._show = in_stream[Install]
         in_stream[Install] = self._install
         self._usual = dict(in_stream)
@@ -68,6 +72,7 @@ class BehindNames:
             self._give_up()  # its receipts are told of while their incarnation lasts
             self._in_stream[StandingChanged](effect)
             return
+        self._waits(effect)
         self._waiting.append(effect)
         self._bytes += len(effect.payload) if isinstance(effect, Deliver) else 0
         if self._bytes > WAITING_BYTES_MAX:

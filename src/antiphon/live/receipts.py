@@ -36,7 +36,7 @@ class Receipt:
     def __init__(self) -> None:
         self.size = 0  # bytes of its burst
         self.lifetime_s: float | None = None  # how long it is worth waiting for
-        self.expires_at = math.inf  # by the loop's clock, once it is delivered
+        self.expires_at = math.inf  # by the loop's clock, once it was sent
         self.is_delivered = self.is_stable = False
         self._ended: Unknown | None = None
         self._futures: list[tuple[Literal["delivered", "stable"], asyncio.Future[None]]] = []
@@ -167,8 +167,18 @@ class Receipts:
             self._close(seq)
             return
         self._open[seq] = receipt, b""
-        if receipt.lifetime_s is not None:
-            # where there are lifetimes, own messages are delivered as they are sent: copies leave after this
+        self.sent(seq)
+        if receipt.expires_at < math.inf and receipt.expires_at <= asyncio.get_running_loop().time():
+            self._outlived(seq)
+
+    def sent(self, seq: int) -> None:
+        """Begin the lifetime of a burst, if it has one: its copies leave now, though it may be delivered here later.
+
+        Where there are lifetimes, the machine delivers own messages as it sends them. What it delivers may have to wait
+        for the application's state, or for a name; the others do not.
+        """
+        receipt, _ = self._open.get(seq, (None, b""))
+        if receipt is not None and receipt.lifetime_s is not None and receipt.expires_at == math.inf:
             loop = asyncio.get_running_loop()
             receipt.expires_at = loop.time() + receipt.lifetime_s
             loop.call_at(receipt.expires_at, self._lapse, receipt.expires_at)
@@ -177,10 +187,12 @@ class Receipts:
     def stable(self, upto: int) -> None:
         """Mark all bursts up to a number that every member has passed: it holds them, unless they had expired."""
         self._lapse()
+        now = asyncio.get_running_loop().time() if self._lapses else -math.inf
         for seq in range(self._stable + 1, upto + 1):
             kept = self._open.get(seq)
             if kept is not None:
-                kept[0].mark("stable")
+                if kept[0].expires_at > now:
+                    kept[0].mark("stable")
                 if kept[0].is_delivered:
                     self._close(seq)
         self._stable = max(self._stable, upto)
@@ -188,15 +200,19 @@ class Receipts:
     def _lapse(self, due: float = -math.inf) -> None:
         """End what has outlived its lifetime: whoever lacked it then may have passed it without holding it.
 
-        `due`: when this was to be done; a loop may do it a little before.
+        What was not delivered here ends when it is. `due`: when this was to be done; a loop may do it a little before.
         """
         if not self._lapses:
             return
         now = max(due, asyncio.get_running_loop().time())
-        for seq in [seq for seq, (receipt, _) in self._open.items() if receipt.expires_at <= now]:
-            self._open[seq][0].end(Unknown(_OUTLIVED))
-            if self._lags:
-                self._close(seq)  # its payload is not kept any more
+        late = [seq for seq, (receipt, _) in self._open.items() if receipt.is_delivered and receipt.expires_at <= now]
+        for seq in late:
+            self._outlived(seq)
+
+    def _outlived(self, seq: int) -> None:
+        self._open[seq][0].end(Unknown(_OUTLIVED))
+        if self._lags or seq <= self._stable:
+            self._close(seq)  # its payload is not kept any more
 
     def dropped(self, seq: int, reason: str) -> None:
         """End the receipt of a burst that will not be delivered here."""

@@ -9,7 +9,7 @@ from typing import Final
 
 from antiphon.live import burst
 from antiphon.live.anomalies import Anomalies
-from antiphon.live.backlog import BehindState, Handlers
+from antiphon.live.backlog import BehindState, Handlers, StreamEffect
 from antiphon.live.events import Notice, ViewChange
 from antiphon.live.inbox import Inbox
 from antiphon.live.naming import BehindNames
@@ -71,7 +71,7 @@ class Upcalls:
             Capture: self._capture,
             protocol.StandingChanged: self._notice,
         }
-        self._behind_names = BehindNames(in_stream, lambda: self.handlers, names, anomalies)
+        self._behind_names = BehindNames(in_stream, lambda: self.handlers, names, anomalies, self._waits)
         self.handlers: Handlers = {  # what is to be done with each kind of effect
             **in_stream,
             Stable: self._stable,
@@ -82,7 +82,7 @@ class Upcalls:
             RestoreChunk: self.states.receive,
         }
         self._behind_state = BehindState(
-            in_stream, self.handlers, self.inbox, settings.inbox_bytes_max, names, anomalies
+            in_stream, self.handlers, self.inbox, settings.inbox_bytes_max, names, anomalies, self._waits
         )
         self.receipts = Receipts(lags=settings.slow == "lag")
         self.members: tuple[int, ...] = ()  # processes
@@ -111,6 +111,11 @@ class Upcalls:
             self.inbox.put_messages(self._names[sender % NAMES_MAX], messages, self.view)
         if sender % NAMES_MAX == self.me:
             self.receipts.delivered(effect.seq, effect.payload)
+
+    def _waits(self, effect: StreamEffect) -> None:
+        """Hear that the application gets something later than the machine has said it."""
+        if type(effect) is Deliver and name_of(effect.sender) == self.me:
+            self.receipts.sent(effect.seq)
 
     def _stable(self, effect: Stable) -> None:
         if name_of(effect.sender) == self.me:
