@@ -240,7 +240,7 @@ def test_figure_6_the_range_ends_before_lseq() -> None:
         for seq in range(1, 7):
             part.submit(Submit(b""), seq, 0)
         # REQ = 4, and p with SEQ = 5 has come: only g, 4, is lost
-        part.receive(1, CoRet(pack_vector([4, 1]), 9, 0, [(4, 5)]), SECOND)
+        part.receive(1, CoRet(pack_vector([4, 1]), 9, [(0, [(4, 5)])]), SECOND)
         sent_again[kind] = [out.seq for out in part.wake(2 * SECOND).down if isinstance(out, Out) and out.repair]
     assert sent_again == {Co: [4], PrintedRetransmission: [4, 5]}
 
@@ -265,7 +265,7 @@ def test_figure_6_both_failure_conditions_ask_for_g(condition: int) -> None:
     world.wake(2)
     (ret,) = (out.pdu for out in world.sendings if isinstance(out.pdu, CoRet))
     assert isinstance(ret, CoRet)
-    assert (ret.source, ret.gaps) == (0, [(4, 5)])
+    assert ret.asks == [(0, [(4, 5)])]
 
 
 @pytest.mark.parametrize("latency", [EVEN, SKEWED])

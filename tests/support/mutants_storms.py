@@ -14,7 +14,7 @@ from antiphon.protocol.ordering.causal_blocks.repair import Lack, Repair
 from antiphon.protocol.ordering.causal_blocks.silence import Silence
 from antiphon.protocol.ordering.co import Co
 from antiphon.protocol.ordering.co.losses import Losses
-from antiphon.protocol.ordering.co.pdus import CoRet
+from antiphon.protocol.ordering.co.pdus import Gaps
 from antiphon.protocol.ordering.co.sending_log import SendingLog
 from antiphon.protocol.ordering.tomp import Tomp
 from antiphon.protocol.ordering.two_phase import Ask, Proposal, TwoPhase
@@ -54,9 +54,9 @@ CAUSAL_BLOCKS: dict[str, type[CausalBlocks]] = {
 # CO
 
 
-def all_that_is_kept(self: SendingLog, ret: CoRet) -> Iterable[int]:
+def all_that_is_kept(self: SendingLog, gaps: Gaps) -> Iterable[int]:
     """A request is answered with all that is kept."""
-    return range(self.releasable(), self.acceptance.req[self.acceptance.rank]) if ret.gaps else ()
+    return range(self.releasable(), self.acceptance.req[self.acceptance.rank]) if gaps else ()
 
 
 _ASKS_EAGERLY = {

@@ -142,9 +142,11 @@ def test_an_early_message_is_evicted_for_one_that_can_be_accepted() -> None:
         data(1, 1, 1),  # a vector too short
         data(2, 1, 1, 1),  # its ACK for itself is not its number
         data(1, 2, 1, 1),  # acknowledges what was never sent
-        CoRet(pack_vector([1, 1, 1]), 0, 3, [(1, 2)]),
-        CoRet(pack_vector([1, 1, 1]), 0, 0, [(2, 2)]),
-        CoRet(pack_vector([1, 1, 1]), 0, 0, [(1, 2), (4, 4)]),
+        CoRet(pack_vector([1, 1, 1]), 0, [(3, [(1, 2)])]),
+        CoRet(pack_vector([1, 1, 1]), 0, [(0, [(2, 2)])]),
+        CoRet(pack_vector([1, 1, 1]), 0, [(0, [(1, 2), (4, 4)])]),
+        CoRet(pack_vector([1, 1, 1]), 0, [(0, [(1, 2)]), (3, [(1, 2)])]),
+        CoRet(pack_vector([1, 1, 1]), 0, [(0, [(1, 2)]), (1, [(2, 2)])]),
         CoProbe(pack_vector([2, 1, 1]), 0, True),
         Pdu(),
     ],
@@ -165,7 +167,7 @@ def test_a_claim_of_endless_messages_is_asked_for_in_bounds() -> None:
     part = entity(2)
     part.receive(1, data(2**32 - 1, 1, 2**32 - 1), 0)
     (ret,) = sent(part, CoRet, SECOND)
-    assert ret.gaps == [(1, 1 + part.acceptance.places)]
+    assert ret.asks == [(1, [(1, 1 + part.acceptance.places)])]
     assert part.held == 0
 
 
@@ -194,14 +196,14 @@ def test_failure_condition_1_asks_for_what_lies_before() -> None:
     assert part.deadline is not None
     assert part.options.ret_grace_ns <= part.deadline <= 1.5 * part.options.ret_grace_ns
     (ret,) = sent(part, CoRet, part.deadline)
-    assert (ret.source, ret.gaps, unpack_vector(ret.ack, 3)) == (1, [(1, 3), (4, 5)], [1, 1, 1])
+    assert (ret.asks, unpack_vector(ret.ack, 3)) == ([(1, [(1, 3), (4, 5)])], [1, 1, 1])
 
 
 def test_failure_condition_2_asks_for_what_another_has() -> None:
     part = entity()
     part.receive(2, data(1, 1, 3, 1), 0)
     (ret,) = sent(part, CoRet, SECOND)
-    assert (ret.source, ret.gaps) == (1, [(1, 3)])
+    assert ret.asks == [(1, [(1, 3)])]
 
 
 def test_nothing_is_asked_for_that_comes_within_the_grace() -> None:
@@ -229,7 +231,7 @@ def test_one_request_is_outstanding_and_is_repeated_ever_more_rarely() -> None:
 def test_anothers_request_does_for_ones_own() -> None:
     part = entity()
     part.receive(1, data(2, 1, 2, 1), 0)
-    part.receive(2, CoRet(pack_vector([1, 1, 1]), 9, 1, [(1, 2)]), 1)
+    part.receive(2, CoRet(pack_vector([1, 1, 1]), 9, [(1, [(1, 2)])]), 1)
     assert sent(part, CoRet, 2 * part.options.ret_grace_ns) == []
     assert len(sent(part, CoRet, 2 * part.options.ret_retry_ns)) == 1
 
@@ -241,14 +243,46 @@ def test_a_request_goes_to_all_or_in_larger_groups_to_the_source_alone(
     part = entity(size)
     part.receive(1, data(2, 1, 2, *[1] * (size - 2)), 0)
     (out,) = [out for out in part.wake(2 * part.options.ret_grace_ns).down if isinstance(out.pdu, CoRet)]
-    assert (out.pdu.source, out.to) == (1, heard_by)
+    assert (out.pdu.asks, out.to) == ([(1, [(1, 2)])], heard_by)
+
+
+def test_one_vector_does_for_all_that_are_asked_at_once() -> None:
+    part = entity(40)
+    for source in range(1, 21):
+        part.receive(source, data(2, *[1] * source, 2, *[1] * (39 - source)), 0)
+    asked = tuple(range(1, 21))
+    (out,) = [out for out in part.wake(SECOND).down if isinstance(out.pdu, CoRet)]
+    assert (out.pdu.asks, out.to) == ([(source, [(1, 2)]) for source in asked], asked)
+
+
+def test_what_is_too_much_for_one_request_is_asked_for_in_several() -> None:
+    part = entity()
+    for source in (1, 2):
+        for number in range(2, 82, 2):
+            part.receive(source, data(number, *[number if k == source else 1 for k in range(3)]), 0)
+    rets = sent(part, CoRet, SECOND)
+    gaps = [(number, number + 1) for number in range(1, 81, 2)]
+    assert [ret.asks for ret in rets] == [[(1, gaps)], [(2, gaps)]]
+
+
+def test_everyone_who_is_asked_answers_and_nobody_asks_for_what_one_request_of_many_names() -> None:
+    part = entity(4)
+    part.submit(Submit(b"x"), 1, 0)
+    part.receive(2, data(2, 1, 1, 2, 1), 0)
+    before = part.deadline
+    ret = CoRet(pack_vector([1, 1, 1, 1]), 9, [(2, [(1, 2)]), (0, [(1, 2)])])
+    part.receive(1, ret, 1)
+    assert before is not None
+    assert part.losses.deadline is not None
+    assert part.losses.deadline > before
+    assert part.log.planned == {1}
 
 
 def test_the_source_sends_again_what_is_missing_and_only_once() -> None:
     part = entity()
     for seq in (1, 2, 3):
         part.submit(Submit(b"%d" % seq), seq, 0)
-    ret = CoRet(pack_vector([1, 1, 1]), 9, 0, [(1, 2), (3, 4)])
+    ret = CoRet(pack_vector([1, 1, 1]), 9, [(0, [(1, 2), (3, 4)])])
     assert repaired(part, 1, ret, 1) == [(1, True, None), (3, True, None)]
     now = part.options.ret_retry_ns + 1
     assert repaired(part, 2, ret, now) == []  # the copy for the one is on its way to the other
@@ -268,14 +302,14 @@ def test_only_those_who_lack_a_message_are_sent_it_again() -> None:
     for seq in (1, 2, 3):
         part.submit(Submit(b"%d" % seq), seq, 0)
     part.receive(2, confirm(1, 3, 1, 1), 1)  # it has 1 and 2
-    ret = CoRet(pack_vector([1, 1, 1]), 9, 0, [(1, 4)])
+    ret = CoRet(pack_vector([1, 1, 1]), 9, [(0, [(1, 4)])])
     assert repaired(part, 1, ret, 2) == [(1, True, (1,)), (2, True, (1,)), (3, True, None)]
 
 
 def test_what_is_asked_for_again_and_again_is_sent_ever_more_rarely() -> None:
     part = entity(2, ret_retry_ns=1000, probe_ns=SECOND, probe_ns_max=SECOND)
     part.submit(Submit(b""), 1, 0)
-    ret = CoRet(pack_vector([1, 1]), 9, 0, [(1, 2)])
+    ret = CoRet(pack_vector([1, 1]), 9, [(0, [(1, 2)])])
     instants = []
     for now in range(0, 200_000, 10):
         part.receive(1, ret, now)
@@ -291,7 +325,7 @@ def test_a_request_is_answered_within_bounds() -> None:
     part = entity(2, repairs_max=2)
     for seq in (1, 2, 3):
         part.submit(Submit(b""), seq, 0)
-    assert len(repaired(part, 1, CoRet(pack_vector([1, 1]), 9, 0, [(1, 2**32 - 1)]), 1)) == 2
+    assert len(repaired(part, 1, CoRet(pack_vector([1, 1]), 9, [(0, [(1, 2**32 - 1)])]), 1)) == 2
 
 
 def test_a_silence_is_broken_until_the_last_message_is_acknowledged() -> None:
@@ -708,7 +742,7 @@ def test_answers_are_timed_unless_what_they_answer_was_sent_twice() -> None:
     assert part.log.trips.measured_ns == 7 * MILLISECOND
     twice = entity(3)
     twice.submit(Submit(b"p"), 1, 0)
-    assert repaired(twice, 1, CoRet(pack_vector([1, 1, 1]), 1000, 0, [(1, 2)]), 500 * MILLISECOND)
+    assert repaired(twice, 1, CoRet(pack_vector([1, 1, 1]), 1000, [(0, [(1, 2)])]), 500 * MILLISECOND)
     twice.receive(2, confirm(1, 2, 1, 1), 900 * MILLISECOND)  # is this the answer to the first copy or to the second?
     assert twice.log.trips.measured_ns == 0
 

@@ -18,7 +18,7 @@ from antiphon.papers.claims import PaperClaim, Progress, Reproduction, Table
 from antiphon.protocol.machine import SECOND, Deliver, Duration, Instant, Stable, Submit
 from antiphon.protocol.ordering.co import Co, CoOptions
 from antiphon.protocol.ordering.co.losses import Losses
-from antiphon.protocol.ordering.co.pdus import CoData, CoRet
+from antiphon.protocol.ordering.co.pdus import CoData, CoRet, Gaps
 from antiphon.protocol.ordering.co.sending_log import SendingLog
 from antiphon.protocol.parts import Out, PartContext, Received, Step
 from antiphon.protocol.rules import replaced
@@ -175,7 +175,7 @@ def figure_6(condition: int, kind: type[Co] = Co) -> tuple[int, int]:
     rets: list[CoRet] = []
     while not rets and (deadline := part.deadline) is not None and deadline < SECOND:
         rets = [out.pdu for out in part.wake(deadline).down if isinstance(out, Out) and isinstance(out.pdu, CoRet)]
-    return (unpack_vector(rets[0].ack, 3)[0], rets[0].gaps[-1][1]) if rets else (0, 0)
+    return (unpack_vector(rets[0].ack, 3)[0], rets[0].asks[0][1][-1][1]) if rets else (0, 0)
 
 
 def figure_claims(kind: type[Co] = Co) -> list[PaperClaim]:
@@ -371,9 +371,9 @@ def ask_at_once(self: Losses, source: int, end: int, req: int, hearsay: bool, no
         self.requests[source].ask_at = now
 
 
-def include_the_end(self: SendingLog, ret: CoRet) -> Iterable[int]:
+def include_the_end(self: SendingLog, gaps: Gaps) -> Iterable[int]:
     """Include LSEQ itself in the range that is sent again, as printed."""
-    for first, end in ret.gaps:
+    for first, end in gaps:
         yield from range(max(first, self.releasable()), min(end + 1, self.acceptance.req[self.acceptance.rank]))
 
 

@@ -6,7 +6,8 @@ that its sender has left. A vector takes 4 bytes a member, so PDUs are O(n) long
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Final
+from collections.abc import Iterable, Iterator
+from typing import Annotated, ClassVar, Final, TypeAlias
 
 import msgspec
 
@@ -14,7 +15,8 @@ from antiphon.errors import UsageError
 from antiphon.protocol.machine import MILLISECOND, SECOND, Duration
 from antiphon.protocol.wire import NUMBER_MAX, VECTOR_ENTRIES_MAX, Counter, Number, Payload, Pdu, Rank, Vector
 
-RET_GAPS_MAX = 64
+RET_GAPS_MAX: Final = 64  # of one source, and of all that one RET asks
+Gaps: TypeAlias = Annotated[list[tuple[Number, Number]], msgspec.Meta(min_length=1, max_length=RET_GAPS_MAX)]
 HEADROOM_MAX: Final = NUMBER_MAX // VECTOR_ENTRIES_MAX  # in a group of any size, BUF can say that there is room for one
 
 
@@ -45,11 +47,28 @@ class CoConfirm(Sequenced, tag=31):
 
 
 class CoRet(CoPdu, tag=32):
-    """Ask LSRC to send gaps of its sequence again, each from its first number up to, not including, its end (LSEQ)."""
+    """Ask sources (LSRC) to send gaps again, each from its first number up to, not including, its end (LSEQ).
+
+    The paper has a RET for each source. One ACK does for all that are asked at once: in large groups it is most of a
+    RET, and on slow links what takes time.
+    """
 
     kind: ClassVar[str] = "co-ret"
-    source: Rank
-    gaps: Annotated[list[tuple[Number, Number]], msgspec.Meta(min_length=1, max_length=RET_GAPS_MAX)]
+    asks: Annotated[list[tuple[Rank, Gaps]], msgspec.Meta(min_length=1, max_length=RET_GAPS_MAX)]
+
+    @staticmethod
+    def parts(asks: Iterable[tuple[int, Gaps]]) -> Iterator[list[tuple[int, Gaps]]]:
+        """Give what is to be asked for in as many parts as RETs are needed, since a datagram has room for so much."""
+        part: list[tuple[int, Gaps]] = []
+        room = RET_GAPS_MAX
+        for source, gaps in asks:
+            room -= len(gaps)
+            if part and room < 0:
+                yield part
+                part, room = [], RET_GAPS_MAX - len(gaps)
+            part.append((source, gaps))
+        if part:
+            yield part
 
 
 class CoProbe(CoPdu, tag=33):

@@ -141,9 +141,9 @@ class Co(FlushHooks):
             self._broadcast(None, now, step)
         due = self.losses.due(now, acceptance.req, acceptance.early, acceptance.places)
         asked = self.losses.ret_targets([source for source, _ in due])
-        for source, gaps in due:
-            step.down += [Out(mark, (source,)) for mark in self.log.marks.heard(source)]
-            step.down.append(Out(CoRet(pack_vector(acceptance.req), acceptance.free, source, gaps), asked))
+        for asks in CoRet.parts(due):
+            step.down.append(Out(CoRet(pack_vector(acceptance.req), acceptance.free, asks), asked))
+        step.down += [Out(mark, (source,)) for source, _ in due for mark in self.log.marks.heard(source)]
         if self.probes.over(now):
             probe = CoProbe(pack_vector(acceptance.req), acceptance.free, asking=True)
             step.down.append(Out(probe, self.probes.probe_targets()))
@@ -230,14 +230,15 @@ class Co(FlushHooks):
 
     def _requested(self, source: int, ret: CoRet, ack: Sequence[int], now: Instant) -> None:
         """Rebroadcast what a RET asks of this member; one that asks another for what we lack too does for our own."""
-        if ret.source >= self.size or any(first >= end for first, end in ret.gaps):
+        if any(asked >= self.size or any(first >= end for first, end in gaps) for asked, gaps in ret.asks):
             raise Malformed("impossible-request")
         self._heard_vector(source, ack, ret.buf, now)
         self.trips.disturbed(source, now)
-        if ret.source == self.rank:
-            self.log.rebroadcast(self.log.retransmission_range(ret), source, now)
-        elif any(first <= self.acceptance.req[ret.source] < end for first, end in ret.gaps):
-            self.losses.postpone(ret.source, now)
+        for asked, gaps in ret.asks:
+            if asked == self.rank:
+                self.log.rebroadcast(self.log.retransmission_range(gaps), source, now)
+            elif any(first <= self.acceptance.req[asked] < end for first, end in gaps):
+                self.losses.postpone(asked, now)
 
     def _marked(self, source: int, mark: RepairMark, now: Instant) -> Step:
         """Ask for what is still missing when the mark behind its copies comes: they were lost."""
@@ -247,7 +248,7 @@ class Co(FlushHooks):
         req, early = acceptance.req[source], acceptance.early[source]
         if gaps := self.losses.ask_again(source, req, early, acceptance.places, now):
             step.down += [Out(mark, (source,)) for mark in self.log.marks.heard(source)]
-            step.down.append(Out(CoRet(pack_vector(acceptance.req), acceptance.free, source, gaps), (source,)))
+            step.down.append(Out(CoRet(pack_vector(acceptance.req), acceptance.free, [(source, gaps)]), (source,)))
         return step
 
     def _heard_vector(self, source: int, ack: Sequence[int], buf: int, now: Instant) -> None:

@@ -10,7 +10,7 @@ import msgspec
 
 from antiphon.protocol.machine import Duration, Instant
 from antiphon.protocol.ordering.co.acceptance import CausalAcceptance
-from antiphon.protocol.ordering.co.pdus import CoData, CoOptions, CoRet, Sequenced
+from antiphon.protocol.ordering.co.pdus import CoData, CoOptions, Gaps, Sequenced
 from antiphon.protocol.ordering.round_trips import RoundTrips
 from antiphon.protocol.parts import Out, Step
 from antiphon.protocol.repairs import CHEAP_BYTES, RepairMarks
@@ -82,9 +82,9 @@ class SendingLog:
         return self.acceptance.receipt.al.least[self.acceptance.rank]
 
     @rule("Section 4.3, retransmission action, mended")
-    def retransmission_range(self, ret: CoRet) -> Iterable[int]:
+    def retransmission_range(self, gaps: Gaps) -> Iterable[int]:
         """List one's own numbers that a RET asks for; the end of a gap has arrived or was never sent."""
-        for first, end in ret.gaps:
+        for first, end in gaps:
             yield from range(max(first, self.releasable()), min(end, self.acceptance.req[self.acceptance.rank]))
 
     @rule("docs/protocols/co.md, Large messages")
