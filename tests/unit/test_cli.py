@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -89,10 +90,18 @@ def test_a_scenario_file_and_flags_over_it(tmp_path: Path, capsys: pytest.Captur
     assert (said["members"], said["sent"]) == (3, 15)
 
 
+def test_datagrams_that_receivers_had_no_room_for_are_told_of(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "simulate --members 10 --messages 1 --interval 0 --receive-buffer 4 --service 2ms"
+    assert main(words.split()) == 0
+    assert re.search(r"datagrams +\d+, 0 lost, \d+ overrun\n", capsys.readouterr().out)
+
+
 def test_the_lan_model_gives_its_rounds(capsys: pytest.CaptureFixture[str]) -> None:
     words = "simulate --network lan --tree 2,5,1 --stability tree-train --rounds 2 --json"
     assert main(words.split()) == 0
-    rounds = json.loads(capsys.readouterr().out)["rounds"]
+    said = json.loads(capsys.readouterr().out)
+    assert said["stability"] == "tree-train"
+    rounds = said["rounds"]
     assert [(one["rtt_ns"], one["hops"], one["queue_max"]) for one in rounds] == [(15_882_450, 153, 1)] * 2
 
 
@@ -112,6 +121,13 @@ def test_the_lan_model_gives_its_rounds(capsys: pytest.CaptureFixture[str]) -> N
         ("simulate --network lan", "--tree"),
         ("simulate --network lan --tree 0,5,1", "0"),
         ("simulate --network lan --tree no-such-file", "no-such-file"),
+        ("simulate --network lan --tree 2,5,1 --loss 0.3", "--loss"),
+        ("simulate --network lan --tree 2,5,1 --views", "--views"),
+        ("simulate --network lan --tree 2,5,1 scenario.toml", "scenario.toml"),
+        ("simulate --tree 2,5,1", "--tree"),
+        ("simulate --rounds 2", "--rounds"),
+        ("simulate --bandwidth=-5", "network.bandwidth:"),
+        ("simulate --receive-buffer=-1", "network.receive_buffer:"),
         ("simulate --frobnicate", "--frobnicate"),
         ("nonsense", "nonsense"),
         ("reproduce nonsense", "nonsense"),

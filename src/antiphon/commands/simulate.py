@@ -69,7 +69,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--network", choices=["links", "lan"], default="links", help="lan: the hierarchical paper's model"
     )
     parser.add_argument("--tree", help="with --network lan: B,P,Z or a file with the parent of each node")
-    parser.add_argument("--rounds", type=int, default=1, help="with --network lan: stability rounds to run")
+    parser.add_argument("--rounds", type=int, help="with --network lan: stability rounds to run (default 1)")
     parser.add_argument("--seed", type=int, default=0, help="seed of all randomness (default 0)")
     parser.add_argument("--out", type=Path, help="folder for the trace")
     parser.add_argument("--force", action="store_true", help="replace the folder if it exists")
@@ -79,6 +79,9 @@ def run(args: argparse.Namespace) -> int:
     """Simulate, write the trace, say what happened; 3 if the run did not finish within its limit."""
     if args.network == "lan":
         return _run_lan(args)
+    for flag in ("--tree", "--rounds"):
+        if _value_of(args, flag) is not None:
+            raise UsageError(f"{flag}: only the LAN model has it; add --network lan")
     from antiphon.progress import Progress
     from antiphon.protocol.options import ordering_type
     from antiphon.sim.about import about
@@ -133,7 +136,7 @@ def _tables(args: argparse.Namespace) -> dict[str, Any]:
 
     tables: dict[str, Any] = load(args.scenario) if args.scenario is not None else {}
     for flag, (table, key, _, _) in _FLAGS.items():
-        value = getattr(args, flag.removeprefix("--").replace("-", "_"))
+        value = _value_of(args, flag)
         if value is not None:
             _put(tables, table, key, value)
     if args.safe:
@@ -149,6 +152,10 @@ def _tables(args: argparse.Namespace) -> dict[str, Any]:
             raise UsageError(f"--set {assignment}: write TABLE.KEY=VALUE")
         _put(tables, table if dot else None, key, _value(text))
     return tables
+
+
+def _value_of(args: argparse.Namespace, flag: str) -> Any:
+    return getattr(args, flag.removeprefix("--").replace("-", "_"))
 
 
 def _put(tables: dict[str, Any], table: str | None, key: str, value: Any) -> None:
@@ -176,11 +183,17 @@ def _run_lan(args: argparse.Namespace) -> int:
     from antiphon.sim.lan import simulate_rounds
     from antiphon.sim.trees import parse_tree
 
+    for flag in (*_FLAGS, "--safe", "--views", "--fifo", "--set", "--out"):
+        if flag != "--stability" and _value_of(args, flag):
+            raise UsageError(f"{flag}: the LAN model has none; it knows --tree, --stability and --rounds")
+    if args.scenario is not None:
+        raise UsageError(f"{args.scenario}: the LAN model runs no scenario; it knows --tree, --stability and --rounds")
     if args.tree is None:
         raise UsageError("--tree: the LAN model needs one; give B,P,Z or a file with the parent of each node")
     tree = parse_tree(args.tree)
-    rounds = simulate_rounds(tree, args.stability or "tree-coordinator", args.rounds)
-    summary = {"network": "lan", "members": len(tree), "stability": args.stability, "rounds": rounds}
+    stability = args.stability or "tree-coordinator"
+    rounds = simulate_rounds(tree, stability, 1 if args.rounds is None else args.rounds)
+    summary = {"network": "lan", "members": len(tree), "stability": stability, "rounds": rounds}
     if args.json:
         print(json.dumps(summary))
     else:
@@ -194,7 +207,9 @@ def _tell(summary: dict[str, Any]) -> None:
     print(f"{summary['run']}: {summary['members']} members, {summary['sent']} sent, {summary['delivered']} delivered")
     print(f"  ended after      {summary['ended_ns'] / 1e9:.3f} s of simulated time")
     print(f"  retransmissions  {summary['retransmissions']}")
-    print(f"  datagrams        {network.get('datagrams', 0)}, {network.get('lost', 0)} lost")
+    mishaps = {"lost": network.get("lost", 0)} | {key: network[key] for key in ("overrun", "cut") if network.get(key)}
+    came_to = ", ".join(f"{count} {how}" for how, count in mishaps.items())
+    print(f"  datagrams        {network.get('datagrams', 0)}, {came_to}")
     print(f"  digest           {summary['digest'][:16]}")
     if summary["trace"]:
         print(f"  trace            {summary['trace']} ({summary['events']} events)")

@@ -62,8 +62,9 @@ class NetworkOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             sampler(rule.latency or self.latency, "network.links.latency")
         if self.fifo and self.reorder > 0:
             raise UsageError("network.reorder: a FIFO link does not reorder; drop `fifo` or set reorder to 0")
-        if self.bandwidth < 0 or self.receive_buffer < 0:
-            raise UsageError("network.bandwidth and network.receive_buffer: 0 (unlimited) or more")
+        for key, limit in (("bandwidth", self.bandwidth), ("receive_buffer", self.receive_buffer)):
+            if limit < 0:
+                raise UsageError(f"network.{key}: 0 (unlimited) or more, not {limit}")
         if self.receive_buffer and duration(self.service, "network.service") == 0:
             raise UsageError(
                 "network.service: a receive_buffer overruns only if a datagram takes time; set service too"
