@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import antiphon
+from antiphon import testing
 from antiphon.errors import UsageError
 from antiphon.live.settings import Settings, words
 from antiphon.protocol.machine import Effect
@@ -490,3 +491,27 @@ def test_a_group_is_used_in_the_loop_in_which_it_was_entered(tmp_path: Path) -> 
             await (await groups[0].send(b"here")).stable()
 
     run(test())
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_one_iterator_goes_on_behind_a_timeout_around_its_next_event(batched: bool) -> None:
+    """An iterator that somebody held, and waited on with a timeout, once said that the stream was over."""
+    seen: list[object] = []
+
+    async def main(world: testing.World) -> None:
+        async with antiphon.join("g", bind="alone:1") as group:
+            events = group.batches() if batched else aiter(group)
+            while len(seen) < 2:
+                try:
+                    event = await asyncio.wait_for(anext(events), 0.1)
+                except TimeoutError:
+                    await group.send(b"after a timeout")
+                else:
+                    seen.append(event.payload if isinstance(event, antiphon.Message) else type(event).__name__)
+            await group.leave()
+            with pytest.raises(StopAsyncIteration):
+                while True:
+                    await anext(events)
+
+    testing.run(main, seed=1)
+    assert seen == ["ViewChange", "Batch" if batched else b"after a timeout"]

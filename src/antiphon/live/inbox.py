@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from itertools import repeat, takewhile
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from antiphon.live.arguments import check_loop
 from antiphon.live.events import Batch, Event, Message, Notice, ViewChange
@@ -17,6 +17,8 @@ _EACH_BYTES = 64  # what a message costs beside its payload
 _LOW_BYTES = 1 << 20
 
 Item: TypeAlias = Batch | ViewChange | Notice | Capture | Restore
+
+_Taken = TypeVar("_Taken")
 
 
 class Inbox:
@@ -106,36 +108,36 @@ class Inbox:
             if not one.done():
                 one.set_result(None)
 
-    async def events(self) -> AsyncIterator[Event]:
-        """Yield one event after the other."""
+    def events(self) -> AsyncIterator[Event]:
+        """Give one event after the other."""
+        return _Taking(self._next_event)
+
+    def batches(self) -> AsyncIterator[Batch | ViewChange | Notice]:
+        """Give the same stream, messages by the batch."""
+        return _Taking(self._next_batch)
+
+    async def _next_event(self) -> Event:
+        """Wait for the next event; the stream ends as every asynchronous iteration does."""
         while True:
             for message in self._current:  # shared by all iterators, so that one that is given up loses nothing
-                yield message
+                return message
             item = await self._next()
-            if item is None:
-                return
-            if isinstance(item, Batch):
-                self._current = map(Message, repeat(item.sender), item.payloads, repeat(item.view))
-            else:
-                yield item
+            if not isinstance(item, Batch):
+                return item
+            self._current = map(Message, repeat(item.sender), item.payloads, repeat(item.view))
 
-    async def batches(self) -> AsyncIterator[Batch | ViewChange | Notice]:
-        """Yield the same stream, messages by the batch."""
-        while True:
-            begun = list(self._current)
-            if begun:
-                yield Batch(begun[0].sender, [message.payload for message in begun], begun[0].view)
-            item = await self._next()
-            if item is None:
-                return
-            yield item
+    async def _next_batch(self) -> Batch | ViewChange | Notice:
+        begun = list(self._current)
+        if begun:
+            return Batch(begun[0].sender, [message.payload for message in begun], begun[0].view)
+        return await self._next()
 
-    async def _next(self) -> Batch | ViewChange | Notice | None:
-        """Wait for the next item, and take or restore the state where the stream comes to that; None at the end."""
+    async def _next(self) -> Batch | ViewChange | Notice:
+        """Wait for the next item, and take or restore the state where the stream comes to that."""
         while True:
             while not self._items:
-                if self._closed and self._ended():
-                    return None
+                if self._closed:
+                    raise StopAsyncIteration if self._failure is None else self._failure()
                 await self._news()
             if isinstance(self._items[0][0], Restore):
                 await self._restore()
@@ -161,12 +163,6 @@ class Inbox:
             restoring.result()
             self._items.popleft()
 
-    def _ended(self) -> bool:
-        """End the stream: with its failure, if it has one."""
-        if self._failure is not None:
-            raise self._failure()
-        return True
-
     def _news(self) -> asyncio.Future[None]:
         """Return what is done when there may be something to take."""
         check_loop(self._loop)
@@ -185,3 +181,16 @@ class Inbox:
             if was_full:
                 self._tell_if_emptied()
         return item
+
+
+class _Taking(AsyncIterator[_Taken]):
+    """What an application iterates over.
+
+    It is no asynchronous generator, which is over for good once a timeout around its next item has gone off.
+    """
+
+    def __init__(self, take: Callable[[], Coroutine[Any, Any, _Taken]]) -> None:
+        self._take = take
+
+    def __anext__(self) -> Coroutine[Any, Any, _Taken]:
+        return self._take()
