@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import random
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 import antiphon
+from antiphon import testing
 from antiphon.errors import UsageError
 from antiphon.live.addresses import number_of
 from antiphon.live.freshness import Stamp
@@ -162,3 +164,60 @@ def test_bad_settings_are_one_sentence(settings: dict[str, object], message: str
                 pass
 
     run(test())
+
+
+def named(own: str, name: str, *peers: str, **settings: Any) -> antiphon.Group:
+    folder = f"/state/{own}"
+    return antiphon.join("test", bind=own, name=name, peers=peers, discover="peers", state=folder, **settings)
+
+
+def same_number_as(name: str) -> str:
+    return next(other for index in itertools.count() if number_of(other := f"other{index}") == number_of(name))
+
+
+@pytest.mark.parametrize("taken", ["m1", same_number_as("m1")], ids=["name", "number"])
+@pytest.mark.parametrize("declared", [2, None])
+@pytest.mark.parametrize("latency", ["fixed 1ms", "fixed 150ms"])
+def test_a_name_that_is_taken_is_refused_though_only_a_third_member_is_asked(
+    taken: str, declared: int | None, latency: str
+) -> None:
+    """The third took the newcomer for the member, somewhere else, and the two threw each other out for ever."""
+
+    async def main(world: testing.World) -> None:
+        first, second, stranger = world.addresses(3)
+        one = named(first, "m0", second, members=declared)
+        other = named(second, "m1", first, members=declared)
+        await asyncio.gather(one.__aenter__(), other.__aenter__())
+        await until(lambda: len(one.status().members) == 2)
+        view = one.status().view
+        with pytest.raises(UsageError, match=r"two members cannot have one name|get the same number"):
+            async with asyncio.timeout(5), named(stranger, taken, first, members=declared):
+                pass
+        await asyncio.sleep(5)
+        assert {group.status().view for group in (one, other)} == {view}
+        assert one.status().counts["refused-same-name"] > 0
+        await (await other.send(b"undisturbed")).stable()
+        await asyncio.gather(one.leave(), other.leave())
+
+    testing.run(main, seed=1, latency=latency)
+
+
+@pytest.mark.parametrize("first_of_view", [False, True])
+def test_a_name_that_died_comes_back_at_another_address_at_once(first_of_view: bool) -> None:
+    async def main(world: testing.World) -> None:
+        addresses = world.addresses(4)
+        groups = [named(own, f"m{index}", addresses[0], members=3) for index, own in enumerate(addresses[:3])]
+        await asyncio.gather(*(group.__aenter__() for group in groups))
+        await until(lambda: all(len(group.status().members) == 3 for group in groups))
+        members = groups[0].status().members
+        gone = next(group for group in groups if (group.status().me == members[0]) == first_of_view)
+        stay = [group for group in groups if group is not gone]
+        name = gone.status().me
+        await gone.stop()
+        peers = [own for own, group in zip(addresses[:3], groups, strict=True) if group is not gone]
+        async with asyncio.timeout(4), named(addresses[3], name, *peers, members=3) as back:
+            await until(lambda: all(len(group.status().members) == 3 for group in stay))
+            await (await back.send(b"back")).stable()
+            await asyncio.gather(back.leave(), *(group.leave() for group in stay))
+
+    testing.run(main, seed=1)

@@ -32,6 +32,7 @@ PAUSE_S: Final = 0.1  # between the hellos of one that looks
 CALM_S: Final = 1.0  # between those of one that has found its group
 CLASH_S: Final = 0.15  # a seeker waits at least this long for another member with its name to answer
 ANSWER_S: Final = 0.05  # at most so many answers
+GONE_S: Final = 2.5  # a member that has not said hello for so long may be where another of its name says that it is
 _NEWEST: Final = 4  # every hello tells of this many members met last, and of the others in turn
 VIEW_MEMBERS_MAX: Final = 32  # of a larger one newcomers hear from its members only
 
@@ -56,6 +57,7 @@ class _Search(msgspec.Struct):
     remembered: Founding | None  # how the group was founded when last seen
     found: asyncio.Future[None]
     answer: tuple[Founding | None, GroupView | None] | None = None  # of the first member that was heard
+    free_at: float = 0.0  # when one's own name is not taken, unless somebody tells of its owner again
 
 
 class _Turn:
@@ -93,6 +95,35 @@ class _Turn:
             self._timer.cancel()
 
 
+class AddressBook:
+    """The members that are known, by number: their names, and where each is, as it says itself."""
+
+    def __init__(self, own: Contact) -> None:
+        self.members: dict[int, Contact] = {number_of(own.name): own}
+        self._heard_at: dict[int, float] = {}  # when members said hello themselves, where they are now
+
+    def note(self, contact: Contact, now: float | None = None) -> None:
+        """Know a member, the newest of all; `now`: it says so itself."""
+        number = number_of(contact.name)
+        self.members.pop(number, None)
+        self.members[number] = contact
+        if now is not None:
+            self._heard_at[number] = now
+
+    def another(self, contact: Contact, now: float) -> Contact | None:
+        """Return the member that has a name already, if it is another one, or is still where it was."""
+        number = number_of(contact.name)
+        known = self.members.get(number)
+        if known is None or known == contact:
+            return None
+        is_there = now < self._heard_at.get(number, -GONE_S) + GONE_S
+        return known if is_there or known.name != contact.name else None
+
+    def forget(self, number: int) -> None:
+        """Hear that a member is not in the group any more: it may come back anywhere."""
+        self._heard_at.pop(number, None)
+
+
 class Discovery:
     """One member's search for its group, and then its help for those who look for it."""
 
@@ -110,7 +141,7 @@ class Discovery:
         self._own, self._sockets, self.seal, self._anomalies = own, sockets, seal, anomalies
         self._asked, self._declared = asked, declared
         self._looking: dict[str, float] = {}  # who looks for the group too, by name, and when it was last heard
-        self.members: dict[int, Contact] = {number_of(own.name): own}
+        self.book = AddressBook(own)
         self.founding: Founding | None = None
         self.view: GroupView | None = None  # of the group that was found
         self._seeker: Seeker | None = None
@@ -136,7 +167,7 @@ class Discovery:
     def go_on(self, seeker: Seeker) -> None:
         """Help those who come later; the seeker is told every member's name and address, those of now at once."""
         self._seeker = seeker
-        for number, contact in self.members.items():
+        for number, contact in self.book.members.items():
             seeker.learn(number, contact.name, contact.socket_address())
 
     def close(self) -> None:
@@ -150,7 +181,7 @@ class Discovery:
         if self._search is None:
             return []
         since = self._loop.time() - CALM_S
-        heard = {self.members[number_of(name)].address for name, at in self._looking.items() if at > since}
+        heard = {self.book.members[number_of(name)].address for name, at in self._looking.items() if at > since}
         return sorted({show(address) for address in self._asked()} - heard)
 
     @property
@@ -170,7 +201,7 @@ class Discovery:
         self._consider_founding()
         view = self._newest_view()
         small = view is not None and len(view.members) <= VIEW_MEMBERS_MAX
-        others = [contact for contact in self.members.values() if contact.name != self._own.name]
+        others = [contact for contact in self.book.members.values() if contact.name != self._own.name]
         known = others[-_NEWEST:] + random.sample(
             others[:-_NEWEST], min(KNOWN_MAX, len(others)) - len(others[-_NEWEST:])
         )
@@ -187,6 +218,8 @@ class Discovery:
         now = self._loop.time()
         looking = {name for name, heard in self._looking.items() if now - heard < ALIVE_S} | {self._own.name}
         is_late = now >= search.began + LOOK_S
+        if now < search.free_at:
+            return
         if search.answer is not None:
             if now >= search.began + CLASH_S:
                 self._adopt(*search.answer)
@@ -250,31 +283,45 @@ class Discovery:
             self._say()  # to those who still are where this member was, too
 
     def _meet(self, contact: Contact, *, itself: bool) -> None:
-        """Learn of a member; where a known one is now, it says itself."""
-        number = number_of(contact.name)
-        known = self.members.get(number)
-        if known is not None and (known.name != contact.name or number == number_of(self._own.name)):
-            if itself:
-                self._clash(known, contact)
-            return
-        if known is None or (itself and known != contact):
+        """Learn of a member; where a known one is now, it says itself, once it is gone from where it was."""
+        number, now = number_of(contact.name), self._loop.time()
+        known = self.book.members.get(number)
+        if known == self._own:
+            self._refuse_own_name(contact, itself=itself)
+        elif known is None or itself:
+            if itself and (another := self.book.another(contact, now)) is not None:
+                self._refuse(another, contact)
             address = contact.socket_address()
-            self.members.pop(number, None)
-            self.members[number] = contact
-            if self._seeker is not None:
+            self.book.note(contact, now if itself else None)
+            if known != contact and self._seeker is not None:
                 self._seeker.learn(number, contact.name, address)
 
-    def _clash(self, known: Contact, contact: Contact) -> None:
-        """Refuse a member whose name cannot be told from that of another."""
-        if known == self._own:
-            if known.name == contact.name:
-                why = f"name: {known.name} is taken by a member at {contact.address}; two members cannot have one name"
-            else:
-                why = f"discover: {known.name} and {contact.name} get the same number; give this member another name"
-            self._end_search(UsageError(why))
-            self._turn.answer(contact.socket_address())  # one that looks is told so itself
-        self._anomalies.note("refused-same-name", f"{contact.name} at {contact.address}")
+    def _refuse(self, known: Contact, contact: Contact) -> None:
+        """Refuse one whose name cannot be told from that of another member, and tell it where that one is."""
+        self.book.note(known)  # it is told of in the next hello
+        self._turn.answer(contact.socket_address())
+        self._anomalies.note("refused-same-name", f"{contact.name} at {contact.address}, not at {known.address}")
         raise Refused("same-name")
+
+    def _refuse_own_name(self, contact: Contact, *, itself: bool) -> None:
+        """Refuse one who has this member's name, and one who looks for the group ends its search; or ask if it lives.
+
+        Others tell of a member that is gone as well, so it must be asked itself.
+        """
+        address = contact.socket_address()
+        if itself:
+            own, other = self._own.name, contact.name
+            if own == other:
+                why = f"name: {own} is taken by a member at {contact.address}; two members cannot have one name"
+            else:
+                why = f"discover: {own} and {other} get the same number; give this member another name"
+            self._end_search(UsageError(why))
+            self._turn.answer(address)  # one that looks is told so itself
+            self._anomalies.note("refused-same-name", f"{other} at {contact.address}")
+            raise Refused("same-name")
+        if self._search is not None and contact != self._own:
+            self._search.free_at = self._loop.time() + ALIVE_S
+            self._turn.answer(address)
 
 
 def contact(name: str, address: Address) -> Contact:

@@ -120,12 +120,12 @@ async def found(
         raise
     folder.remember(settings.bind, Memory(name=name, founding=discovery.founding))
     founding = discovery.founding
-    names = {number: one.name for number, one in discovery.members.items()}
+    names = {number: one.name for number, one in discovery.book.members.items()}
     return Identity(
         me=me,
         own=own,
         names=names if founding is None else _numbered(founding.founders),
-        addresses={number: one.socket_address() for number, one in discovery.members.items()},
+        addresses={number: one.socket_address() for number, one in discovery.book.members.items()},
         declared=declared,
         contacts=contacts,
         folder=folder,

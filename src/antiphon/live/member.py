@@ -99,7 +99,7 @@ class LiveMember:
             identity = await found(settings, folder, self._host.socket, self.anomalies, self._admission.begin_search)
             assert identity.discovery is not None
             self._closers.callback(identity.discovery.close)
-            self._names.update((number, contact.name) for number, contact in identity.discovery.members.items())
+            self._names.update((number, contact.name) for number, contact in identity.discovery.book.members.items())
         self._closers.callback(identity.contacts.close)
         return identity
 
@@ -140,7 +140,7 @@ class LiveMember:
         )
         transport = Transport(endpoint)
         self._closers.callback(transport.close)
-        self.upcalls.left = transport.forget
+        self.upcalls.left.append(transport.forget)
         is_known_elsewhere = settings.address is not None and endpoint.bind != endpoint.addresses[identity.me]
         if is_known_elsewhere and await transport.name_is_taken():
             raise UsageError(f"address: another member answers at {settings.address}; two members cannot have one name")
@@ -180,6 +180,7 @@ class LiveMember:
             identity.contacts.changed = partial(follow, identity, self.driver)
         else:
             identity.discovery.go_on(self)
+            self.upcalls.left.append(identity.discovery.book.forget)
             transport.hello = identity.discovery.take
         self._tick()
         if settings.status_at is not None:

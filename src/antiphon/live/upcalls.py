@@ -89,7 +89,7 @@ class Upcalls:
         self.view = 0
         self.messages = 0  # delivered in all
         self.joined: Callable[[], None] = lambda: None  # called when a view begins
-        self.left: Callable[[int], None] = lambda name: None  # told the names of those who are not in it any more
+        self.left: list[Callable[[int], None]] = []  # told the names of those who are not in it any more
 
     def close(self) -> None:
         """Let the files go in which something waits."""
@@ -134,7 +134,8 @@ class Upcalls:
         old, self.members, self.view = self.members, install.members, install.view
         self._reader.keep_only(install.members)
         for name in set(map(name_of, old)) - set(map(name_of, install.members)):
-            self.left(name)
+            for hear in self.left:
+                hear(name)
         members = ", ".join(self._show(install.members))
         self._anomalies.logger.info("view %d: %s; version %d of the wire", install.view, members, install.wire)
         self.receipts.view_ended()
