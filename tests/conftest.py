@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 
 import hypothesis
@@ -18,3 +19,8 @@ hypothesis.settings.load_profile("repeatable")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--golden", action="store_true", help="write the golden transcripts anew")
+
+
+def pytest_collection_finish() -> None:
+    """Keep the collector from what stays to the end: thousands of tests, and syntax trees of half a million nodes."""
+    gc.freeze()

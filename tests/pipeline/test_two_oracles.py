@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -190,17 +191,20 @@ def reached_from(start: str) -> set[str]:
     while left:
         name = left.pop()
         found.add(name)
-        left |= IMPORTED[name] - found
+        left |= imported()[name] - found
     return found
 
 
-IMPORTED = {module.name: {found.imported for found in imports(module)} for module in modules()}
+@cache
+def imported() -> dict[str, set[str]]:
+    """By module, what it imports."""
+    return {module.name: {found.imported for found in imports(module)} for module in modules()}
 
 
 def test_neither_checker_imports_the_other() -> None:
     """Not by way of a third module either, wherever the import stands."""
-    assert IMPORTED["trace.naive"] <= SHARED
-    for name in IMPORTED:
+    assert imported()["trace.naive"] <= SHARED
+    for name in imported():
         if name.split(".")[0] == "pipeline":
             assert "trace.naive" not in reached_from(name), name
 
