@@ -16,7 +16,7 @@ import pytest
 
 from antiphon.errors import UsageError
 from antiphon.pipeline.ingesting import foreign
-from antiphon.pipeline.ingesting.foreign import otlp, span_scan, spans
+from antiphon.pipeline.ingesting.foreign import otlp, span_texts, spans
 from antiphon.pipeline.ingesting.foreign.bulk import LogRecord, RecordTable
 from antiphon.pipeline.ingesting.foreign.form import LogForm, NoRow, form_of
 from antiphon.pipeline.ingesting.foreign.records import read_records
@@ -267,7 +267,7 @@ def test_spans_by_columns(tmp_path: Path, form_name: str, monkeypatch: pytest.Mo
     for seed in range(60):
         rng = random.Random(seed)
         monkeypatch.setattr(spans, "_SPANS", rng.choice([1, 3, 1 << 10]))
-        monkeypatch.setattr(span_scan, "FEW", rng.choice([1, 4, 256]))
+        monkeypatch.setattr(span_texts, "FEW", rng.choice([1, 4, 256]))
         monkeypatch.setattr(spans, "_BLOCK_BYTES", rng.choice([100, 5_000, 1 << 20]))
         odd = rng.choice([0, 0, 0.05])
         exports = [

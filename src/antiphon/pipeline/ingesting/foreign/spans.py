@@ -17,11 +17,24 @@ import pyarrow.compute as pc
 
 from antiphon.errors import UsageError
 from antiphon.pipeline.columns import Array
-from antiphon.pipeline.ingesting.foreign import otlp, span_scan
+from antiphon.pipeline.ingesting.foreign import otlp, span_texts
 from antiphon.pipeline.ingesting.foreign.bulk import LogRecord, RecordTable, keys_read
 from antiphon.pipeline.ingesting.foreign.coded import first_of, is_one_of, is_text, plain, without_empty
 from antiphon.pipeline.ingesting.foreign.form import LogForm
-from antiphon.pipeline.ingesting.foreign.span_scan import NUMBER, TEXT, TRUTH, SpanArrays
+from antiphon.pipeline.ingesting.foreign.json_steps import PADDING, skip_value
+from antiphon.pipeline.ingesting.foreign.span_arrays import (
+    FULL,
+    NOTHING,
+    NUMBER,
+    OWN_COLUMNS,
+    TEXT,
+    TRUTH,
+    SpanArrays,
+    span_arrays,
+    wanted_keys,
+)
+from antiphon.pipeline.ingesting.foreign.span_json import scan_json
+from antiphon.pipeline.ingesting.foreign.span_protobuf import scan_protobuf
 from antiphon.pipeline.store.location import compression_of, is_utf16, location, open_input
 from antiphon.pipeline.store.torn import Tear, TornStream
 
@@ -105,12 +118,12 @@ class _SpanReader:
     def __init__(self, file: str, keys: list[str]) -> None:
         self.row = 1  # of the next record
         self._file, self._keys = file, keys
-        self._wanted = span_scan.wanted_keys(keys)
-        self._arrays = span_scan.span_arrays(span_scan.OWN_COLUMNS + len(keys), _SPANS)
+        self._wanted = wanted_keys(keys)
+        self._arrays = span_arrays(OWN_COLUMNS + len(keys), _SPANS)
 
     def _room_for_more(self) -> None:
         spans, columns = self._arrays.kind.shape
-        self._arrays = span_scan.span_arrays(columns, 4 * spans)
+        self._arrays = span_arrays(columns, 4 * spans)
 
     def _cut_short(self, rest: bytes) -> LogRecord:
         """Return what is left of an export at the end of a file that was read otherwise: it may still be written."""
@@ -149,9 +162,9 @@ class _SpanReader:
         size = _BLOCK_BYTES
         while at < len(content):
             block = content[at : at + size]
-            text = np.empty(len(block) + span_scan.PADDING, np.uint8)
+            text = np.empty(len(block) + PADDING, np.uint8)
             text[: len(block)], text[len(block) :] = block, 0
-            end, odd = span_scan.scan_json(text, 0, self._arrays, self._wanted)
+            end, odd = scan_json(text, 0, self._arrays, self._wanted)
             if found := self._flush(text, as_hex=False, decode=decode):
                 yield found
             at += end
@@ -165,7 +178,7 @@ class _SpanReader:
                     return
                 size = _BLOCK_BYTES
                 continue
-            whole = span_scan.skip_value(text, end)
+            whole = skip_value(text, end)
             if whole < 0 and at + len(block) - end < len(content):
                 size = size if end else 4 * size  # the export goes on behind the block
                 continue
@@ -187,13 +200,13 @@ class _SpanReader:
         for start, stop in self._whole_exports(content):
             while True:
                 before = self._arrays.counts.copy()
-                end = span_scan.scan_protobuf(whole, start, stop, self._arrays, self._wanted)
+                end = scan_protobuf(whole, start, stop, self._arrays, self._wanted)
                 if end >= 0:
                     break
                 self._arrays.counts[:] = before
                 if (found := flush()) is not None:
                     yield found
-                if not span_scan.no_room(end):
+                if end != FULL:
                     yield self._singly(otlp.protobuf_records(content[start:stop].tobytes(), self._file))
                     break
                 if not before[0]:
@@ -218,7 +231,7 @@ def _table(arrays: SpanArrays, keys: list[str], content: Array, *, as_hex: bool)
     if not len(chosen):
         return None
     every = slice(spans) if len(chosen) == spans else chosen
-    there = (arrays.kind[:spans] != span_scan.NOTHING).any(axis=0)
+    there = (arrays.kind[:spans] != NOTHING).any(axis=0)
 
     def column(number: int, hexadecimal: bool = False) -> pa.Array:
         if not there[number]:
@@ -229,7 +242,7 @@ def _table(arrays: SpanArrays, keys: list[str], content: Array, *, as_hex: bool)
         return _column(content, kind, value, length, hexadecimal)
 
     own = {name: column(number, as_hex and name in ("span.id", "span.parent")) for number, name in enumerate(_OWN)}
-    found = {name: column(span_scan.OWN_COLUMNS + number) for number, name in enumerate(keys)}
+    found = {name: column(OWN_COLUMNS + number) for number, name in enumerate(keys)}
     columns = {name: one for name, one in (own | found).items() if one.null_count < len(one)}
     columns["span.kind"] = pa.DictionaryArray.from_arrays(own["span.kind"].cast(pa.int32()), pa.array(_KINDS))
     link = arrays.link[:, :links]
@@ -313,8 +326,8 @@ def _column(content: Array, kind: Array, value: Array, length: Array, as_hex: bo
     size = len(kind)
     present = np.bincount(kind, minlength=4)
     if present[TEXT] and not as_hex and not present[NUMBER] and not present[TRUTH]:
-        codes, first = np.empty(size, np.int32), np.empty(span_scan.FEW, np.int64)
-        few = span_scan.code_texts(content, kind, value, length, codes, first)
+        codes, first = np.empty(size, np.int32), np.empty(span_texts.FEW, np.int64)
+        few = span_texts.code_texts(content, kind, value, length, codes, first)
         if few:
             texts = [content[value[row] : value[row] + length[row]].tobytes() for row in first[:few].tolist()]
             indices = pa.array(codes, mask=None if present[TEXT] == size else codes < 0)
@@ -322,7 +335,7 @@ def _column(content: Array, kind: Array, value: Array, length: Array, as_hex: bo
     if present[TEXT]:
         room = int(length[kind == TEXT].sum(dtype=np.int64)) * (2 if as_hex else 1)
         offsets, out = np.empty(size + 1, np.int32), np.empty(room, np.uint8)
-        span_scan.gather(content, kind, value, length, offsets, out, as_hex)
+        span_texts.gather(content, kind, value, length, offsets, out, as_hex)
         validity = None if present[TEXT] == size else pa.array(kind == TEXT).buffers()[1]
         buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(out)]
         texts = pa.Array.from_buffers(pa.binary(), size, buffers).cast(pa.string())
