@@ -110,6 +110,29 @@ def test_a_receipt_that_is_printed_says_what_became_of_its_message() -> None:
     assert repr(ended) == "<Receipt: unknown, the group was left>"
 
 
+def test_a_receipt_is_waited_for_in_the_loop_of_its_group(tmp_path: Path) -> None:
+    """In another nobody would wake whoever waits there."""
+    own, absent = free_addresses(2)
+
+    async def wait(receipt: Receipt) -> None:
+        with pytest.raises(antiphon.UsageError, match=r"^loop: a group belongs to the event loop"):
+            await asyncio.wait_for(receipt.stable(), 1)
+
+    async def test() -> None:
+        async with antiphon.join("g", bind=own, peers=[absent], views=False, leave_s=0) as group:
+            for size in (1, 100_000):
+                receipt = await group.send(bytes(size))
+                await asyncio.to_thread(lambda receipt=receipt: asyncio.run(wait(receipt)))  # type: ignore[misc]
+                assert not receipt.settled
+        await asyncio.to_thread(lambda: asyncio.run(ended(receipt)))
+
+    async def ended(receipt: Receipt) -> None:
+        with pytest.raises(Unknown, match="the group was left"):
+            await receipt.stable()
+
+    run(test())
+
+
 def test_a_receipt_never_tells_of_another_message() -> None:
     receipts, _ = kept(3)
     receipts.incarnation_ended()

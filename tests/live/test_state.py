@@ -261,6 +261,71 @@ def test_a_state_that_cannot_be_read_any_more_is_given_up_and_its_member_lives_o
     assert pair.anomalies.counts["snapshots-failed"] == 1
 
 
+async def _waits_for_what_is_cancelled() -> AsyncIterator[bytes]:
+    yield b"x"
+    cancelled = asyncio.get_running_loop().create_future()
+    cancelled.cancel()
+    await cancelled
+
+
+def test_an_iterator_that_waits_for_what_is_cancelled_gives_no_state() -> None:
+    """Its joiner once waited for ever, and was not told to ask another."""
+
+    async def test() -> None:
+        pair = Pair(_waits_for_what_is_cancelled, print)
+        pair.elder.due(1, [])
+        pair.elder.capture(1)
+        while not pair.said:
+            await asyncio.sleep(0)
+        assert pair.said == [Snapshot(1, None)]
+        assert pair.anomalies.counts["snapshots-failed"] == 1
+
+    run(test())
+
+
+def test_a_snapshot_that_is_interrupted_tells_its_joiner() -> None:
+    def snapshot() -> bytes:
+        raise KeyboardInterrupt
+
+    pair = Pair(snapshot, print)
+    pair.elder.due(1, [])
+    with pytest.raises(KeyboardInterrupt):
+        pair.elder.capture(1)
+    assert pair.said == [Snapshot(1, None)]
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_a_state_of_which_a_piece_could_not_be_written_is_not_offered(
+    inline: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the disk said so at once, the joiner was once given the state without that piece."""
+    real, appended = Spool.append, list[bytes]()
+
+    def append(self: Spool, data: bytes) -> None:
+        appended.append(data)
+        if len(appended) == 2:
+            raise antiphon.UsageError("TMPDIR: no room")
+        real(self, data)
+
+    async def snapshot() -> AsyncIterator[bytes]:
+        for number in range(4):
+            yield bytes([number]) * 10
+
+    async def test() -> None:
+        said = list[Snapshot | Chunk]()
+        worker = InlineExecutor() if inline else ThreadPoolExecutor(1)
+        elder = StateKeeper(snapshot, None, said.append, Anomalies(MemberLogger("g", "me")), worker)
+        elder.due(1, [])
+        elder.capture(1)
+        while not said:
+            await asyncio.sleep(0)
+        assert said == [Snapshot(1, None)]
+        elder.close()
+
+    monkeypatch.setattr(Spool, "append", append)
+    run(test())
+
+
 def test_a_state_that_nobody_needs_any_more_is_not_taken() -> None:
     """It once was, and kept in memory and in a file until the group was left."""
 

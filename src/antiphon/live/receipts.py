@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Final, Literal, TypeAlias
 
 from antiphon.errors import AntiphonError
+from antiphon.live.arguments import check_loop
 from antiphon.protocol.machine import SECOND, Duration
 
 _OUTLIVED: Final = "it outlived its lifetime: members that lacked it then may have discarded it"
@@ -31,9 +32,11 @@ class Receipt:
     holds it), "unknown" (nobody can tell any more) or "lost" (it was never sent); `reason` says why, for the last two.
     """
 
-    __slots__ = ("_ended", "_futures", "expires_at", "is_delivered", "is_stable", "lifetime_s", "size")
+    __slots__ = ("_ended", "_futures", "_loop", "expires_at", "is_delivered", "is_stable", "lifetime_s", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        """`loop`: the group's, in which alone it can be waited for; without one, nothing but a test has made it."""
+        self._loop = loop
         self.size = 0  # bytes of its burst
         self.lifetime_s: float | None = None  # how long it is worth waiting for
         self.expires_at = math.inf  # by the loop's clock, once it was sent
@@ -76,6 +79,8 @@ class Receipt:
     async def _wait(self, what: Literal["delivered", "stable"]) -> None:
         if self._ended is not None:
             raise type(self._ended)(str(self._ended))
+        if self._loop is not None:
+            check_loop(self._loop)
         future = asyncio.get_running_loop().create_future()
         self._futures.append((what, future))
         try:

@@ -26,7 +26,7 @@ class Sender:
         self._settings, self._driver, self._receipts = settings, driver, receipts
         self._pending: list[bytes] = []
         self._kind = PLAIN  # of what is pending
-        self._receipt = Receipt()  # of what is pending
+        self._receipt = Receipt(driver.loop)  # of what is pending
         self._open_bytes = 0  # up to this length messages simply join what is pending
         self._flush_scheduled = False
         self._room: asyncio.Future[None] | None = None  # waited for by those who found none
@@ -81,7 +81,7 @@ class Sender:
 
     async def _send_parts(self, payload: bytes, kind: Kind) -> Receipt | None:
         """Send all parts of a message in one incarnation; return None if it ended, so that nobody has all."""
-        whole, incarnations = Receipt(), self._receipts.incarnations
+        whole, incarnations = Receipt(self._driver.loop), self._receipts.incarnations
         for part in self._cutter.cut(payload, self._sizes.bytes, self._driver.incarnation):
             while self._pending or not self._has_room():
                 await self._wait_for_room()
@@ -115,7 +115,7 @@ class Sender:
         self._flush_scheduled = False
         if self._pending and self._driver.running and self._has_room():
             messages, self._pending, self.pending_bytes, self._open_bytes = self._pending, [], 0, 0
-            receipt, self._receipt = self._receipt, Receipt()
+            receipt, self._receipt = self._receipt, Receipt(self._driver.loop)
             self.messages += len(messages)
             self._submit(burst.whole(messages), receipt, self._kind)
         elif self._pending:

@@ -150,7 +150,7 @@ class StateKeeper:
             return  # everyone has the state already, from others whose applications were quicker
         try:
             kind, source = _opened(self._snapshot())
-        except Exception as error:  # the application's, which hears of it where it reads
+        except BaseException as error:  # the application's, which hears of it where it reads
             self._fail(view, error)
             raise
         begun = msgspec.msgpack.encode(self._begun.pop(view, []))
@@ -176,14 +176,15 @@ class StateKeeper:
                 for start in range(0, len(piece), _PIECE_BYTES):
                     written = self._worker.submit(spool.append, bytes(piece[start : start + _PIECE_BYTES]))
                     await (asyncio.sleep(0) if written.done() else asyncio.wrap_future(written))
-        except Exception as error:
+                    written.result()  # a state that lacks a piece is none
+        except (Exception, asyncio.CancelledError) as error:  # an iterator may wait for what somebody cancelled
             if self._captured.get(view) is spool:
                 self._fail(view, error)
         else:
             if self._captured.get(view) is spool:
                 self._offer(view, spool, end)
 
-    def _fail(self, view: int, error: Exception) -> None:
+    def _fail(self, view: int, error: BaseException) -> None:
         """Say that there is no state to give: joiners ask another member."""
         self._anomalies.note("snapshots-failed", repr(error))
         self.release(Release(view))
