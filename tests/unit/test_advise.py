@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -95,6 +96,35 @@ def test_the_goal_decides() -> None:
     limited = advise(replace(group, goal="bytes", latency_max_ms=40.0))
     assert limited.best.stable_ms <= 40 < best["bytes"].stable_ms
     assert any("above 40 ms" in (one.objection or "") for one in limited.rejected)
+
+
+def simulated(deliver_ms: dict[str, float], stable_ms: dict[str, float]) -> Callable[..., Estimate]:
+    """Stand in for simulations: an ordering has its times whatever else is set."""
+
+    def measure(question: Question, candidate: Candidate, size: int) -> Estimate:
+        name = candidate.ordering
+        return Estimate(
+            candidate=candidate, deliver_ms=deliver_ms[name], stable_ms=stable_ms[name], kb_per_s=1, datagrams_per_s=1,
+            held=1, keeps_up=True, basis="made up",
+        )  # fmt: skip
+
+    return measure
+
+
+def test_of_what_is_as_soon_stable_the_soonest_delivered_is_advised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four orderings are within chance of one another, and all are tried with all protocols; three are not."""
+    deliver = {"fifo": 4.0, "sequencer": 5.7, "abcast": 13.7, "tomp": 13.6, "causal-blocks": 3.0, "co": 19.0}
+    stable = {"fifo": 20.9, "sequencer": 20.4, "abcast": 20.0, "tomp": 20.2, "causal-blocks": 30.0, "co": 21.5}
+    monkeypatch.setattr("antiphon.sim.advise.measure", simulated(deliver, stable))
+    advice = advise(Question(members=4, goal="stable"))
+    assert advice.best.candidate.ordering == "fifo"
+    assert "of these it has the least time to deliver" in advice.why()
+    tried = {(one.candidate.ordering, one.candidate.stability) for one in advice.ranked}
+    assert tried >= {(name, stability) for name in ("fifo", "sequencer", "abcast", "tomp") for stability in STABILITIES}
+    far = advise(Question(members=4, goal="deliver"))
+    tried = {(one.candidate.ordering, one.candidate.stability) for one in far.ranked}
+    assert ("abcast", "train") not in tried, "far from the best, with any protocol"
+    assert ("sequencer", "train") in tried, "two orderings are tried with all protocols in any case"
 
 
 def test_every_ordering_that_gives_what_is_needed_is_a_candidate() -> None:

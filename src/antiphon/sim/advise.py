@@ -45,7 +45,7 @@ from antiphon.sim.trees import Tree
 NEEDS: Final = ("fifo", "causal", "total")
 _SPAN_S: Final = 2.0  # how long the simulated members send, as far as the number of messages allows
 _DELIVERIES_MAX: Final = 12_000  # per simulated run: keeps each below about a second
-_ORDERINGS_BEST: Final = 2  # how many orderings are tried with every stability protocol
+_ORDERINGS_BEST: Final = 2  # how many orderings are tried with every stability protocol, if no more are as good
 _BEST: Final = 4  # how many protocols are tried with all intervals and options
 DEFAULT_INTERVALS_MS: Final = (10.0, 5.0, 40.0)  # the first one, a live group's, is tried with every protocol
 _ALIKE: Final = 0.05  # what is so near to the best is as good: chance alone makes such a difference
@@ -262,8 +262,7 @@ class Advice(msgspec.Struct, frozen=True):
     def why(self) -> str:
         """Say in a sentence why it is the best."""
         best, question = self.best, self.question
-        least = min(self.ranked, key=lambda one: _merit(question, one))
-        alike = [one for one in self.ranked if _merit(question, one) <= (1 + question.alike) * _merit(question, least)]
+        alike = as_good(question, self.ranked)
         others, figure = f"of the {len(self.ranked)} that will do", GOALS[question.goal]
         if len(alike) == 1:
             sentence = f"it has the least {figure} ({amount(question.goal, best)}) {others}"
@@ -271,8 +270,8 @@ class Advice(msgspec.Struct, frozen=True):
             sentence = (
                 f"its {figure} ({amount(question.goal, best)}) is within {question.alike:.0%} of the least {others}, "
             )
-            also = "that of one other" if len(alike) == 2 else f"those of {len(alike) - 1} others"
-            sentence += f"as {'is' if len(alike) == 2 else 'are'} {also}, and of these it has the least time to stable"
+            also = "is that of one other" if len(alike) == 2 else f"are those of {len(alike) - 1} others"
+            sentence += f"as {also}, and of these it has the least {GOALS[_second(question)]}"
         names = {one.candidate.name for one in alike}
         following = next((one for one in self.ranked if one.candidate.name not in names), None)
         if following is not None:
@@ -330,9 +329,9 @@ def advise(question: Question, tell: Tell | None = None) -> Advice:
                 tell(min(len(estimates) + len(refused), planned), planned)
 
     try_all(first)
-    best = [one.candidate.ordering for one in ranked(question, estimates) if one.candidate.stability is not None][
-        :_ORDERINGS_BEST
-    ]
+    usually = [one for one in ranked(question, estimates) if one.candidate.stability is not None]
+    enough = max(_ORDERINGS_BEST, len(as_good(question, usually)))
+    best = [one.candidate.ordering for one in usually[:enough]]
     tried = best or [one.ordering for one in everything]  # where no default can be tried, another may be
     others = [one for one in everything if one not in first]
     try_all(one for one in others if one.ordering in tried)
@@ -410,15 +409,27 @@ def _merit(question: Question, one: Estimate) -> float:
     return _figure(question.goal, one)
 
 
+def as_good(question: Question, estimates: Sequence[Estimate]) -> list[Estimate]:
+    """Return those that chance alone may set apart from the best."""
+    least = min((_merit(question, one) for one in estimates), default=0.0)
+    return [one for one in estimates if _merit(question, one) <= (1 + question.alike) * least]
+
+
 def ranked(question: Question, estimates: Iterable[Estimate]) -> list[Estimate]:
-    """Put estimates in order: what keeps the limits first; what is as good as the best, by time to stable and bytes."""
+    """Put estimates in order: what keeps the limits first; what is as good as the best, by another goal and bytes."""
     several = list(estimates)
     least = min((_merit(question, one) for one in several if one.acceptable), default=0.0)
 
     def key(one: Estimate) -> tuple[bool, float, float, float]:
-        return not one.acceptable, max(_merit(question, one), (1 + question.alike) * least), one.stable_ms, one.kb_per_s
+        merit = max(_merit(question, one), (1 + question.alike) * least)
+        return not one.acceptable, merit, _figure(_second(question), one), one.kb_per_s
 
     return sorted(several, key=key)
+
+
+def _second(question: Question) -> Goal:
+    """Return the goal that decides between what is as good for the first one."""
+    return "deliver" if question.goal == "stable" else "stable"
 
 
 def _figure(goal: Goal, one: Estimate) -> float:
