@@ -7,7 +7,7 @@ to `LogForm.rows`, so that it alone says what is right, and how what is wrong is
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -81,81 +81,92 @@ def keys_read(form: LogForm) -> list[str]:
 def rows_in_bulk(form: LogForm, records: RecordTable, file: int) -> tuple[pa.Table, Array]:
     """Return the rows of those records that columns decide, and the positions of the others."""
     columns = _Columns(form, records.table)
-    size = len(records.table)
-    word = coded(columns.text("event"))
-    words = word.dictionary.to_pylist()
-    kinds = [form.events.get(text.lower(), [text]) for text in words]
-    known = [
-        len(those) <= _KINDS_MAX and ABOUT_A_MESSAGE.issuperset(those) and text.lower() not in form.again
-        for text, those in zip(words, kinds, strict=True)
-    ]
-    code = word.indices.fill_null(len(words)).to_numpy(zero_copy_only=False)
-    about = np.array([*(len(those) if good else 0 for those, good in zip(kinds, known, strict=True)), 0], np.int64)
-    count = about[code]
-
-    member, number = columns.text("member"), plain(columns.text("seq"))
-    run, sender, detail = (coded(columns.text(name)) for name in ("run", "sender", "detail"))
-    topic, partition, group = (coded(columns.text(name)) for name in ("topic", "partition", "group"))
-    step, view, size_bytes = (columns.integer(name) for name in ("step", "view", "bytes"))
-    time, redelivered = columns.time("time_ns"), columns.flag("redelivered")
-    offset = _offsets(plain(columns.text("partition_offset")))
-    span, other = (plain(columns.text(name)) if name in form.columns else columns.nothing for name in ("span", "about"))
-    channel = coded(columns.text("channel") if "channel" in form.columns else columns.nothing)
-    tag = _offsets(plain(columns.text("tag")) if "tag" in form.columns else columns.nothing)
-    columns.leave(~missing(columns.value_of_any_kind("members")))
+    found = _found(form, columns)
     for key in form.incoming:
         if key in records.table.column_names:
             columns.leave(~missing(whole(records.table[key])))
-    lacking = columns.left | missing(member) | missing(number)
-    open_words = np.array([*(not good for good in known), True], bool)
-    undecided = open_words[code] | (lacking & (count > 0))
-    count[undecided] = 0
+    kinds = _Kinds(form, coded(columns.text("event")))
+    count, undecided = kinds.counted(columns.left | missing(found["member"]) | missing(found["id"]))
 
-    index = np.repeat(np.arange(size), count)
+    index = np.repeat(np.arange(len(count)), count)
     at = np.arange(len(index)) - np.repeat(np.cumsum(count) - count, count)
-    names = list(dict.fromkeys(name for those, good in zip(kinds, known, strict=True) if good for name in those))
-    kind_of = np.full((len(words) + 1, _KINDS_MAX), -1, np.int32)
-    for row, (those, good) in enumerate(zip(kinds, known, strict=True)):
-        if good:
-            kind_of[row, : len(those)] = [names.index(name) for name in those]
-    kind = kind_of[code[index], at]
-    every = pa.array(index) if len(index) != size or (count != 1).any() else None
-
-    def taken(column: pa.Array) -> pa.Array:
-        return column if every is None else column.take(every)
-
-    who = taken(coded(member))
-    by_itself = np.array([name in ("send", ACKNOWLEDGED, IF_SENT) for name in names] + [False], bool)[kind]
-    told = np.array([name in TOLD for name in names] + [False], bool)[kind]
-    events = pa.array(["control" if name in TOLD else name for name in names], pa.string())
-    rows = {
-        "run": filled(taken(run), "log"),
-        "member": who,
-        "event": pa.DictionaryArray.from_arrays(pa.array(kind, pa.int32()), events),
-        "sender": chosen(by_itself, who, taken(sender)),
-        "id": taken(number),
-        "step": taken(step),
-        "time_ns": taken(time),
-        "view": taken(view).fill_null(0),
-        "bytes": taken(size_bytes),
+    if len(index) != len(count) or (count != 1).any():
+        every = pa.array(index)
+        found = {name: column.take(every) for name, column in found.items()}
+    kind = kinds.of_rows(index, at)
+    rows = found | {
+        "run": filled(found["run"], "log"),
+        "event": kinds.events(kind),
+        "sender": chosen(kinds.among(kind, ("send", ACKNOWLEDGED, IF_SENT)), found["member"], found["sender"]),
+        "view": found["view"].fill_null(0),
         "members": pa.nulls(len(index), FOREIGN_SCHEMA.field("members").type),
-        "detail": chosen(
-            told,
-            pa.DictionaryArray.from_arrays(pa.array(kind, pa.int32()), pa.array(names, pa.string())),
-            taken(detail),
-        ),
-        "topic": taken(topic),
-        "partition": taken(partition),
-        "group": taken(group),
-        "redelivered": taken(redelivered),
-        "partition_offset": taken(offset),
-        "span": taken(span),
-        "about": taken(other),
-        "channel": taken(channel),
-        "tag": taken(tag),
+        "detail": chosen(kinds.among(kind, TOLD), kinds.named(kind), found["detail"]),
         "place": pa.array((file << ROW_BITS) + (records.first_row + index) * _KINDS_MAX + at),
     }
     return pa.table(rows, schema=FOREIGN_SCHEMA), np.flatnonzero(undecided)
+
+
+def _found(form: LogForm, columns: _Columns) -> dict[str, pa.Array]:
+    """Return what each record says, by the column of its rows."""
+
+    def told(name: str) -> pa.Array:
+        """Return a column that only some forms have."""
+        return columns.text(name) if name in form.columns else columns.nothing
+
+    coded_names = ("run", "member", "sender", "detail", "topic", "partition", "group")
+    found = {name: coded(columns.text(name)) for name in coded_names} | {"id": plain(columns.text("seq"))}
+    found |= {name: columns.integer(name) for name in ("step", "view", "bytes")}
+    found["time_ns"], found["redelivered"] = columns.time("time_ns"), columns.flag("redelivered")
+    offset, tag = plain(columns.text("partition_offset")), plain(told("tag"))
+    found["partition_offset"], found["tag"] = _offsets(offset), _offsets(tag)
+    found["span"], found["about"], found["channel"] = plain(told("span")), plain(told("about")), coded(told("channel"))
+    columns.leave(~missing(columns.value_of_any_kind("members")))
+    return found
+
+
+class _Kinds:
+    """What the words for events mean: the kinds of rows that a record with such a word has."""
+
+    def __init__(self, form: LogForm, word: pa.DictionaryArray) -> None:
+        words = word.dictionary.to_pylist()
+        kinds = [form.events.get(text.lower(), [text]) for text in words]
+        self._known = [
+            len(those) <= _KINDS_MAX and ABOUT_A_MESSAGE.issuperset(those) and text.lower() not in form.again
+            for text, those in zip(words, kinds, strict=True)
+        ]
+        decided = [those if good else [] for those, good in zip(kinds, self._known, strict=True)]
+        self._code = word.indices.fill_null(len(words)).to_numpy(zero_copy_only=False)
+        self._size = np.array([*map(len, decided), 0], np.int64)  # by word, the last for none
+        self._names = list(dict.fromkeys(name for those in decided for name in those))
+        self._of_word = np.full((len(words) + 1, _KINDS_MAX), -1, np.int32)
+        for row, those in enumerate(decided):
+            self._of_word[row, : len(those)] = [self._names.index(name) for name in those]
+
+    def counted(self, lacking: Array) -> tuple[Array, Array]:
+        """Return how many rows each record has, and which are undecided: these have none, nor have those that lack."""
+        count = self._size[self._code]
+        unknown = np.array([*(not good for good in self._known), True], bool)
+        undecided = unknown[self._code] | (lacking & (count > 0))
+        count[undecided] = 0
+        return count, undecided
+
+    def of_rows(self, index: Array, at: Array) -> Array:
+        """Return the kind of each row, which is the record's (`index`) kind of that number (`at`)."""
+        kinds: Array = self._of_word[self._code[index], at]
+        return kinds
+
+    def among(self, kind: Array, names: Collection[str]) -> Array:
+        """Say of each row whether its kind is one of these."""
+        return np.array([name in names for name in self._names] + [False], bool)[kind]
+
+    def named(self, kind: Array) -> pa.DictionaryArray:
+        """Return the names of kinds."""
+        return pa.DictionaryArray.from_arrays(pa.array(kind, pa.int32()), pa.array(self._names, pa.string()))
+
+    def events(self, kind: Array) -> pa.DictionaryArray:
+        """Return the events that a trace has for kinds."""
+        events = ["control" if name in TOLD else name for name in self._names]
+        return pa.DictionaryArray.from_arrays(pa.array(kind, pa.int32()), pa.array(events, pa.string()))
 
 
 def _offsets(texts: pa.Array) -> pa.Array:
