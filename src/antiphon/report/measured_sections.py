@@ -133,34 +133,47 @@ def _held_back(facts: Facts, measured: MeasureResult) -> Markup | None:
     worst = measured.held_back
     if not worst:
         return section("held-back", title, _unknown(measured, "held_back"))
-    first = worst[0]
-    if not first.waited_ns and not first.lacked:
+    if not worst[0].waited_ns and not worst[0].lacked:
         said = "A message can become stable when its last member holds it. Nobody was waited for alone."
         return section("held-back", title, paragraph(said))
+    said = _held_back_words(facts, worst[0])
+    behind = _held_back_table(facts, worst)
+    shown = _waiting_over_time(facts, said, behind) if facts.waiting else behind
+    return section("held-back", title, paragraph(after_lives(said), _spread_words(worst)), shown)
+
+
+def _held_back_words(facts: Facts, first: HeldBack) -> str:
+    """Who was waited for most."""
     where = f" of run {first.run}" if facts.runs > 1 else ""
     who = begin(facts, member_name(facts, first.member))
     said = f"A message can become stable when its last member holds it. {who}{where} was waited for "
     said += f"most: it was the last to hold {count(first.last, 'message')}"
     said += f" and never held {first.lacked:,} that nobody could call stable" if first.lacked else ""
     said += f"; the others waited up to {duration(first.longest_ns)} for it alone, "
-    said += f"{duration(first.waited_ns)} summed over these messages."
-    behind = table(
+    return said + f"{duration(first.waited_ns)} summed over these messages."
+
+
+def _held_back_table(facts: Facts, worst: Sequence[HeldBack]) -> Markup:
+    rows = [
+        (
+            begin(facts, member_name(facts, row.member)) + (f" ({row.run})" if facts.runs > 1 else ""),
+            f"{row.last:,}",
+            f"{row.lacked:,}",
+            duration(row.waited_ns),
+            duration(row.longest_ns),
+        )
+        for row in worst
+    ]
+    return table(
         ("Member", "Last to hold", "Never held", "Waited for alone, sum over messages", "At most"),
-        [
-            (
-                begin(facts, member_name(facts, row.member)) + (f" ({row.run})" if facts.runs > 1 else ""),
-                f"{row.last:,}",
-                f"{row.lacked:,}",
-                duration(row.waited_ns),
-                duration(row.longest_ns),
-            )
-            for row in worst
-        ],
+        rows,
         numbers=range(1, 5),
         caption="those that were waited for most",
     )
-    if not facts.waiting:
-        return section("held-back", title, paragraph(after_lives(said), _spread_words(worst)), behind)
+
+
+def _waiting_over_time(facts: Facts, said: str, behind: Markup) -> Markup:
+    """For whom how many messages waited, over the run."""
     by_member: dict[int | None, list[WaitingRow]] = {}
     for row in facts.waiting:
         by_member.setdefault(row.member, []).append(row)
@@ -181,9 +194,7 @@ def _held_back(facts: Facts, measured: MeasureResult) -> Markup | None:
     if rest is not None:
         most = max(values[rest], default=0)
         caption += f" The last row is the mean of all others, on a scale of its own: up to {amount(most)} for each."
-    return section(
-        "held-back", title, paragraph(after_lives(said), _spread_words(worst)), figure(drawing, caption, behind)
-    )
+    return figure(drawing, caption, behind)
 
 
 def _spread_words(worst: Sequence[HeldBack]) -> str:

@@ -91,57 +91,66 @@ def _readable(value: Any) -> str:
 
 def _typed(raw: pa.Table, mapping: Mapping) -> tuple[pa.Table, Array]:
     """The contract's columns in their types, and each row's reason to be put aside (0 if none)."""
-    rows = raw.num_rows
-    reason = np.zeros(rows, np.uint8)
+    columns, unreadable = _columns(raw, mapping)
+    reason = _reasons(columns, unreadable)
+    if "" in mapping.events.values():
+        nothing = pc.fill_null(pc.equal(columns["event"].cast(pa.string()), ""), False)
+        reason[nothing.to_numpy(zero_copy_only=False)] = _NO_ROW
+    return pa.table(columns, schema=_dictionary_schema(columns)), reason
 
-    def blame(wrong: Array, code: int) -> None:
-        reason[wrong & (reason == 0)] = code
 
+def _columns(raw: pa.Table, mapping: Mapping) -> tuple[dict[str, pa.Array], list[Array]]:
+    """Return the contract's columns in their types, and for each of them in which rows it cannot be read."""
     columns: dict[str, pa.Array] = {}
-    unreadable: dict[str, Array] = {}
+    unreadable = []
     for name, kind in TYPES.items():
         foreign = mapping.foreign(name)
         if name in mapping.constants:
-            columns[name] = pa.array([mapping.constants[name]] * rows, kind)
+            columns[name] = pa.array([mapping.constants[name]] * raw.num_rows, kind)
         elif foreign not in raw.column_names:
-            columns[name] = pa.nulls(rows, kind)
+            columns[name] = pa.nulls(raw.num_rows, kind)
         else:
             column = raw[foreign].combine_chunks()
             column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
             column = _with_numbers(column, mapping.members) if name in _MEMBERS and mapping.members else column
-            if name == "time_ns":
-                columns[name], unreadable[name] = _times(column, mapping.unit_of_times)
-            else:
-                columns[name], unreadable[name] = _convert(column, kind)
+            times = name == "time_ns"
+            columns[name], wrong = _times(column, mapping.unit_of_times) if times else _convert(column, kind)
+            unreadable.append(wrong)
     columns |= _broker_columns(raw, mapping)
     if mapping.numbers_from != 1:
         columns["seq"] = pc.add(columns["seq"], 1 - mapping.numbers_from)
     if mapping.events:
         columns["event"] = _renamed(columns["event"], mapping.events)
+    return columns, unreadable
+
+
+def _reasons(columns: dict[str, pa.Array], unreadable: list[Array]) -> Array:
+    """Return the first reason why each row has to be put aside, 0 where there is none."""
     code = event_codes(columns["event"])
-    event_null = code == NO_EVENT
+    reason = np.zeros(len(code), np.uint8)
+
+    def blame(wrong: Array, why: int) -> None:
+        reason[wrong & (reason == 0)] = why
 
     def null(name: str) -> Array:
         result: Array = pc.is_null(columns[name]).to_numpy(zero_copy_only=False)
         return result
 
+    def number(name: str) -> Array:
+        result: Array = pc.fill_null(columns[name], 0).to_numpy(zero_copy_only=False)
+        return result
+
     blame(null("run"), BAD_RUN)
     blame(null("member"), BAD_MEMBER)
     blame(null("step"), BAD_STEP)
-    blame(event_null, BAD_EVENT)
+    blame(code == NO_EVENT, BAD_EVENT)
     about_message = code < CONTROL  # send, receive, deliver, stable, discard
     blame(about_message & null("sender"), BAD_SENDER)
-    seq = pc.fill_null(columns["seq"], 0).to_numpy(zero_copy_only=False)
-    blame(about_message & (seq < 1), BAD_SEQ)
-    sender = pc.fill_null(columns["sender"], 0).to_numpy(zero_copy_only=False)
-    member = pc.fill_null(columns["member"], 0).to_numpy(zero_copy_only=False)
-    blame((code == SEND) & (sender != member), BAD_SEND)
-    for wrong in unreadable.values():
+    blame(about_message & (number("seq") < 1), BAD_SEQ)
+    blame((code == SEND) & (number("sender") != number("member")), BAD_SEND)
+    for wrong in unreadable:
         blame(wrong, BAD_TYPE)
-    if "" in mapping.events.values():
-        nothing = pc.fill_null(pc.equal(columns["event"].cast(pa.string()), ""), False)
-        reason[nothing.to_numpy(zero_copy_only=False)] = _NO_ROW
-    return pa.table(columns, schema=_dictionary_schema(columns)), reason
+    return reason
 
 
 def _dictionary_schema(columns: dict[str, pa.Array]) -> pa.Schema:

@@ -257,40 +257,17 @@ def _completed(
     columns: dict[str, pa.Array], size: int, count: Array, first: Array, links: pa.Array
 ) -> tuple[pa.Table, Array | None]:
     """Let spans have an operation and a message's id, as `otlp` has it for one; a batch is one record for each link."""
-    nothing = pa.nulls(size, pa.string())
-
-    def texts(keys: tuple[str, ...], *, filled: bool) -> pa.Array:
-        """The first of some keys that a span has (`filled`: with a text that is not empty)."""
-        return first_of([_text(columns[key], filled=filled) for key in keys if key in columns], nothing)
-
-    operation, kind = texts(otlp.OPERATIONS, filled=True), columns["span.kind"]
-    if operation.null_count:
-        neither = pc.and_(pc.is_null(operation), pc.is_null(kind))
-        kind = pa.DictionaryArray.from_arrays(pc.if_else(neither, 0, kind.indices), kind.dictionary)
-    columns["span.kind"] = kind
-    sends = is_one_of(first_of([operation, kind], nothing), otlp.SENDING)
-    if "span.failed" in columns:
-        failed = pc.and_(pc.fill_null(columns.pop("span.failed"), False), sends)
-        columns[otlp.OPERATIONS[0]] = pc.if_else(failed, "failed", plain(texts(otlp.OPERATIONS[:1], filled=False)))
-    known = texts(otlp.IDS, filled=True)
-    offset = texts(otlp.OFFSETS, filled=False)
-    nameless = pc.is_null(known)
-    if offset.null_count < size and pc.any(nameless).as_py():
-        where = [pc.fill_null(plain(texts(keys, filled=False)), "") for keys in (otlp.TOPICS, otlp.PARTITIONS)]
-        named = pc.binary_join_element_wise(*where, plain(offset), "/")
-        given = plain(texts(otlp.IDS[:1], filled=False))
-        columns[otlp.IDS[0]] = pc.if_else(pc.and_(nameless, pc.is_valid(offset)), named, given)
-        nameless = pc.is_null(texts(otlp.IDS, filled=True))
-    parent = plain(columns.pop("span.parent", nothing))
+    sends = _say_operations(columns, size)
+    nameless = _name_by_offset(columns, size)
+    parent = plain(columns.pop("span.parent", pa.nulls(size, pa.string())))
     about = pc.if_else(sends, None, parent)
     index = None
     if count.any():
         sending = sends.to_numpy(zero_copy_only=False)
         linked = (count > 0) & ~(sending & (count <= 1))
-        index = np.repeat(np.arange(size), np.where(linked, count, 1))
-        at = np.arange(len(index)) - np.repeat(
-            np.cumsum(np.where(linked, count, 1)) - np.where(linked, count, 1), np.where(linked, count, 1)
-        )
+        records = np.where(linked, count, 1)
+        index = np.repeat(np.arange(size), records)
+        at = np.arange(len(index)) - np.repeat(np.cumsum(records) - records, records)
         every = pa.array(index)
         columns = {name: column.take(every) for name, column in columns.items()}
         linked = linked[index]
@@ -299,13 +276,49 @@ def _completed(
     if pc.any(nameless).as_py():
         own = columns.get("span.id")
         other = about if own is None else pc.coalesce(about, pc.if_else(sends, plain(own), None))
-        given = columns.get(otlp.IDS[0])
-        given = pa.nulls(len(about), pa.string()) if given is None else plain(_text(given, filled=False))
+        given = plain(_first_text(columns, otlp.IDS[:1], len(about), filled=False))
         name = pc.binary_join_element_wise("span", other, " ")
         columns[otlp.IDS[0]] = pc.if_else(pc.and_(nameless, pc.is_valid(other)), name, given)
     if about.null_count < len(about):
         columns["span.about"] = about
     return pa.table(columns), index
+
+
+def _say_operations(columns: dict[str, pa.Array], size: int) -> pa.Array:
+    """Complete what spans say of their kind and of failures; return which of them send."""
+    operation, kind = _first_text(columns, otlp.OPERATIONS, size, filled=True), columns["span.kind"]
+    if operation.null_count:
+        neither = pc.and_(pc.is_null(operation), pc.is_null(kind))
+        kind = pa.DictionaryArray.from_arrays(pc.if_else(neither, 0, kind.indices), kind.dictionary)
+    columns["span.kind"] = kind
+    sends = is_one_of(first_of([operation, kind], pa.nulls(size, pa.string())), otlp.SENDING)
+    if "span.failed" in columns:
+        failed = pc.and_(pc.fill_null(columns.pop("span.failed"), False), sends)
+        said = plain(_first_text(columns, otlp.OPERATIONS[:1], size, filled=False))
+        columns[otlp.OPERATIONS[0]] = pc.if_else(failed, "failed", said)
+    return sends
+
+
+def _name_by_offset(columns: dict[str, pa.Array], size: int) -> pa.Array:
+    """Let messages without an id have topic, partition and offset as theirs; return which spans still have none."""
+    nameless = pc.is_null(_first_text(columns, otlp.IDS, size, filled=True))
+    offset = _first_text(columns, otlp.OFFSETS, size, filled=False)
+    if offset.null_count == size or not pc.any(nameless).as_py():
+        return nameless
+    where = [
+        pc.fill_null(plain(_first_text(columns, keys, size, filled=False)), "")
+        for keys in (otlp.TOPICS, otlp.PARTITIONS)
+    ]
+    named = pc.binary_join_element_wise(*where, plain(offset), "/")
+    given = plain(_first_text(columns, otlp.IDS[:1], size, filled=False))
+    columns[otlp.IDS[0]] = pc.if_else(pc.and_(nameless, pc.is_valid(offset)), named, given)
+    return pc.is_null(_first_text(columns, otlp.IDS, size, filled=True))
+
+
+def _first_text(columns: dict[str, pa.Array], keys: tuple[str, ...], size: int, *, filled: bool) -> pa.Array:
+    """Return the first of some keys that a span has (`filled`: with a text that is not empty)."""
+    found = [_text(columns[key], filled=filled) for key in keys if key in columns]
+    return first_of(found, pa.nulls(size, pa.string()))
 
 
 def _text(column: pa.Array, *, filled: bool) -> pa.Array:
