@@ -149,6 +149,24 @@ def test_a_trace_is_not_overwritten_unless_asked(tmp_path: Path, capsys: pytest.
     assert main([*words, "--force"]) == 0
 
 
+@pytest.mark.parametrize("out", ["mine", "mine/thesis.txt", "", ".", "above"])
+def test_nothing_but_a_trace_is_ever_replaced(
+    out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A folder of somebody's own, named by mistake, was once removed with all in it."""
+    monkeypatch.chdir(tmp_path)
+    words = ["simulate", "--messages", "1", "--members", "2", "--force", "--out"]
+    (thesis := tmp_path / "mine" / "thesis.txt").parent.mkdir()
+    thesis.write_text("precious")
+    assert main([*words, "above/run"]) == 0
+    (tmp_path / "above" / "notes").write_text("mine too")
+    capsys.readouterr()
+    assert main([*words, out]) == 2
+    assert "holds something else than a trace" in capsys.readouterr().err
+    assert thesis.read_text() == "precious"
+    assert (tmp_path / "above" / "notes").read_text() == "mine too"
+
+
 def test_a_run_that_cannot_finish_is_inconclusive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "crash.toml"
     path.write_text('members = 3\nmessages = 20\nlimit = "2s"\n[[faults]]\nkind = "crash"\nmember = 1\nat = "20ms"\n')

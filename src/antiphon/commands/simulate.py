@@ -72,7 +72,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, help="with --network lan: stability rounds to run (default 1)")
     parser.add_argument("--seed", type=int, default=0, help="seed of all randomness (default 0)")
     parser.add_argument("--out", type=Path, help="folder for the trace")
-    parser.add_argument("--force", action="store_true", help="replace the folder if it exists")
+    parser.add_argument("--force", action="store_true", help="replace the trace that is in the folder")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
     from antiphon.sim.about import about
     from antiphon.sim.cluster import simulate
     from antiphon.sim.scenario import from_table
-    from antiphon.trace.writer import digest, write_trace
+    from antiphon.trace.writer import digest, refuse_to_replace, write_trace
 
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # where a protocol of one's own lies, as with python -m
@@ -98,8 +98,8 @@ def run(args: argparse.Namespace) -> int:
             f"antiphon simulate: {scenario.ordering} finds stability itself; {args.stability} is not used",
             file=sys.stderr,
         )
-    if args.out is not None and args.out.exists() and not args.force:
-        raise UsageError(f"{args.out}: exists already; name another folder or add --force")
+    if args.out is not None:
+        refuse_to_replace(args.out, but_traces=args.force)
     with Progress("simulating", scenario.messages * scenario.members) as progress:
         result = simulate(scenario, args.seed, progress=lambda _, left: progress.left(left))
     if args.out is not None:

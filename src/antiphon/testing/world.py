@@ -223,7 +223,10 @@ class World(Surroundings):
         return self.host.network.all_counts
 
     def write_trace(self, folder: Path) -> None:
-        """Write the traces for `antiphon check`, each group's in a folder of its own if there are several."""
+        """Write the traces for `antiphon check`, each group's in a folder of its own if there are several.
+
+        An earlier trace in the folder is replaced; anything else is left alone, with a `UsageError`.
+        """
         owners = self.host.network.owners
         self._traces.write(folder, self.seed, global_clock=self.clocks_agree, owners=owners, done=self.done)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from antiphon.atomic_write import Replacement
 from antiphon.errors import UsageError
 from antiphon.trace.log import MemberLog
-from antiphon.trace.run_file import write_run_file
+from antiphon.trace.run_file import RUN_FILE, write_run_file
 from antiphon.trace.schema import COLUMNS
 
 if TYPE_CHECKING:
@@ -64,13 +64,13 @@ def write_trace(
 ) -> int:
     """Write `events.parquet`, a row group a member, and run.json beside it; give the number of events.
 
-    A trace that nobody needs after a power failure need not be `durable`.
+    `replace`: an earlier trace goes; anything else stays. A trace that nobody needs after a power failure need not be
+    `durable`.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    if folder.exists() and not replace:
-        raise UsageError(f"{folder}: exists already; name another folder or add --force")
+    refuse_to_replace(folder, but_traces=replace)
     events = sum(len(log) for log in logs)
     with Replacement(folder, durable=durable) as fresh:
         fresh.mkdir()
@@ -82,6 +82,21 @@ def write_trace(
                 writer.write_table(log_table(run, log), row_group_size=max(len(log), 1))
         write_run_file(fresh, run, {**about, "events": events}, {"pyarrow": pa.__version__})
     return events
+
+
+def refuse_to_replace(folder: Path, *, but_traces: bool) -> None:
+    """Raise a `UsageError` if a trace in this folder would replace something; `but_traces`: other than a trace."""
+    if not folder.exists():
+        return
+    if not but_traces:
+        raise UsageError(f"{folder}: exists already; name another folder or add --force")
+    if not folder.name or not _is_trace(folder):
+        raise UsageError(f"{folder}: holds something else than a trace, which stays; name another folder")
+
+
+def _is_trace(folder: Path) -> bool:
+    """Return whether a folder holds a run, or several in folders of their own, or nothing."""
+    return folder.is_dir() and ((folder / RUN_FILE).is_file() or all(map(_is_trace, folder.iterdir())))
 
 
 def digest(run: str, logs: Iterable[MemberLog]) -> str:
