@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from antiphon.protocol.options import stability_type
 from antiphon.protocol.ordering import ORDERINGS
 from antiphon.protocol.stability import STABILITIES
 from antiphon.sim import torture
@@ -91,6 +92,10 @@ def test_the_schedules_reach_all_that_they_should() -> None:
         keys = Counter(key for seed in range(600) for key in wide(seed, ordering).ordering_options)
         assert set(keys) == set(part.Options.__struct_fields__), ordering
         assert min(keys.values(), default=20) >= 20, keys
+    for stability in STABILITIES:
+        keys = Counter(key for one in drawn if one.stability == stability for key in one.stability_options)
+        assert set(keys) == set(stability_type(stability).Options.__struct_fields__), stability
+        assert min(keys.values()) >= 10, keys
 
 
 def _lasts_ms(fault: Fault) -> int:

@@ -7,6 +7,7 @@ by the options' own `check`, with the key and the reason; whoever draws leaves s
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from functools import cache
 from typing import Any, Final
 
@@ -27,6 +28,25 @@ _BYTES: Final = (64, 300, 1_200, 9_000)
 def draw(rng: random.Random, options: type[msgspec.Struct]) -> dict[str, Any]:
     """Draw some of the options of a struct."""
     return {name: rng.choice(values) for name, values in _space(options).items() if rng.random() < _SHARE}
+
+
+def shapes(rng: random.Random, options: type[msgspec.Struct], size: int) -> Iterator[dict[str, Any]]:
+    """Draw what a struct takes of a whole group as a list, an order and a tree: one of them is what it means."""
+    for name in _lists(options):
+        if rng.random() < _SHARE:
+            order = rng.sample(range(size), size)
+            yield {name: order}
+            parents = {rank: rng.choice(order[:place]) if place else -1 for place, rank in enumerate(order)}
+            yield {name: [parents[rank] for rank in range(size)]}
+
+
+@cache
+def _lists(options: type[msgspec.Struct]) -> list[str]:
+    """List the options of a struct that are lists, where they are given."""
+    info = msgspec.inspect.type_info(options)
+    assert isinstance(info, msgspec.inspect.StructType)
+    kinds = {one.name: one.type.types if isinstance(one.type, msgspec.inspect.UnionType) else () for one in info.fields}
+    return [name for name, types in kinds.items() if any(isinstance(one, msgspec.inspect.ListType) for one in types)]
 
 
 @cache
@@ -51,4 +71,4 @@ def _values(name: str, kind: msgspec.inspect.Type) -> list[Any]:
             least = [] if lowest is None else [lowest]
             return [*least, *(value for value in usual if (kind.le is None or value <= kind.le))]
         case _:
-            return []  # the shape of a tree is made for a size, and drawn with it
+            return []  # `shapes` draws those that are made for a size

@@ -20,7 +20,7 @@ from antiphon.protocol.options import PROFILES, ordering_type, stability_type
 from antiphon.protocol.recovery import RecoveryOptions
 from antiphon.protocol.stability import STABILITIES
 from antiphon.sim.network import NetworkOptions
-from antiphon.sim.option_space import draw
+from antiphon.sim.option_space import draw, shapes
 from antiphon.sim.scenario import Clocks, Fault, Scenario, Workload
 
 _SKEWS = ("0", "0", "0", "3ms", "50ms")
@@ -144,7 +144,12 @@ def wide(seed: int, ordering: str, *, large: bool = False) -> Scenario:
         faults=list(_faults(rng, members, rng.choices(_LASTING_MS, _LASTING_WEIGHTS)[0])) if members > 1 else [],
         limit="600min",  # a train around 9 members that lose 40% takes a minute a message, and that is no fault
     )
-    return _with_options(random.Random(f"{seed}/{ordering}/wide options"), scenario)
+    scenario = _with_options(random.Random(f"{seed}/{ordering}/wide options"), scenario)
+    if ordering_type(ordering).NEEDS_RECOVERY:
+        offered = stability_type(scenario.stability).Options
+        for shape in shapes(random.Random(f"{seed}/{ordering}/wide shape"), offered, members):
+            scenario = _if_allowed(scenario, stability_options=_with(scenario.stability_options, shape))
+    return scenario
 
 
 def _network(rng: random.Random, members: int, bandwidth: int) -> NetworkOptions:
