@@ -351,6 +351,14 @@ def stable_before_delivered(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Receipt, "mark", mark)
 
 
+def stable_says_nothing_of_delivered(patch: pytest.MonkeyPatch) -> None:
+    async def stable(self: Receipt) -> None:
+        if not self.is_stable:  # whoever asks when it is, is told at once
+            await self._wait("stable")
+
+    patch.setattr(Receipt, "stable", stable)
+
+
 def outcome_is_behind(patch: pytest.MonkeyPatch) -> None:
     real = Receipt.outcome.fget
     patch.setattr(Receipt, "outcome", property(lambda self: "pending" if (said := real(self)) == "delivered" else said))

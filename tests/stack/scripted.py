@@ -31,6 +31,13 @@ def busy(seed: int, **setup: Any) -> Schedule:
     )
 
 
+def asking(seed: int) -> Schedule:
+    """The same, and all ask for their receipts again and again."""
+    asked = busy(seed)
+    work = tuple(msgspec.structs.replace(one, asks_ms=10) for one in asked.work)
+    return msgspec.structs.replace(asked, work=work)
+
+
 def heavy(seed: int) -> Schedule:
     """Large messages, in parts, while a member joins."""
     heavy_work = Work(messages=30, pause_ms=0, size=250_000)

@@ -76,6 +76,7 @@ BUGS: Final = [
     bug(planted.exclusions_are_not_counted, scripted.busy, "anomalies"),
     bug(planted.one_that_searches_names_nobody, scripted.searching, "culprit"),
     bug(planted.stable_before_delivered, scripted.busy, "stages", seed=3),
+    bug(planted.stable_says_nothing_of_delivered, scripted.asking, "stages", seed=4),
     bug(planted.outcome_is_behind, scripted.busy, "stages"),
     bug(planted.receipts_stay_open_when_a_group_is_left, scripted.left_without_an_answer, "left"),
     bug(planted.those_who_wait_for_room_are_not_told, scripted.left_without_an_answer, "left"),

@@ -42,6 +42,7 @@ RARE: Final = {
     "crash of everyone",
     "crash without the state folder",
     "cut both ways",
+    "every member was started again in turn",
     "fault crash for good",
     "fault cut for good",
     "fault partition for good",
@@ -49,12 +50,16 @@ RARE: Final = {
     "late seed",
     "latency fixed 300ms",
     "latency uniform 100us 1ms",
+    "multicast",
     "one member set up differently",
     "pause longer than suspicion",
     "slow reader, block",
     "slow reader, drop",
     "slow reader, lag",
     "snapshot 33554432",
+    "state given piece by piece",
+    "receipts asked again",
+    "the same befalls the same members again",
 }
 
 

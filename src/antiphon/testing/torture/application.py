@@ -7,9 +7,10 @@ weight.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+import math
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Coroutine, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -22,10 +23,11 @@ from antiphon.testing.torture.log import (
     Sample,
     SeenMessage,
     SentMessage,
+    Stage,
     Told,
     Viewed,
 )
-from antiphon.testing.torture.schedule import Setup, Work
+from antiphon.testing.torture.schedule import STATE_PIECES_MAX, Setup, Work
 
 _SAMPLE_S = 0.25
 _WOKEN_S = 0.01  # by then whoever waited has gone on
@@ -59,6 +61,7 @@ def keywords(setup: Setup, own: str, addresses: Sequence[str], keys: Sequence[by
         "slow": setup.slow,
         "window": setup.window,
         "window_bytes": setup.window_bytes,
+        "multicast": "239.1.2.4:7200" if setup.multicast else None,
         "inbox_bytes_max": setup.inbox_bytes_max,
         "state": state,
         "key": list(keys) if setup.key else None,
@@ -72,6 +75,16 @@ def keywords(setup: Setup, own: str, addresses: Sequence[str], keys: Sequence[by
         case _:
             settings["peers"] = others
     return settings
+
+
+async def _comes(stage: Coroutine[Any, Any, None], patience_s: float) -> bool:
+    """Say whether a stage of a receipt comes within some time; 0: whether it has."""
+    try:
+        async with asyncio.timeout(patience_s):
+            await stage
+    except TimeoutError:
+        return False
+    return True
 
 
 class Application:
@@ -157,13 +170,22 @@ class Application:
 
     # State
 
-    def _snapshot(self) -> bytes:
+    def _snapshot(self) -> bytes | AsyncIterator[bytes]:
         self.start.snapshots.append((self._now(), len(self.history)))
-        return msgspec.msgpack.encode((self.history, bytes(self._setup.snapshot_bytes or 0)))
+        state = msgspec.msgpack.encode((self.history, bytes(self._setup.snapshot_bytes or 0)))
+        return self._in_pieces(state) if self._work.piece_ms else state
 
-    async def _restore(self, state: bytes) -> None:
+    async def _in_pieces(self, state: bytes) -> AsyncIterator[bytes]:
+        """Give a state piece by piece, as it was when it was asked for."""
+        size = math.ceil(len(state) / STATE_PIECES_MAX)
+        for start in range(0, len(state), size):
+            await asyncio.sleep(self._work.piece_ms / 1000)
+            yield state[start : start + size]
+
+    async def _restore(self, state: bytes | AsyncIterable[bytes]) -> None:
         await asyncio.sleep(self._work.restore_ms / 1000)
-        history, weight = _decode_state(state)
+        whole = state if isinstance(state, bytes) else b"".join([piece async for piece in state])
+        history, weight = _decode_state(whole)
         if len(weight) != (self._setup.snapshot_bytes or 0):
             raise AssertionError("a restored state is not one that was captured")
         self.history = list(history)
@@ -230,7 +252,7 @@ class Application:
     async def send(self, count: int = 1, *, probe: bool = False) -> None:
         """Send messages, and follow the receipt of the last one."""
         assert self.group is not None
-        payloads, notes, exclusions = [], [], self._exclusions()
+        payloads, notes, exclusions = [], [], self._exclusions() if count > 1 else 0
         for _ in range(count):
             payload = self._payload(probe=probe)
             note = SentMessage(payload.identity, self._now(), len(payload.weight), probe=probe)
@@ -267,46 +289,66 @@ class Application:
 
     def _told_of(self, notes: Sequence[SentMessage], exclusions: int) -> Sequence[SentMessage]:
         """Return the messages that a receipt tells of: the last, and those sent with it in one incarnation."""
-        if self._exclusions() != exclusions:
+        if len(notes) > 1 and self._exclusions() != exclusions:
             for note in notes[:-1]:
                 note.accepted = False  # nothing more will be known of it
             return notes[-1:]
         return notes
 
     async def _follow(self, receipt: antiphon.Receipt, notes: Sequence[SentMessage], exclusions: int) -> None:
-        """Log what a receipt says, of the last message and so of all that were sent with it in one incarnation.
-
-        Both stages are waited for at once, so that it is seen which comes first.
-        """
-        await asyncio.gather(
-            self._await("delivered", receipt, notes, exclusions), self._await("stable", receipt, notes, exclusions)
-        )
+        """Log what a receipt says, of the last message and so of all that were sent with it in one incarnation."""
+        if self._work.asks_ms:
+            await self._ask(receipt, notes, exclusions)
+        else:  # for both stages at once, so that it is seen which comes first
+            await asyncio.gather(
+                self._await("delivered", receipt, notes, exclusions), self._await("stable", receipt, notes, exclusions)
+            )
 
     async def _await(
-        self,
-        stage: Literal["delivered", "stable"],
-        receipt: antiphon.Receipt,
-        notes: Sequence[SentMessage],
-        exclusions: int,
+        self, stage: Stage, receipt: antiphon.Receipt, notes: Sequence[SentMessage], exclusions: int
     ) -> None:
         try:
             await (receipt.delivered() if stage == "delivered" else receipt.stable())
         except antiphon.errors.AntiphonError as error:
-            for note in notes[:-1]:
-                note.accepted = False  # what went before it may have been sent, or not
-            notes[-1].told.append(Told(stage, came=False, outcome=receipt.outcome))
-            notes[-1].lost = notes[-1].lost or (type(error).__name__, str(error))
+            self._will_not_come(stage, receipt, notes, error)
         else:
-            if stage == "stable" and self._setup.slow == "lag":
-                for note in notes[:-1]:
-                    note.accepted = False  # it may have outlived its lifetime, though the last one has not
-                notes = notes[-1:]
-            for note in self._told_of(notes, exclusions):
-                note.told.append(Told(stage, came=True, outcome=receipt.outcome))
-                if stage == "delivered":
-                    note.delivered_at = self._now()
-                else:
-                    note.stable_at = self._now()
+            self._has_come(stage, receipt, notes, exclusions)
+
+    async def _ask(self, receipt: antiphon.Receipt, notes: Sequence[SentMessage], exclusions: int) -> None:
+        """Ask for each stage, soon give up, and ask anew; once stable has come, delivered comes at once."""
+        patience_s, is_delivered = self._work.asks_ms / 1000, False
+        try:
+            while not await _comes(receipt.stable(), patience_s):
+                if not is_delivered and await _comes(receipt.delivered(), patience_s):
+                    is_delivered = True
+                    self._has_come("delivered", receipt, notes, exclusions)
+            if not is_delivered and await _comes(receipt.delivered(), 0):
+                self._has_come("delivered", receipt, notes, exclusions)
+            self._has_come("stable", receipt, notes, exclusions)
+        except antiphon.errors.AntiphonError as error:
+            if not is_delivered:
+                self._will_not_come("delivered", receipt, notes, error)
+            self._will_not_come("stable", receipt, notes, error)
+
+    def _will_not_come(
+        self, stage: Stage, receipt: antiphon.Receipt, notes: Sequence[SentMessage], error: Exception
+    ) -> None:
+        for note in notes[:-1]:
+            note.accepted = False  # what went before it may have been sent, or not
+        notes[-1].told.append(Told(stage, came=False, outcome=receipt.outcome))
+        notes[-1].lost = notes[-1].lost or (type(error).__name__, str(error))
+
+    def _has_come(self, stage: Stage, receipt: antiphon.Receipt, notes: Sequence[SentMessage], exclusions: int) -> None:
+        if stage == "stable" and self._setup.slow == "lag":
+            for note in notes[:-1]:
+                note.accepted = False  # it may have outlived its lifetime, though the last one has not
+            notes = notes[-1:]
+        for note in self._told_of(notes, exclusions):
+            note.told.append(Told(stage, came=True, outcome=receipt.outcome))
+            if stage == "delivered":
+                note.delivered_at = self._now()
+            else:
+                note.stable_at = self._now()
 
     # Status
 

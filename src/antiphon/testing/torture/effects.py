@@ -134,6 +134,28 @@ def _sent_many(ran: Ran) -> bool:
     return any(sent.stable_at is not None and ran.schedule.work[sent.identity.member].many > 1 for sent in ran.sent())
 
 
+def _all_came_back_in_turn(ran: Ran) -> bool:
+    """Say whether every member was started again and got into a view, while others stayed."""
+    times = {start.at for start in ran.restarts()}
+    return {start.member for start in ran.restarts()} == {*range(ran.schedule.members)} and len(times) > 1
+
+
+def _asked_again(ran: Ran) -> bool:
+    """Say whether a receipt said stable to one who had given up asking before."""
+    return any(
+        sent.stable_at is not None
+        and 0 < ran.schedule.work[sent.identity.member].asks_ms / 1000 < sent.stable_at - sent.at
+        for sent in ran.sent()
+    )
+
+
+def _restored_in_pieces(ran: Ran) -> bool:
+    gives = [member for member, work in enumerate(ran.schedule.work) if work.piece_ms]
+    asked = {start.member for start in ran.starts if start.snapshots}
+    given = any(isinstance(entry, Restored) for start in ran.starts for entry in start.stream)
+    return given and bool(asked) and asked <= {*gives}
+
+
 def _odd_one_is_refused(ran: Ran) -> bool:
     return ran.schedule.odd is not None and ran.counts("refused-other-settings") and ran.delivers()
 
@@ -145,6 +167,7 @@ EFFECTS: Final[dict[str, Question]] = {
     **{f"safe messages delivered by {one}": partial(_delivered_by, ordering=one, safe=True) for one in ON_RECOVERY},
     **{f"messages stable by {one}": partial(_stable_by, stability=one) for one in sorted(set(STABILITIES))},
     **{f"messages delivered with a latency of {one}": partial(_delivered_over, latency=one) for one in _LATENCIES},
+    "messages delivered by multicast": lambda ran: ran.schedule.setup.multicast and ran.delivers(),
     "messages delivered without views": lambda ran: not ran.schedule.setup.views and ran.delivers(),
     "a member crashed": lambda ran: "crash" in ran.happened,
     "a member came back with its state": lambda ran: any(ran.restarts()) and "state folder lost" not in ran.happened,
@@ -171,6 +194,7 @@ EFFECTS: Final[dict[str, Question]] = {
     "an unsynced write was lost": lambda ran: "unsynced write lost" in ran.happened,
     **{f"a slow reader, {policy}": partial(_slow, policy=policy) for policy in ("block", "drop", "lag")},
     **{f"a state of {size:,} bytes was restored": partial(_restored, size=size) for size in _STATES},
+    "a state that was given piece by piece was restored": _restored_in_pieces,
     "keys were changed, and messages came": lambda ran: _after(ran, "keys changed", "keys"),
     "a late seed was found": _late_seed,
     "members found each other by multicast": lambda ran: ran.schedule.setup.discover == "multicast" and ran.delivers(),
@@ -184,6 +208,8 @@ EFFECTS: Final[dict[str, Question]] = {
     "messages sent together became stable": _sent_many,
     "messages were read by the batch": _read_by_batches,
     "a member left": lambda ran: any(start.left_at is not None for start in ran.starts),
+    "every member came back, one after the other": _all_came_back_in_turn,
+    "a receipt was asked again until it said stable": _asked_again,
     "a receipt was unknown": lambda ran: any(sent.lost is not None for sent in ran.sent()),
 }
 

@@ -65,10 +65,13 @@ class Restored(msgspec.Struct, frozen=True):
 LogEntry: TypeAlias = SeenMessage | Viewed | Noticed | Restored
 
 
+Stage: TypeAlias = Literal["delivered", "stable"]
+
+
 class Told(msgspec.Struct, frozen=True):
     """One stage of a receipt that came, or that will not come, and the receipt's `outcome` at that moment."""
 
-    stage: Literal["delivered", "stable"]
+    stage: Stage
     came: bool
     outcome: str
 

@@ -39,6 +39,7 @@ class Setup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     slow: Literal["block", "drop", "lag"] = "block"
     key: bool = False
     discover: Literal["", "multicast", "peers"] = ""  # peers: each knows the next one, and all but one know the first
+    multicast: bool = False  # what goes to several goes to a multicast address
     window: int = 64
     window_bytes: int = 512 << 10
     inbox_bytes_max: int = 8 << 20
@@ -61,6 +62,7 @@ class Net(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True,
 BURST_BYTES: Final = 55_000  # the most that one burst holds
 _STATE_BYTES_PER_MS: Final = 500  # at least so fast a state is brought to a joiner ...
 _STATE_WINDOW_BYTES: Final = 150_000  # ... or so much of it for each latency
+STATE_PIECES_MAX: Final = 9  # of a state that is given piece by piece
 
 
 class Work(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
@@ -77,6 +79,8 @@ class Work(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     read_pause_ms: int = 0  # after each event, until the calm
     deaf_ms: tuple[int, int] = (0, 0)  # from when until when it reads nothing
     restore_ms: int = 0  # how long it takes in a state
+    piece_ms: int = 0  # how long it takes to give each piece of its state; 0: it gives all of it at once, as bytes
+    asks_ms: int = 0  # how long it waits for a stage of a receipt before it asks anew; 0: until it comes
 
 
 Kind: TypeAlias = Literal[
@@ -151,6 +155,7 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         large = self.setup.snapshot_bytes or 0
         transfers = (self.members - 1).bit_length()  # one after the other: as many are let in as have the state
         state = max(large // _STATE_BYTES_PER_MS, transfers * large * self.latency_ms / _STATE_WINDOW_BYTES)
+        state += transfers * STATE_PIECES_MAX * max(work.piece_ms for work in self.work)
         backlog = max(map(self._rounds, self.work))  # what was sent before goes first
         wait = 12 * self.setup.suspect_ms + 40 * (self.latency_ms + slow_link) + self.window_ms * backlog
         return self.calm_ms + int(wait + state)
@@ -192,9 +197,11 @@ def features(schedule: Schedule) -> Iterator[str]:
     kinds = {f"fault {fault.kind}{'' if fault.until is not None else ' for good'}" for fault in schedule.faults}
     one_way = {(fault.members, fault.others) for fault in schedule.faults if fault.kind == "cut"}
     seeds_start = schedule.work[0].start_ms
+    ended = [fault for fault in schedule.faults if fault.until is not None]
     also = {
         "safe": setup.safe,
         "key": setup.key,
+        "multicast": setup.multicast,
         "offload": net.offload,
         "large packets": net.mtu > 1_500,
         "black hole for large packets": any(fault.silent for fault in schedule.faults),
@@ -215,6 +222,12 @@ def features(schedule: Schedule) -> Iterator[str]:
             fault.power and fault.place == "synced" for fault in schedule.faults if fault.kind == "torn"
         ),
         "crash without the state folder": any(fault.forgets for fault in schedule.faults),
+        "the same befalls the same members again": len({(fault.kind, fault.members, fault.others) for fault in ended})
+        < len(ended),
+        "every member was started again in turn": {fault.members for fault in ended if fault.kind in ("crash", "leave")}
+        >= {(member,) for member in range(schedule.members)},
+        "state given piece by piece": any(work.piece_ms for work in schedule.work) and setup.snapshot_bytes is not None,
+        "receipts asked again": any(work.asks_ms for work in schedule.work),
         "crash of everyone": any(len(fault.members) == schedule.members for fault in schedule.faults),
         "pause longer than suspicion": any(
             fault.kind == "pause" and (fault.until or 0) - fault.at > setup.suspect_ms for fault in schedule.faults
@@ -253,7 +266,8 @@ def draw(seed: int, *, small: bool = False) -> Schedule:
     )
     schedule = Schedule(seed=seed, setup=setup, net=net)
     suspect_ms = max(500, int(12 * schedule.latency_ms))
-    setup = msgspec.structs.replace(setup, suspect_ms=suspect_ms)
+    multicast = random.Random(f"{seed}/multicast").random() < 0.1
+    setup = msgspec.structs.replace(setup, suspect_ms=suspect_ms, multicast=multicast)
     work = tuple(_work(rng, setup, index) for index in range(members))
     if setup.slow != "block" and random.Random(f"{seed}/deaf").random() < 0.7:
         setup, work = _with_a_deaf_reader(random.Random(f"{seed}/deaf reader"), setup, work)
@@ -273,6 +287,13 @@ def draw(seed: int, *, small: bool = False) -> Schedule:
     faults = tuple(_with_a_stale_key(random.Random(f"{seed}/stale"), members, faults))
     restores = random.Random(f"{seed}/restore")
     work = tuple(msgspec.structs.replace(one, restore_ms=restores.choice((0, 0, 0, 0, 20, 300))) for one in work)
+    asks, pieces = random.Random(f"{seed}/asks"), random.Random(f"{seed}/pieces")
+    work = tuple(
+        msgspec.structs.replace(one, asks_ms=asks.choice((0, 0, 0, 10, 200)), piece_ms=pieces.choice((0, 0, 0, 1, 40)))
+        for one in work
+    )
+    faults += tuple(_again(random.Random(f"{seed}/again"), faults))
+    faults += tuple(_one_after_the_other(random.Random(f"{seed}/rolling"), setup, members))
     lingers = random.Random(f"{seed}/end").random() < 0.125
     schedule = Schedule(seed=seed, setup=setup, net=net, work=work, faults=faults, odd=odd, lingers=lingers)
     schedule = _quicker(schedule) if small else schedule
@@ -316,6 +337,33 @@ def _with_a_stale_key(rng: random.Random, members: int, faults: Sequence[Planned
         stale = fault.kind == "keys" and can_miss_one and rng.random() < 0.5
         can_miss_one = can_miss_one and not stale
         yield msgspec.structs.replace(fault, stale=True) if stale else fault
+
+
+def _again(rng: random.Random, faults: Sequence[PlannedFault]) -> Iterator[PlannedFault]:
+    """Let something befall the same members again and again: a process that cannot stay up, a link that flaps."""
+    some = [
+        fault
+        for fault in faults
+        if fault.kind in ("crash", "pause", "partition", "cut", "link")
+        and fault.until is not None
+        and not fault.forgets
+    ]
+    if some and rng.random() < 0.12:
+        fault = rng.choice(some)
+        assert fault.until is not None
+        every = fault.until - fault.at + rng.choice((20, 100, 400, 1_000))
+        for turn in range(1, rng.choice((3, 4, 6))):
+            yield msgspec.structs.replace(fault, at=fault.at + turn * every, until=fault.until + turn * every)
+
+
+def _one_after_the_other(rng: random.Random, setup: Setup, members: int) -> Iterator[PlannedFault]:
+    """Start every member again, in turn, as for an upgrade; not where ways are long, since it would take minutes."""
+    if rng.random() < 0.06 and setup.suspect_ms <= 1_000:
+        kind: Kind = rng.choice(("leave", "crash"))
+        away, between = rng.choice((100, 600)) if kind == "crash" else 1_500, rng.choice((50, 500, 1_500))
+        for turn, member in enumerate(rng.sample(range(members), members)):
+            at = 1_500 + turn * (away + between)
+            yield PlannedFault(kind=kind, at=at, until=at + away, members=(member,))
 
 
 def _without_views(schedule: Schedule) -> Schedule:
