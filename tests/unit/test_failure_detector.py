@@ -164,7 +164,7 @@ def test_a_process_lives_if_its_name_speaks_and_has_had_no_later_incarnation() -
     assert not one.lives(process(1, 2), 101)
 
 
-def test_who_is_away_itself_gives_everyone_time() -> None:
+def test_everyone_is_given_time_to_speak() -> None:
     one = detector(1, options=FIXED)
     one.asked((1,), 0)
     assert one.living(101) == {0}
@@ -172,6 +172,27 @@ def test_who_is_away_itself_gives_everyone_time() -> None:
     assert one.living(101) == {0, 1}
     assert one.living(202) == {0}
     assert one.by_name[1].asked_at is None
+
+
+def test_a_pause_of_ones_own_is_no_silence_of_others_and_neither_is_it_a_sign_of_life() -> None:
+    one = detector(1, options=FIXED)
+    one.heard(1, 0)
+    one.asked((1,), 30)
+    assert one.living(390) == {0}
+    one.leave_out(300)
+    assert one.living(390) == {0, 1}
+    assert one.living(401) == {0}, "before and after the pause it was silent for too long"
+    assert one.by_name[1].asked_at == 330
+
+
+def test_who_spoke_while_this_process_stood_still_was_not_late() -> None:
+    times = Times(MembershipOptions(), lambda pause: pause, 0)
+    times.meet(1)
+    times.leave_out(5 * BEAT)  # nothing was announced yet
+    times.says(1, 0, Alive(VIEW.id, "member", period_ns=BEAT), 0)
+    times.leave_out(5 * BEAT)
+    times.says(1, 0, Alive(VIEW.id, "member", period_ns=BEAT), 6 * BEAT)
+    assert times.by_name[1].lateness.timeout_ns == 0
 
 
 def test_a_name_that_should_be_about_to_speak_is_given_time_once() -> None:
@@ -387,21 +408,21 @@ def test_one_report_of_silence_may_be_of_a_moments_loss_and_two_count() -> None:
 
 def test_when_links_changed_is_when_the_first_of_several_reports_came() -> None:
     one = detector(1, 2, options=FIXED, now=5)
-    assert one.links_changed_at == 5 - SECOND
+    assert one.links.changed_at == 5 - SECOND
     one.heard(1, 10)
     one.says(1, alive(()), 10)
-    assert one.links_changed_at == 5 - SECOND, "nothing is reported"
+    assert one.links.changed_at == 5 - SECOND, "nothing is reported"
     one.says(1, alive((2,)), 20)
-    assert one.links_changed_at == 20
+    assert one.links.changed_at == 20
     one.says(1, alive(()), 20 + SECOND - 1)
-    assert one.links_changed_at == 20, "for a while it is the same news"
+    assert one.links.changed_at == 20, "for a while it is the same news"
     one.says(1, alive((2,)), 20 + SECOND)
-    assert one.links_changed_at == 20 + SECOND
+    assert one.links.changed_at == 20 + SECOND
     other = detector(1, options=FIXED)
     other.look(50)
-    assert other.links_changed_at == -SECOND
+    assert other.links.changed_at == -SECOND
     other.look(101)  # name 1 is silent
-    assert other.links_changed_at == 101
+    assert other.links.changed_at == 101
 
 
 def test_signs_of_life_echo_others_so_that_round_trips_are_measured() -> None:
@@ -531,8 +552,8 @@ def test_a_process_was_away_if_it_looks_later_than_it_wanted_to() -> None:
     assert times.away_ns == 4 * BEAT
     times.look(10)
     assert times.look_at == 10 + BEAT
-    assert not times.was_away(10 + BEAT + times.away_ns)
-    assert times.was_away(10 + BEAT + times.away_ns + 1)
+    assert times.away_for_ns(10 + BEAT + times.away_ns) == 0
+    assert times.away_for_ns(10 + BEAT + times.away_ns + 1) == times.away_ns + 1
     many = detector(*range(1, 60)).times
     many.look(0)
     assert many.look_at == many.away_ns, "who speaks seldom looks around all the same"
@@ -580,7 +601,7 @@ def test_who_would_join_others_hears_and_is_heard_by_all_of_them() -> None:
 
 def test_reports_are_in_when_all_say_the_same_or_there_was_time_to_say_more() -> None:
     one = detector(1, 2, 3, options=FIXED)
-    one.links_changed_at = 0
+    one.links.changed_at = 0
     assert one.reports_are_in((0, 1, 2), 0)
     for now in (60, 150):
         one.heard(1, now)
@@ -593,7 +614,7 @@ def test_reports_are_in_when_all_say_the_same_or_there_was_time_to_say_more() ->
     assert one.reports_are_in((0, 1, 2, 3), 150), "it is dead: there is nothing to choose, and each says so once"
     one.says(2, alive((1, 3)), 150)
     assert not one.reports_are_in((0, 1, 2, 3), 150), "a doubt counts at once, too"
-    one.links_changed_at = 150 - one.times.settling_ns((0, 1, 2, 3))
+    one.links.changed_at = 150 - one.times.settling_ns((0, 1, 2, 3))
     assert one.reports_are_in((0, 1, 2, 3), 150)
 
 
@@ -773,7 +794,7 @@ def test_a_view_is_due_to_change_when_one_joins_is_silent_leaves_or_is_unwanted(
     assert who.change_due(VIEW, (), (), 0)
     one, _, who = told((1, "member", VIEW.id), (2, "member", VIEW.id), sides=True)
     reported(one, 1, 2)
-    one.links_changed_at = 0
+    one.links.changed_at = 0
     settled_at = one.times.settling_ns((1, 2))
     one.refresh(settled_at)
     assert not who.change_due(VIEW, (2,), (), settled_at - 1), "the reports of broken links must be in"

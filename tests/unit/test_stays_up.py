@@ -14,6 +14,7 @@ import pytest
 
 import antiphon
 from antiphon import testing
+from antiphon.live.session import sender_of
 from antiphon.protocol.machine import SECOND, Effect, Install, Instant
 from antiphon.sim.network import NetworkOptions
 from antiphon.sim.scenario import Fault, Scenario, Workload
@@ -33,15 +34,18 @@ class Heard:
         self.views: list[tuple[float, int]] = []  # when, and with how many members
         self.notices: list[str] = []
         self.messages: list[float] = []
+        self.came_from: dict[str, float] = {}  # by what messages say in the newest view: when the first one came
 
     async def listen(self, group: antiphon.Group) -> None:
         async for event in group:
             if isinstance(event, antiphon.ViewChange):
                 self.views.append((self._world.now, len(event.members)))
+                self.came_from = {}
             elif isinstance(event, antiphon.Notice):
                 self.notices.append(event.what)
             else:
                 self.messages.append(self._world.now)
+                self.came_from.setdefault(event.payload.decode(), self._world.now)
 
 
 @pytest.mark.parametrize(
@@ -119,6 +123,46 @@ def test_busy_machines_do_not_make_views_and_a_dead_one_is_still_noticed() -> No
         await asyncio.sleep(10)
 
     testing.run(main)
+
+
+def test_a_majority_goes_on_in_time_on_machines_that_stand_still_again_and_again() -> None:
+    """Each member stands still for a third of the time: its own pauses must not keep it from noticing a cut."""
+    cut_at, chance = 8.0, random.Random(1)
+
+    async def main(world: World) -> None:
+        addresses = world.addresses(5)
+        heard, groups = {own: Heard(world) for own in addresses}, {}
+
+        async def member(own: str) -> None:
+            async with joined(addresses, own, ordering="causal") as groups[own]:
+                listening = asyncio.create_task(heard[own].listen(groups[own]))
+                while world.now < 2 * cut_at:
+                    await groups[own].send(own.encode())
+                    await asyncio.sleep(0.05)
+                listening.cancel()
+
+        for own in addresses:
+            world.spawn(own, member, own)
+            at = 0.5
+            while at < 2 * cut_at:
+                pause = min(0.7, chance.expovariate(8))
+                world.at(at, world.pause, own)
+                world.at(at + pause, world.resume, own)
+                at += pause + chance.expovariate(4)
+        await asyncio.sleep(cut_at)
+        few, many = addresses[:2], addresses[2:]  # numbers follow the addresses
+        for own in addresses:
+            groups[own].transport.lose = lambda packet, own=own: (sender_of(packet) < 2) != (own in few)
+        await asyncio.sleep(cut_at)
+        for own in many:
+            assert [size for _, size in heard[own].views] == [5, 3], "one view until the cut, and one after it"
+            assert set(heard[own].came_from) == set(many)
+            assert max(heard[own].came_from.values()) < cut_at + 2.7
+        for own in addresses:
+            groups[own].transport.lose = None
+        await asyncio.sleep(10)
+
+    testing.run(main, seed=1)
 
 
 @pytest.mark.slow

@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from math import ceil
 from typing import Final, TypeAlias
 
+from antiphon.protocol.machine import SECOND, Instant
+
 _Ends: TypeAlias = dict[int, Set[int]]  # of each name that has broken links: the names at their other ends
 
 _LINKS_MAX: Final = 50_000  # to look at; after that, the best set found so far is taken
@@ -22,8 +24,9 @@ _CHOICES_MAX: Final = 8  # whose choice is remembered; a process asks about two 
 class LinkReports:
     """The reports of who does not hear whom, and the choice that follows, which is computed once for each change."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Instant = 0) -> None:
         self.unheard: dict[int, frozenset[int]] = {}  # by the name that reports; who hears all is not in it
+        self.changed_at: Instant = now - SECOND  # when a link first broke or was mended of late
         self._chosen: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     def put(self, name: int, unheard: frozenset[int]) -> None:
@@ -33,6 +36,11 @@ class LinkReports:
             if not unheard:
                 del self.unheard[name]
             self._chosen.clear()
+
+    def note_change(self, now: Instant) -> None:
+        """Note that a link broke or was mended: what is told of it for a while is the same news."""
+        if now >= self.changed_at + SECOND:
+            self.changed_at = now
 
     def connected(self, names: tuple[int, ...]) -> tuple[int, ...]:
         """Return the largest set of some names that all hear one another."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
-from antiphon.protocol.machine import SECOND, Instant
+from antiphon.protocol.machine import Duration, Instant
 from antiphon.protocol.membership.connectivity import LinkReports, broken_links
 from antiphon.protocol.membership.messages import Alive, Standing
 from antiphon.protocol.membership.options import MembershipOptions
@@ -59,9 +59,8 @@ class FailureDetector:
         self.by_name: dict[int, Peer] = {}
         self._told: tuple[int, ...] = ()  # who was not heard when this process spoke last
         self._living: _Living | None = None  # who is not suspected, once found out
-        self.links = LinkReports()
+        self.links = LinkReports(now)
         self._ask_at: Instant = now  # when those who are late may be asked again
-        self.links_changed_at: Instant = now - SECOND  # when a link first broke or was mended of late
         self.arrivals = JoiningWave()
         self.news = True  # something was heard that was not known before, since this was last set to False
         self.meet(names, now)
@@ -96,8 +95,17 @@ class FailureDetector:
         known = self.by_name[name_of(process)].process
         return process if known is None else known
 
+    def leave_out(self, pause_ns: Duration) -> None:
+        """Leave a pause of one's own out of account: this process heard nobody while it stood still."""
+        self.times.leave_out(pause_ns)
+        for peer in self.by_name.values():
+            peer.heard_at += pause_ns
+            if peer.asked_at is not None:
+                peer.asked_at += pause_ns
+        self._living = None
+
     def refresh(self, now: Instant) -> None:
-        """Give everyone time: this process itself was away."""
+        """Give everyone time to speak."""
         for peer in self.by_name.values():
             peer.heard_at, peer.asked_at = now, None
         self._living = None
@@ -132,7 +140,7 @@ class FailureDetector:
         if self.times.expected_ns(name) < expected_ns:  # it may be suspected sooner
             self._living = None
         if reported != peer.reported:
-            self._note_links(now)
+            self.links.note_change(now)
 
     def sign(self, view: ViewId, standing: Standing, now: Instant) -> Alive:
         """Give a sign of life to all; what is new in it is told twice soon, since two reports count."""
@@ -158,13 +166,8 @@ class FailureDetector:
             self._living = None
         if self.unheard(now) != self._told:
             self.tell_soon(now)
-            self._note_links(now)
+            self.links.note_change(now)
         return self.late(now)
-
-    def _note_links(self, now: Instant) -> None:
-        """Note that a link broke or was mended: what is told of it for a while is the same news."""
-        if now >= self.links_changed_at + SECOND:
-            self.links_changed_at = now
 
     @property
     def look_at(self) -> Instant:
@@ -253,9 +256,9 @@ class FailureDetector:
         Else the next view might be a majority of what had only seemed to be a majority. A silence that a single report
         names counts here: all of them agree on it, and so nobody needs to say it twice.
         """
-        if now >= self.links_changed_at + self.times.settling_ns(names):
-            return True
         living = self.living(now)
+        if now >= self.links.changed_at + self.times.settling_ns(living.intersection(names)):
+            return True
         silent = frozenset(names).difference(living)
         others = (self.by_name[name] for name in names if name in living and name != self._own.name)
         return all(peer.reported.intersection(names) == silent for peer in others)

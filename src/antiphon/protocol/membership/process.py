@@ -274,9 +274,9 @@ class Process:
         if not self._started:
             self._started = True
             life.persist()
-        if detector.times.was_away(now):
-            detector.refresh(now)  # the silence was one's own
-            life.agreement.progress_at = now
+        if away_ns := detector.times.away_for_ns(now):
+            detector.leave_out(away_ns)  # the silence was one's own
+            life.agreement.progress_at += away_ns
             self.confirmation.begin(now)
         is_due = now >= self._look_at
         look = self._take(event, now) or is_due

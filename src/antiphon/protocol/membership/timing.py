@@ -107,9 +107,16 @@ class Times:
         self._pauses.measured(max(0, now - self.look_at), now)
         self.look_at = now + min(self.period_ns, self.away_ns)
 
-    def was_away(self, now: Instant) -> bool:
-        """Return whether this process itself stood still for too long."""
-        return self.look_at + self.away_ns < now
+    def away_for_ns(self, now: Instant) -> Duration:
+        """Return how long this process itself has just stood still; 0 if that was too short to matter."""
+        late_ns = now - self.look_at
+        return late_ns if late_ns > self.away_ns else 0
+
+    def leave_out(self, pause_ns: Duration) -> None:
+        """Leave a pause of one's own out of account: who spoke meanwhile was not late."""
+        for peer in self.by_name.values():
+            if peer.due_at is not None:
+                peer.due_at += pause_ns
 
     # Signs of life
 
