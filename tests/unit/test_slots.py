@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -80,6 +81,21 @@ def test_what_may_wait_is_brought_to_the_disk_by_another_thread(path: Path, monk
     overwrite(path, NEW, may_wait=True)
     assert done.wait(10)
     assert threads != [threading.get_ident()]
+
+
+def test_what_may_wait_does_not_wait_for_the_other_thread_either(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine that has to wait for a core."""
+    overwrite(path, OLD)
+    begun = threading.Event()
+    monkeypatch.setattr(slots, "_bring_soon", lambda _: begun.set())
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(60)  # no other thread runs before this one waits for something
+    try:
+        overwrite(path, NEW, may_wait=True)
+        assert not begun.is_set()
+    finally:
+        sys.setswitchinterval(interval_s)
+    assert begun.wait(10)
 
 
 @pytest.mark.parametrize("large", [b"", b"x" * 3 * BLOCK])

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import os
 import struct
+from _thread import start_new_thread
 from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
-from threading import Thread
 from typing import Final, NamedTuple
 
 from antiphon.atomic_write import atomic_write
@@ -68,7 +68,7 @@ def overwrite(path: Path, content: bytes, *, may_wait: bool = False) -> None:
     finally:
         os.close(descriptor)
     if may_wait:
-        Thread(target=_bring_soon, args=(path,), daemon=True).start()
+        start_new_thread(_bring_soon, (path,))  # `Thread` would wait until it runs, on a busy machine for long
 
 
 def _begin(path: Path, slot: _Slot) -> None:
