@@ -31,7 +31,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-check", action="store_true", help="measure only; the page says that it was not checked")
     parser.add_argument("--uniform", action="store_true", help="deliveries of members that crashed or left count too")
     parser.add_argument(
-        "--run", metavar="NAME", help="of several runs, the one to draw over time (default: the largest)"
+        "--run",
+        metavar="NAME",
+        help="of several runs, the one to draw over time (default: that of the first violation, else the largest)",
     )
     add_log_options(parser)
     add_spark_options(parser, scratch=True)

@@ -10,11 +10,15 @@ from antiphon.errors import AntiphonError
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """A message, in the promised order."""
+    """A message, in the promised order.
 
-    sender: str  # the address of the member that sent it
+    `sender` is the address of the member that sent it, `view` the number of the view in which it was delivered (0 if
+    membership is fixed).
+    """
+
+    sender: str
     payload: bytes
-    view: int = 0  # in which it was delivered; 0 where membership is fixed
+    view: int = 0
 
 
 class Batch(msgspec.Struct, frozen=True, gc=False):
@@ -26,23 +30,29 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
 
 
 class ViewChange(msgspec.Struct, frozen=True):
-    """From here on the group has these members; those of the view before have seen the same events until here."""
+    """The group has these members from here on; those that were in the last view have seen the same events so far.
+
+    `view` is the new view's number; `joined` and `left` are the differences from the last view. The `elders` come from
+    the last view: their state is the group's.
+    """
 
     view: int
     members: tuple[str, ...]
     joined: tuple[str, ...]
     left: tuple[str, ...]
-    elders: tuple[str, ...] = ()  # who comes from the view before: their state stands
+    elders: tuple[str, ...] = ()
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """Too few members are within reach (stalled), or enough again (resumed).
+    """Something about the group that the application should know.
 
-    Or the group went on without us (excluded), or two sides met again and the other's state stands (yielded).
+    `what` is "stalled" (too few members are within reach), "resumed" (there are enough again), "excluded" (the group
+    went on without this member) or "yielded" (two sides of a partition met again, and the other side's state is the
+    group's). With "stalled", `links` are the links over which nothing is heard, as pairs (from, to).
     """
 
     what: Literal["stalled", "resumed", "excluded", "yielded"]
-    links: tuple[tuple[str, str], ...] = ()  # stalled: over which nothing is heard, each from one member to another
+    links: tuple[tuple[str, str], ...] = ()
 
 
 Event: TypeAlias = Message | ViewChange | Notice

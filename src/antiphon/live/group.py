@@ -49,17 +49,17 @@ class Group:
         return self._member
 
     async def leave(self, *, hurry: bool = False) -> None:
-        """Leave: send what is pending, wait for its delivery (unless in a hurry), tell the others, close."""
+        """Leave the group: send what is pending, wait for its delivery (unless `hurry`), tell the others, and close."""
         check_type("hurry", hurry, bool)
         await self._entered.leave(hurry=hurry)
 
     async def stop(self) -> None:
-        """Stop without a word: to the others it looks like a crash; in the trace too, if something was undelivered."""
+        """Stop without telling the others: they see a crash, and so does the trace if something was undelivered."""
         member = self._entered
         await member.close(unfinished=not member.all_is_delivered)
 
     async def send(self, payload: bytes, *, lifetime_s: float | None = None, priority: int = 0) -> Receipt:
-        """Multicast a message; wait only while the window and the buffers are full."""
+        """Multicast a message and return its receipt; wait only while the window and the buffers are full."""
         sender = self._entered.sender
         if type(payload) is not bytes:
             payload = as_payload(payload)
@@ -69,9 +69,9 @@ class Group:
         return await sender.begin(payload, _kind(lifetime_s, priority, self._settings.ordering))
 
     async def send_many(self, payloads: Iterable[bytes]) -> Receipt:
-        """Multicast messages in their order, in as few bursts as they take; the receipt is the last one's.
+        """Multicast messages in this order, in as few bursts as possible, and return the receipt of the last one.
 
-        Once it is delivered or stable all are; if it is lost, those before it may have been sent all the same.
+        Once the last one is delivered or stable, all are. If it is lost, those before it may still have been sent.
         """
         if isinstance(payloads, str | bytes | bytearray | memoryview) or not isinstance(payloads, Iterable):
             raise UsageTypeError(f"payloads: must be several payloads, not {type(payloads).__name__}")
@@ -89,15 +89,15 @@ class Group:
         return self._entered.upcalls.inbox.events()
 
     def batches(self) -> AsyncIterator[Batch | ViewChange | Notice]:
-        """Give the same stream as `async for event in group`, messages by the batch: cheaper."""
+        """Return the same stream as `async for event in group`, but with messages in batches, which is cheaper."""
         return self._entered.upcalls.inbox.batches()
 
     def status(self) -> Status:
-        """Say how the group stands, as this member sees it."""
+        """Return how the group stands, as this member sees it."""
         return self._entered.status()
 
     def set_keys(self, key: bytes, *also_accepted: bytes) -> None:
-        """Seal with a key from now on, and accept it and others.
+        """Encrypt with a key from now on, and accept it and others.
 
         To go from one key to the next without a pause: `set_keys(old, new)` at every member, then `set_keys(new, old)`
         at every member, then `set_keys(new)`.
@@ -111,12 +111,12 @@ class Group:
 
     @property
     def discovered(self) -> Counter[str]:
-        """What was refused, and why, also while there is no status yet because members are being looked for."""
+        """How many packets were refused, by reason; there is no status yet while members are being looked for."""
         return Counter() if self._member is None else self._member.anomalies.counts
 
     @property
     def transport(self) -> Transport:
-        """The packets' way in and out; tests lose some of them there."""
+        """The way of packets in and out; tests drop some of them there."""
         return self._entered.driver.transport
 
     @property
@@ -141,6 +141,6 @@ def _kind(lifetime_s: float | None, priority: int, ordering: str | type[Ordering
 def join(settings: Settings) -> Group:
     """Take part in a group: `async with antiphon.join("orders", bind="127.0.0.1:7001", peers=[...]) as group`.
 
-    Every member gives the same group, addresses, ordering and stability. The settings, with their defaults:
+    Every member must give the same group, addresses, ordering and stability. The settings, with their defaults:
     """
     return Group(settings)

@@ -26,7 +26,7 @@ Outcome: TypeAlias = Literal["pending", "delivered", "stable", "unknown", "lost"
 
 
 class Receipt:
-    """What became of a message, and of all that shared its burst.
+    """What became of a message, and of all messages in the same burst.
 
     `outcome` is "pending" at first, then "delivered": delivered here, in its order. It ends as "stable" (every member
     holds it), "unknown" (nobody can tell any more) or "lost" (it was never sent); `reason` says why, for the last two.
@@ -35,7 +35,7 @@ class Receipt:
     __slots__ = ("_ended", "_futures", "_loop", "expires_at", "is_delivered", "is_stable", "lifetime_s", "size")
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
-        """`loop`: the group's, in which alone it can be waited for; without one, nothing but a test has made it."""
+        """`loop` is the group's, the only one in which it can be waited for; only tests make a receipt without one."""
         self._loop = loop
         self.size = 0  # bytes of its burst
         self.lifetime_s: float | None = None  # how long it is worth waiting for

@@ -49,12 +49,12 @@ class _Named(msgspec.Struct, frozen=True):
 class Settings(_Named, frozen=True, kw_only=True):
     """How to take part in a group; every member gives the same `group`, addresses, ordering and stability.
 
-    The word beside each field is what `help(antiphon.join)`, `antiphon join --help` and the reference say of it.
+    The text beside each field is what `help(antiphon.join)`, `antiphon join --help` and the reference say about it.
     """
 
-    bind: Annotated[str, "own address, host:port"]
-    peers: Annotated[Sequence[str], "the others' addresses, host:port each; written alike at every member"] = ()
-    address: Annotated[str | None, "own address as the others know it, host:port, if it is not `bind`"] = None
+    bind: Annotated[str, "this member's address, host:port"]
+    peers: Annotated[Sequence[str], "the others' addresses, host:port each; written the same way at every member"] = ()
+    address: Annotated[str | None, "this member's address as the others know it, host:port, if it is not `bind`"] = None
     ordering: Annotated[
         str | type[Ordering],
         "fifo, causal-blocks (or causal), co, abcast (or total), tomp or sequencer",
@@ -67,59 +67,63 @@ class Settings(_Named, frozen=True, kw_only=True):
     ] = _USUAL.stability
     stability_options: Annotated[dict[str, Any], "options of the stability protocol, as its page names them"] = {}
     safe: Annotated[bool, "deliver only what every member holds"] = _USUAL.safe
-    views: Annotated[bool, "members come and go; False: they never change, and all are waited for"] = _USUAL.views
+    views: Annotated[bool, "members may come and go; False: they never change, and all are waited for"] = _USUAL.views
     membership: Annotated[MembershipOptions, "times of heartbeats and suspicion, in nanoseconds"] = _USUAL.membership
     partition: Annotated[
-        Literal["majority", "each-side"], "who goes on when the group is cut in two: more than half of it, or each side"
+        Literal["majority", "each-side"],
+        "which part goes on when the group is cut in two: the one with more than half of it, or each side",
     ] = _USUAL.membership.partition
     slow: Annotated[
         Literal["block", "drop", "lag"],
-        "a member holds all back: wait for it, leave it out, or let it miss what is older than its lifetime",
+        "what to do if a member holds all back: wait, exclude it, or let it miss messages older than their lifetime",
     ] = _USUAL.membership.slow
     state: Annotated[
         str | PathLike[str] | None,
-        "folder for the little that must survive a crash; without it, antiphon in $XDG_STATE_HOME or ~/.local/state",
+        "folder for the little that must survive a crash; by default antiphon in $XDG_STATE_HOME or ~/.local/state",
     ] = None
-    snapshot: Annotated[Callable[[], State] | None, "gives the application's state, for those who join"] = None
+    snapshot: Annotated[Callable[[], State] | None, "returns the application's state, for members that join"] = None
     restore: Annotated[
-        Callable[[Any], Awaitable[None] | None] | None, "takes that state: bytes, a file or an async iterator"
+        Callable[[Any], Awaitable[None] | None] | None, "takes over such a state: bytes, a file or an async iterator"
     ] = None
     key: Annotated[
         bytes | Sequence[bytes] | None,
-        "16, 24 or 32 bytes that the group shares: all is encrypted and authenticated; of several, the first seals "
-        "and all are accepted",
+        "16, 24 or 32 bytes that the group shares: all packets are encrypted and authenticated; of several keys, the "
+        "first encrypts and all are accepted",
     ] = None
-    window: Annotated[int, "own bursts of messages that may be unstable at once"] = _USUAL.window
-    window_bytes: Annotated[int, "and their bytes; one more burst is begun while they are fewer"] = 512 << 10
+    window: Annotated[int, "how many of this member's bursts of messages may be unstable at once"] = _USUAL.window
+    window_bytes: Annotated[int, "bytes in these bursts: a new burst is begun only while there are fewer"] = 512 << 10
     message_bytes_max: Annotated[int, "the longest message, in bytes; at most 72,088,500"] = 16 << 20
-    inbox_bytes_max: Annotated[int, "bytes delivered and not yet taken; beyond, nothing more is taken in"] = 8 << 20
+    inbox_bytes_max: Annotated[
+        int, "how many delivered bytes may wait for the application; beyond that, nothing more is received"
+    ] = 8 << 20
     listen: Annotated[bool, "False: this application only sends, and events are dropped"] = True
     discover: Annotated[
         str | None,
-        "how members find each other: IPv4 multicast group:port, 'peers' (they know the rest), dns:name[:port]",
+        "how members find each other: IPv4 multicast group:port, 'peers' (which know the others), or dns:name[:port]",
     ] = None
     members: Annotated[
-        int | None, "with discover: how many found the group; without it, there may be several of one name"
+        int | None, "with discover: how many members found the group; without it, several groups of one name may exist"
     ] = None
     name: Annotated[
-        str | None, "with discover: own name, which stays when the address changes; without it, one is made, and kept"
+        str | None,
+        "with discover: this member's name, which stays when its address changes; by default one is made and kept",
     ] = None
-    multicast: Annotated[str | None, "IPv4 multicast group:port for what goes to all"] = None
+    multicast: Annotated[str | None, "IPv4 multicast group:port to which packets for all members are sent"] = None
     ttl: Annotated[int, "how many routers a multicast packet may pass"] = 1
-    offload: Annotated[bool | None, "large packets are cut by the kernel; without it, where it can"] = None
+    offload: Annotated[bool | None, "let the kernel cut large packets; by default wherever it can"] = None
     leave_s: Annotated[
         float,
-        "seconds that delivering what was sent before, and giving joiners the state, may take when leaving",
+        "how many seconds leaving may wait until sent messages are delivered and joiners have the state",
     ] = 5.0
     trace: Annotated[
         str | PathLike[str] | None, "folder for this member's events, which `antiphon check` and `report` read"
     ] = None
     trace_payloads: Annotated[
-        bool, "what messages say is in the trace too: their first 200 characters, not encrypted"
+        bool, "write the first 200 characters of each message to the trace too, not encrypted"
     ] = False
     recording: Annotated[bool, "keep all inputs in memory, to replay them"] = False
     metrics: Annotated[Callable[[Status], None] | None, "called with the status every second"] = None
-    status_at: Annotated[str | None, "host:port where `antiphon dashboard` may read the status"] = None
+    status_at: Annotated[str | None, "host:port at which `antiphon dashboard` can read the status"] = None
 
     def keys(self) -> list[bytes] | None:
         """Return the group keys, checked."""
