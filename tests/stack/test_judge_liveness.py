@@ -362,8 +362,9 @@ def test_without_views_all_go_on_if_all_are_there() -> None:
 
 
 def test_without_views_one_that_was_started_again_and_is_heard_is_told_so() -> None:
-    for fault, flaws in ((None, 1), (partition(2), 0)):
+    for fault, flaws, met in ((None, 1, True), (partition(2), 0, True), (None, 0, False)):
         logs = Logs(views=False, faults=[] if fault is None else [fault])
+        logs.send(0, stable=met)
         logs.crash(2)
         logs.start(2)
         assert len(logs.flaws().get("alive", [])) == flaws

@@ -63,6 +63,18 @@ def is_whole(outcome: Outcome) -> bool:
     return alive and all(len(others) == len(near) for others in near.values())
 
 
+def was_met(outcome: Outcome, start: ApplicationStart) -> bool:
+    """Say whether others had met the first start of an application: in a group that is silent nobody need have.
+
+    "One that none of them has heard yet is let in, as at its first start."
+    """
+    first = next(one for one in outcome.starts if one.member == start.member)
+    gone = first.crashed_at or first.left_at or first.at
+    return any(
+        sent.stable_at is not None and sent.stable_at < gone for one in outcome.starts for sent in one.sent.values()
+    )
+
+
 def goes_on(outcome: Outcome, start: ApplicationStart) -> bool:
     """Say whether a start is part of a group that goes on: its probe is delivered by all that run in its last view."""
     if not outcome.schedule.setup.views and not is_whole(outcome):
@@ -137,7 +149,7 @@ def _all_go_on_if_all_are_there(case: Case) -> Iterator[str]:
     for member, start in there.items():
         case.counts["alive"] += 1
         has_met_it = any(there[other].number == 1 for other in near[member])  # one that can still be heard
-        if start.number > 1 and has_met_it:
+        if start.number > 1 and has_met_it and was_met(case.outcome, start):
             yield f"{start.address} was started again, and is not told so"
         elif whole and not case.goes_on(start):
             yield f"{start.address} does not deliver a new message by the end, with everyone within reach"

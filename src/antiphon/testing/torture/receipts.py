@@ -126,11 +126,13 @@ def stable_without_views(case: Case) -> Iterator[str]:
         return
     stable = [sent for start in case.starts for sent in start.sent.values() if sent.stable_at is not None]
     case.counts["stable"] += len(stable)
-    yield from (
-        f"{sent.identity} is said to be stable, though its sender was started again"
-        for sent in stable
-        if sent.identity.start > 1
-    )
+    for start in case.starts:
+        if start.number > 1 and liveness.was_met(case.outcome, start):
+            yield from (
+                f"{sent.identity} is said to be stable, though its sender was started again"
+                for sent in start.sent.values()
+                if sent.stable_at is not None
+            )
     whole = liveness.is_whole(case.outcome)
     for start in liveness.running(case.outcome).values():
         if not whole and (case.schedule.setup.ordering != "fifo" or case.schedule.setup.safe or not case.prompt(start)):
