@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from antiphon.cli import main
+from antiphon.commands.join import read_key
 from support.live_group import free_addresses
 
 
@@ -84,6 +85,15 @@ def test_a_key_of_the_wrong_length_is_one_line(tmp_path: Path, capfd: pytest.Cap
     key.write_text("00112233")
     assert main(["join", "lines", "--bind", "127.0.0.1:7001", "--key-file", str(key)]) == 2
     assert capfd.readouterr().err == f"antiphon join: --key-file: {key}: 16, 24 or 32 bytes make a key, not 4\n"
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+@pytest.mark.parametrize("length", [16, 24, 32])
+def test_a_key_in_hexadecimal_is_the_same_with_and_without_a_newline(length: int, end: str, tmp_path: Path) -> None:
+    written, raw = tmp_path / "written.key", tmp_path / "raw.key"
+    written.write_text(bytes(range(length)).hex() + end)
+    raw.write_bytes(bytes(range(length)))
+    assert read_key(written) == read_key(raw) == bytes(range(length))
 
 
 def test_a_line_over_the_limit_ends_the_command(tmp_path: Path) -> None:

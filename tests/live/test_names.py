@@ -256,4 +256,7 @@ def test_the_example_for_kubernetes_is_what_the_command_takes() -> None:
     assert args.discover == f"dns:{service['metadata']['name']}:{service['spec']['ports'][0]['port']}"
     volumes = {mount["mountPath"] for mount in container["volumeMounts"]}
     assert {str(args.state), str(args.key_file.parent)} == volumes
-    assert 'ENTRYPOINT ["antiphon", "join"]' in (KUBERNETES / "Containerfile").read_text()
+    assert parse(args.bind, "bind") == ("10.0.0.1", 7001)
+    image, pod = (KUBERNETES / "Containerfile").read_text(), workload["spec"]["template"]["spec"]
+    assert 'ENTRYPOINT ["antiphon", "join"]' in image
+    assert f"USER {pod['securityContext']['fsGroup']}\n" in image, "who may write on the disk"

@@ -94,7 +94,7 @@ def _settings(args: argparse.Namespace, screen: _Screen | None) -> dict[str, Any
         "views": not args.fixed,
         "slow": args.slow,
         "partition": args.partition,
-        "key": None if args.key_file is None else _read_key(args.key_file),
+        "key": None if args.key_file is None else read_key(args.key_file),
         "discover": args.discover,
         "members": args.members,
         "name": args.name,
@@ -107,22 +107,24 @@ def _settings(args: argparse.Namespace, screen: _Screen | None) -> dict[str, Any
     }
 
 
-def _read_key(path: Path) -> bytes:
+def read_key(path: Path) -> bytes:
+    """Read a group key: its bytes as they are, or in hexadecimal, with or without a newline at the end."""
     from antiphon.live.session import KEY_LENGTHS
 
     try:
         raw = path.read_bytes()
     except OSError as error:
         raise UsageError(f"--key-file: {path}: {error.strerror}; write 16 random bytes there") from None
-    if len(raw) in KEY_LENGTHS:
-        return raw
     try:
-        key = bytes.fromhex(raw.decode())
+        digits = bytes.fromhex(raw.decode())
     except ValueError:
-        raise UsageError(f"--key-file: {path}: neither 16, 24 or 32 bytes nor hexadecimal") from None
-    if len(key) not in KEY_LENGTHS:
-        raise UsageError(f"--key-file: {path}: 16, 24 or 32 bytes make a key, not {len(key)}")
-    return key
+        digits = b""
+    for key in (digits, raw):  # digits first: 32 of them, without a newline at the end, are as long as a key
+        if len(key) in KEY_LENGTHS:
+            return key
+    if digits:
+        raise UsageError(f"--key-file: {path}: 16, 24 or 32 bytes make a key, not {len(digits)}")
+    raise UsageError(f"--key-file: {path}: neither 16, 24 or 32 bytes nor hexadecimal")
 
 
 async def _take_part(args: argparse.Namespace, settings: dict[str, Any]) -> int:
