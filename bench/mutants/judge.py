@@ -56,11 +56,7 @@ class Judge:
             for module, names in touched[item.nodeid].functions.items() if item.nodeid in touched else ():
                 for name in names:
                     self._by_function.setdefault((module, name), []).append(index)
-        self._functions: dict[tuple[str, str, int], list[FunctionType]] = {}
-        for one in gc.get_objects():
-            if isinstance(one, FunctionType) and one.__code__.co_filename.startswith(str(SOURCE)):
-                code = one.__code__
-                self._functions.setdefault((code.co_filename, code.co_qualname, code.co_firstlineno), []).append(one)
+        self._functions = find_functions()
 
     def learn(self, earlier: Iterable[dict[str, str]]) -> None:
         """Know from verdicts of earlier runs which tests notice changes of which module."""
@@ -164,6 +160,17 @@ class Judge:
         except ValueError:
             return False
         return True
+
+
+def find_functions() -> dict[tuple[str, str, int], list[FunctionType]]:
+    """Find the functions of the source that exist, by file, name and line."""
+    gc.unfreeze()  # what the collector was told to leave alone, the tests' setup does so, is not listed
+    found: dict[tuple[str, str, int], list[FunctionType]] = {}
+    for one in gc.get_objects():
+        if isinstance(one, FunctionType) and one.__code__.co_filename.startswith(str(SOURCE)):
+            code = one.__code__
+            found.setdefault((code.co_filename, code.co_qualname, code.co_firstlineno), []).append(one)
+    return found
 
 
 def _find(code: CodeType, name: str, line: int) -> CodeType | None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ast
+import gc
 from textwrap import dedent
 from typing import Any
 
 import pytest
 from bench.mutants.__main__ import interval, report
 from bench.mutants.changes import find_changes, read_tree
-from bench.mutants.judge import Verdict
+from bench.mutants.judge import Verdict, find_functions
 from bench.mutants.survivors import KINDS, Survivor, read_survivors
 from bench.mutants.touches import SOURCE
+
+from antiphon.protocol.timers import Backoff
 
 
 def found(source: str) -> set[str]:
@@ -65,6 +68,13 @@ def test_a_change_is_applied_to_the_tree_that_it_was_found_in() -> None:
     names: dict[str, Any] = {}
     exec(compile(tree, "m.py", "exec"), names)
     assert names["f"](7, 2) == 3
+
+
+def test_functions_are_found_also_where_the_collector_leaves_them_alone() -> None:
+    gc.freeze()
+    places = {(path, name) for path, name, _ in find_functions()}
+    assert (str(SOURCE / "protocol/timers.py"), Backoff.over.__qualname__) in places
+    gc.freeze()
 
 
 def test_the_confidence_interval_is_wilsons() -> None:

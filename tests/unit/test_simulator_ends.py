@@ -185,14 +185,38 @@ def test_groups_that_stay_apart_are_shown_with_their_views() -> None:
 # Numbers
 
 
-def test_what_is_sent_again_with_views_is_counted_as_in_the_trace(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_happens_with_views_is_counted_as_in_the_trace(capsys: pytest.CaptureFixture[str]) -> None:
     fault = Fault(kind="crash", at="150ms", member=2)
-    scenario = Scenario(members=4, messages=30, views=True, faults=[fault], network=NetworkOptions(loss=0.2))
+    network, workload = NetworkOptions(loss=0.2, duplicate=0.2), Workload(lifetime="20ms")
+    scenario = Scenario(
+        ordering="causal", members=4, messages=30, views=True, faults=[fault], network=network, workload=workload
+    )
     run = simulate(scenario, 5)
+    counts = run.stats["members"]
     repairs = sum((event.detail or "").startswith("repair to ") for event in run.events)
-    assert run.stats["members"]["retransmissions"] == repairs > 0
+    assert counts["retransmissions"] == repairs > 0
+    assert counts["discarded"] == sum(event.event == "discard" for event in run.events) > 0
+    assert counts["duplicates"] == sum(event.detail == "duplicate" for event in run.events) > 0
     assert main(["simulate", "--members", "3", "--views", "--loss", "0.3", "--messages", "20", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["retransmissions"] > 0
+
+
+def test_what_means_nothing_to_the_ordering_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["simulate", "--members", "2", "--messages", "1"]
+    for flags, said in (
+        (["--ordering", "total", "--lifetime", "5ms"], "total has no lifetimes and no priorities"),
+        (["--ordering", "co", "--priorities", "2"], "co has no lifetimes and no priorities"),
+        (["--ordering", "co", "--stability", "train"], "co finds stability itself; train is not used"),
+        (["--ordering", "causal", "--lifetime", "5ms", "--priorities", "2"], ""),
+    ):
+        assert main([*asked, *flags]) == 0
+        err = capsys.readouterr().err
+        assert said in err if said else not err
+
+
+def test_founders_without_views_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"founders: .* set views = true"):
+        Scenario(members=4, founders=2).check()
 
 
 def test_a_sender_that_is_named_twice_is_refused() -> None:

@@ -6,10 +6,14 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from antiphon.errors import UsageError
+
+if TYPE_CHECKING:
+    from antiphon.sim.scenario import Scenario
 
 _EXAMPLES = """examples:
   antiphon simulate --members 5 --ordering co --messages 200 --loss 0.1 --seed 7 --out out/co
@@ -83,7 +87,6 @@ def run(args: argparse.Namespace) -> int:
         if _value_of(args, flag) is not None:
             raise UsageError(f"{flag}: only the LAN model has it; add --network lan")
     from antiphon.progress import Progress
-    from antiphon.protocol.options import ordering_type
     from antiphon.sim.about import about
     from antiphon.sim.cluster import simulate
     from antiphon.sim.scenario import from_table
@@ -93,11 +96,8 @@ def run(args: argparse.Namespace) -> int:
         sys.path.append(os.getcwd())  # where a protocol of one's own lies, as with python -m
     scenario = from_table(_tables(args))
     scenario.check()
-    if args.stability is not None and not ordering_type(scenario.ordering).NEEDS_RECOVERY:
-        print(
-            f"antiphon simulate: {scenario.ordering} finds stability itself; {args.stability} is not used",
-            file=sys.stderr,
-        )
+    for unused in _not_used(scenario, args.stability):
+        print(f"antiphon simulate: {unused}", file=sys.stderr)
     if args.out is not None:
         refuse_to_replace(args.out, but_traces=args.force)
     with Progress("simulating", scenario.messages * scenario.members) as progress:
@@ -128,6 +128,17 @@ def run(args: argparse.Namespace) -> int:
             file=sys.stderr,
         )
     return 0 if result.finished else 3
+
+
+def _not_used(scenario: Scenario, stability: str | None) -> Iterator[str]:
+    """Say what was asked for and means nothing to the ordering."""
+    from antiphon.protocol.options import ignores_lifetimes, ordering_type
+
+    ordering, workload = scenario.ordering, scenario.workload
+    if stability is not None and not ordering_type(ordering).NEEDS_RECOVERY:
+        yield f"{ordering} finds stability itself; {stability} is not used"
+    if (workload.lifetime is not None or workload.priorities > 1) and ignores_lifetimes(ordering):
+        yield f"{ordering} has no lifetimes and no priorities; causal-blocks has both"
 
 
 def _tables(args: argparse.Namespace) -> dict[str, Any]:

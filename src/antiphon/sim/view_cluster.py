@@ -347,13 +347,9 @@ class ViewCluster(Cluster):
         return msgspec.structs.replace(super()._standstill(), crashed=[], apart=apart)
 
     def _counts(self) -> Counter[str]:
-        """What the processes counted of views, and what their members sent in each of them, by the logs."""
-        counts = sum((Counter(process.counts) for process in self.processes), Counter())
-        for log in self._every_log:
-            for event, detail in zip(log.events, log.details, strict=True):
-                if event == "control" and detail is not None:
-                    counts["retransmissions" if detail.startswith("repair to ") else detail] += 1
-        return counts
+        """What the processes counted of views, and what happened to their members in each of them."""
+        counted = (one for process in self.processes for one in (process.counts, process.lifecycle.own.in_views))
+        return sum(map(Counter, counted), Counter())
 
     def _logs(self) -> list[MemberLog]:
         return sorted(self._every_log, key=lambda log: log.member)
