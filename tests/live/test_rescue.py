@@ -15,7 +15,7 @@ import pytest
 import antiphon
 from antiphon.errors import UsageError
 from antiphon.live.host import ThisHost
-from antiphon.live.rescue import kept_in, rescued
+from antiphon.live.rescue import is_running, kept_in, rescued
 from antiphon.live.storage import FORMAT, KeptState, StateFolder, read_kept
 from antiphon.protocol.membership.process import MembershipOptions, Process, Saved
 from antiphon.protocol.membership.views import NO_BALLOT, before_the_first
@@ -69,6 +69,19 @@ def test_a_group_whose_majority_is_gone_goes_on_with_who_is_left(tmp_path: Path)
             await (await left.send(b"on we go")).stable()
             assert alone.status().view > 1_000
         await left.leave()
+
+    run(test())
+
+
+def test_whether_a_member_runs_is_known_whatever_its_name_is(tmp_path: Path) -> None:
+    async def test() -> None:
+        (own,) = free_addresses(1)
+        async with antiphon.join("orders", bind=own, discover="peers", members=1, name="orders-0", state=tmp_path):
+            (one,) = kept_in(tmp_path)
+            assert one.state.member == "orders-0"
+            assert is_running(one.state)
+        (one,) = kept_in(tmp_path)
+        assert not is_running(one.state)
 
     run(test())
 

@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         _show(args, {**_described(one), "without": gone, "done": False}, [*words, "nothing was done: start it"])
         return 0
     if args.yes:
-        if is_running(one.state.member):
+        if is_running(one.state):
             raise UsageError(f"--member {one.state.member}: its address is in use; stop the member first")
         try:
             overwrite(one.path, msgspec.msgpack.encode(state))

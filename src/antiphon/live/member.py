@@ -92,7 +92,7 @@ class LiveMember:
     async def _identify(self) -> Identity:
         """Find out one's own name, and those of the founders."""
         settings = self._settings
-        folder = StateFolder(self._host, settings.state, settings.group)
+        folder = StateFolder(self._host, settings.state, settings.group, settings.bind)
         if settings.discover is None:
             identity = await listed(settings, folder, self.anomalies)
         else:

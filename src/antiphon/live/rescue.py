@@ -55,10 +55,10 @@ def kept_in(folder: Path) -> Iterator[Kept]:
         yield Kept(path, state, saved)
 
 
-def is_running(member: str) -> bool:
-    """Say whether a member whose name is its address holds that address; of other names nothing is known."""
+def is_running(state: KeptState) -> bool:
+    """Say whether a member holds its address; nothing is known if its file does not say where that is."""
     try:
-        host, port = parse(member, "member")
+        host, port = parse(state.bind or state.member, "member")
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, socket.SOCK_DGRAM) as one:
             one.bind(address)

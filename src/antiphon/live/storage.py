@@ -48,6 +48,7 @@ class KeptState(msgspec.Struct, frozen=True, kw_only=True):
     member: str
     names: dict[int, str]  # of the members, by number
     saved: bytes  # what the machine persisted
+    bind: str = ""  # the address that it holds while it runs
 
 
 _Kept = TypeVar("_Kept", Memory, KeptState, Saved)
@@ -57,8 +58,8 @@ _decode_saved = msgspec.msgpack.Decoder(Saved).decode
 class StateFolder:
     """What a group's members on this machine keep: their incarnations and votes, names, and who founded the group."""
 
-    def __init__(self, disk: Disk, folder: str | PathLike[str] | None, group: str) -> None:
-        self._disk, self._group = disk, group
+    def __init__(self, disk: Disk, folder: str | PathLike[str] | None, group: str, bind: str = "") -> None:
+        self._disk, self._group, self._bind = disk, group, bind
         self._folder = default_folder() if folder is None else Path(folder)
 
     def memory(self, bind: str) -> Memory | None:
@@ -87,14 +88,15 @@ class StateFolder:
     def member(self, founders: Sequence[str], me: int, names: Mapping[int, str] | None = None) -> MemberFile:
         """Return the file of one member; `names` are those of the members, as they come to be known."""
         path = self._folder / f"{digest(self._group, list(founders), me)}.state"
-        return MemberFile(self._disk, path, self._group, me, names or {})
+        return MemberFile(self._disk, path, self._group, me, names or {}, self._bind)
 
 
 class MemberFile:
     """The incarnation and the votes of one member."""
 
-    def __init__(self, disk: Disk, path: Path, group: str, me: int, names: Mapping[int, str]) -> None:
+    def __init__(self, disk: Disk, path: Path, group: str, me: int, names: Mapping[int, str], bind: str) -> None:
         self._disk, self._path, self._group, self._me, self._names = disk, path, group, me, names
+        self._bind = bind
 
     def read(self) -> bytes | None:
         """Return what was persisted last, or None the first time."""
@@ -120,7 +122,8 @@ class MemberFile:
     def write(self, state: bytes, *, may_wait: bool = False) -> None:
         """Persist; what `may_wait` keeps nobody waiting for the disk."""
         names = dict(self._names)
-        kept = KeptState(group=self._group, member=names.get(self._me, str(self._me)), names=names, saved=state)
+        member = names.get(self._me, str(self._me))
+        kept = KeptState(group=self._group, member=member, names=names, saved=state, bind=self._bind)
         _write(self._disk, self._path, msgspec.msgpack.encode(kept), may_wait=may_wait)
 
 
