@@ -52,10 +52,10 @@ types: setup ## strict types
 unit: setup ## all tests but those that want the machine to themselves
 	@scripts/browser.sh
 	@$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not faults and not alone"
-	@$(BIN)/pytest -m "alone and not faults" tests/live
+	@$(BIN)/pytest -m "alone and not faults" --reruns 2 --only-rerun TooLate tests/live tests/browser
 
 faults: setup ## kill, stop and cut off live processes
-	@$(BIN)/pytest -m faults tests/live
+	@$(BIN)/pytest -m faults --reruns 2 --only-rerun TooLate tests/live
 
 torture-stack: setup ## random schedules of applications on whole simulated groups: SEEDS=n FROM=first MINUTES=m
 	@$(BIN)/python -m antiphon.testing.torture --seeds $(SEEDS) --from $(FROM) --minutes $(MINUTES)

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from support import promises
+
 pytest.importorskip("aiohttp")
 
 PORTS = (7821, 7822, 7823)
@@ -59,6 +61,7 @@ def address() -> Iterator[str]:
             server.kill()
 
 
+@pytest.mark.alone
 def test_the_page_follows_a_killed_member_within_two_seconds(
     browser: Any, members: list[subprocess.Popen[str]], address: str, tmp_path: Path
 ) -> None:
@@ -88,7 +91,7 @@ def test_the_page_follows_a_killed_member_within_two_seconds(
     members[1].kill()
     began = time.monotonic()
     page.wait_for_selector(f'tr[data-member="{killed}"][data-state="gone"]', timeout=10_000)
-    assert time.monotonic() - began < 2
+    promises.keep(2.0, time.monotonic() - began, "the page to show who was killed")
     page.wait_for_selector(f"#views li:has-text('without {killed}')", timeout=10_000)
     assert killed in page.text_content("#headline")
     state = json.load(urllib.request.urlopen(f"{address}state"))
