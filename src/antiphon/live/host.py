@@ -41,9 +41,12 @@ class Host(Disk, Protocol):
         """Return what does one thing after the other where that does not keep the loop from going on."""
 
     def journals(
-        self, group: Group, origin: Origin, names: Mapping[int, str], own: str
+        self, group: Group | None, origin: Origin, names: Mapping[int, str], own: str
     ) -> Callable[[int], IncarnationLog] | None:
-        """Return what keeps the traces of a member's incarnations, if this host does so; `own` is its address."""
+        """Return what keeps the traces of a member's incarnations, if this host does so; `own` is its address.
+
+        `group` is None where the member there has given its group up, and joins another of the same name.
+        """
 
 
 class ThisHost:
@@ -73,7 +76,7 @@ class ThisHost:
         """Return a thread, which is started when there is something to do."""
         return ThreadPoolExecutor(1, "antiphon-worker")
 
-    def journals(self, group: Group, origin: Origin, names: Mapping[int, str], own: str) -> None:
+    def journals(self, group: Group | None, origin: Origin, names: Mapping[int, str], own: str) -> None:
         """Leave traces to whoever asks for them."""
 
 

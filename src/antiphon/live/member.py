@@ -251,6 +251,8 @@ class LiveMember:
         origin = self._origin(identity, file, before)
         if self.driver.recording is not None:
             self.driver.recording = Recording(origin)
+        if (journals := self._host.journals(None, origin, self._names, show(identity.own))) is not None:
+            self.driver.logs = IncarnationLogs(journals)
         self._drive(make(origin, traced=self.driver.logs is not None), origin, file, self.driver.transport)
 
     # Going

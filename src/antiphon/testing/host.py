@@ -112,10 +112,11 @@ class SimulatedHost:
         return InlineExecutor()
 
     def journals(
-        self, group: Group, origin: Origin, names: Mapping[int, str], own: str
+        self, group: Group | None, origin: Origin, names: Mapping[int, str], own: str
     ) -> Callable[[int], IncarnationLog]:
-        """Keep the traces of a member's incarnations."""
+        """Keep the traces of a member's incarnations, those of each group by themselves."""
         one = self.network.known_as(own)
+        group = group or self.members[own].group
         self.members[own] = Membership(own, group, one.incarnation or Incarnation(own), one)
         return self._traces.journals(group, origin, names)
 
