@@ -104,6 +104,26 @@ def test_what_is_dropped_of_a_view_or_refused_is_logged(caplog: pytest.LogCaptur
         assert {(record.group, record.member) for record in records} == {("orders", "10.0.0.1:7000")}  # type: ignore[attr-defined]
 
 
+def test_a_log_names_group_and_member_whatever_signs_are_in_them(caplog: pytest.LogCaptureFixture) -> None:
+    """A `%` in the name of a group once made every record an error of `logging`; names given for discovery were not
+    told.
+    """
+
+    async def main(world: testing.World) -> None:
+        (own,) = world.addresses(1)
+        async with antiphon.join("100% %s", bind=own, discover="peers", members=1, name="50%d-1"):
+            pass
+
+    with caplog.at_level("INFO", "antiphon"):
+        testing.run(main)
+    assert [record.getMessage() for record in caplog.records] == [
+        "100% %s 50%d-1: view 1: 50%d-1; version 2 of the wire",
+        "100% %s 50%d-1: left",
+    ]
+    about = {(record.group, record.member, record.filename) for record in caplog.records}  # type: ignore[attr-defined]
+    assert about == {("100% %s", "50%d-1", name) for name in ("upcalls.py", "member.py")}
+
+
 def test_what_happens_in_views_is_in_the_status_through_all_of_them() -> None:
     """`retransmissions` and the like are those of all views so far, not of none."""
 

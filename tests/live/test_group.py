@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import os
 import pydoc
@@ -17,7 +18,7 @@ import antiphon
 from antiphon import testing
 from antiphon.errors import UsageError
 from antiphon.live.settings import Settings, words
-from antiphon.protocol.machine import Effect
+from antiphon.protocol.machine import Deliver, Effect
 from support.live_group import collect, free_addresses, members, run, stray
 
 COUNT = 60  # messages per member
@@ -515,3 +516,39 @@ def test_one_iterator_goes_on_behind_a_timeout_around_its_next_event(batched: bo
 
     testing.run(main, seed=1)
     assert seen == ["ViewChange", "Batch" if batched else b"after a timeout"]
+
+
+def test_a_reader_that_asks_again_and_again_leaves_nothing_behind() -> None:
+    """Whoever looks for events with a short timeout in a quiet group once left a future behind each time."""
+
+    async def main(world: testing.World) -> int:
+        async with antiphon.join("g", bind="alone:1") as group:
+            for _ in range(50):
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(anext(aiter(group)), 0.1)
+            return len(group._entered.upcalls.inbox._waiting)
+
+    assert testing.run(main) == 0
+
+
+def test_an_own_message_that_cannot_be_handed_on_ends_the_member() -> None:
+    """A full disk, met when an own message waits behind a state, once lost the message without a word."""
+    groups: list[antiphon.Group] = []
+
+    async def main(world: testing.World) -> None:
+        async with antiphon.join("g", bind="alone:1") as group:
+            groups.append(group)
+
+            def full(_: object) -> None:
+                raise antiphon.UsageError("TMPDIR: no space left on device")
+
+            group._entered.upcalls.handlers[Deliver] = full
+            receipt = await group.send(b"x")
+            with pytest.raises(antiphon.Unknown, match="no space left"):
+                await receipt.delivered()
+            with pytest.raises(antiphon.GroupClosed, match="no space left"):
+                await group.send(b"y")
+
+    with pytest.raises(antiphon.UsageError, match="no space left"):
+        testing.run(main)
+    assert [str(group.failure) for group in groups] == ["TMPDIR: no space left on device"]

@@ -10,6 +10,7 @@ import os
 import tempfile
 import threading
 import tracemalloc
+import warnings
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -76,8 +77,11 @@ def test_files_come_as_files(size: int, kind: str, tmp_path: Path) -> None:
         return path if kind == "path" else path.open("rb") if kind == "file" else io.BytesIO(state)
 
     got: list[bytes] = []
-    run(Pair(snapshot, lambda file: got.append(file.read())).carry())
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", ResourceWarning)
+        run(Pair(snapshot, lambda file: got.append(file.read())).carry())
     assert got == [state]
+    assert not said or kind == "file", "what was opened for a path is closed; a file is the application's to close"
 
 
 def test_a_path_may_be_replaced_at_once(tmp_path: Path) -> None:

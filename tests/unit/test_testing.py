@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -505,7 +505,39 @@ def test_errors_are_not_lost() -> None:
         world.spawn("p", fails)
         await asyncio.sleep(1)
 
-    kinds = ((forgotten, ValueError), (in_a_cycle, ValueError), (callback, ZeroDivisionError), (process, ValueError))
+    async def ends_badly() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            raise ValueError("while it was ended")
+
+    async def task_at_the_end(world: World) -> None:
+        world.kept = asyncio.create_task(ends_badly())  # type: ignore[attr-defined]
+        await asyncio.sleep(1)
+
+    async def yields() -> AsyncIterator[int]:
+        try:
+            yield 1
+        finally:
+            raise ValueError("while it was closed")
+
+    async def generator_at_the_end(world: World) -> None:
+        world.kept = yields()  # type: ignore[attr-defined]
+        await anext(world.kept)  # type: ignore[attr-defined]
+
+    async def never_run(world: World) -> None:
+        world.at("1s", fails)
+        await asyncio.sleep(2)
+
+    kinds = (
+        (forgotten, ValueError),
+        (in_a_cycle, ValueError),
+        (callback, ZeroDivisionError),
+        (process, ValueError),
+        (task_at_the_end, ValueError),
+        (generator_at_the_end, ValueError),
+        (never_run, UsageError),
+    )
     for main, kind in kinds:
         with pytest.raises(kind) as caught:
             testing.run(main, seed=9)
@@ -549,7 +581,12 @@ def test_wrong_names_are_named() -> None:
         await joined(world)
         await joined(world)
 
+    async def found_by_name(world: World) -> None:
+        async with antiphon.join("g", bind="alice:1", discover="peers", members=1):
+            pass
+
     for main, said in (
+        (found_by_name, "bind: alice:1 is a name; with discover take numeric addresses"),
         (crash, "'nobody:1' is not running"),
         (partition, "names 'nobody:1', which never joined"),
         (twice, "is in use"),

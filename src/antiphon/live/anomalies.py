@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import MutableMapping
 from typing import Any
 
 logging.getLogger("antiphon").addHandler(logging.NullHandler())  # silent unless the application configures logging
@@ -20,11 +19,17 @@ class MemberLogger(logging.LoggerAdapter[logging.Logger]):
     def __init__(self, group: str, member: str) -> None:
         super().__init__(logging.getLogger("antiphon"), {"group": group, "member": member})
 
-    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
-        """Put the group and the member before the text, and beside it."""
+    def is_called(self, member: str) -> None:
+        """Learn the member's name, by which the others know it; until then it is its address."""
+        assert self.extra is not None
+        self.extra = {**self.extra, "member": member}
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        """Put the group and the member before the text, and beside it; they may have any sign in them, `%` too."""
         assert self.extra is not None
         kwargs["extra"] = {**self.extra, **kwargs.get("extra", {})}
-        return f"{self.extra['group']} {self.extra['member']}: {msg}", kwargs
+        kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1  # where it is said from, not here
+        self.logger.log(level, f"%s %s: {msg}", self.extra["group"], self.extra["member"], *args, **kwargs)
 
 
 class Anomalies:

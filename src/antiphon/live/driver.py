@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from antiphon.errors import LocalProtocolError
 from antiphon.protocol.machine import Duration, Instant, Intake, ReceiveMany, Send, Submit, TraceRow, Wake
 from antiphon.protocol.membership.process import Process, ProcessInput
 from antiphon.protocol.membership.views import incarnation_of
@@ -124,8 +125,8 @@ class Driver:
             if self.turned is not None:
                 self.turned()
         except Exception as error:
-            if isinstance(event, Submit):
-                raise  # the caller asked for something impossible
+            if isinstance(event, Submit) and isinstance(error, LocalProtocolError):
+                raise  # the caller asked for something impossible, and nothing was changed
             self._failed(error)
 
     def _set_timer(self, deadline: Instant, now: Instant) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from antiphon.errors import UsageError
-from antiphon.live.addresses import Address, entries_of, is_reachable, number_of, parse, resolve, show
+from antiphon.live.addresses import Address, entries_of, is_numeric, is_reachable, number_of, parse, resolve, show
 from antiphon.live.anomalies import Anomalies
 from antiphon.live.contacts import Contacts
 from antiphon.live.discovery import Discovery, contact
@@ -92,6 +92,8 @@ async def found(
 ) -> Identity:
     """Find the group, or found it; `begun` hears of the search, which ends when it is closed."""
     own, bind = await _own_address(settings), await resolve(settings.bind, "bind")
+    if not is_numeric(own[0]):  # only a simulated host's stays a name
+        raise UsageError(f"bind: {show(own)} is a name; with discover take numeric addresses, as of world.addresses(3)")
     memory = folder.memory(settings.bind) or folder.memory_of_an_address(own)
     name = settings.name or (None if memory is None else memory.name) or show(own)
     contacts = Contacts(_asked(settings), six=":" in own[0], anomalies=anomalies)

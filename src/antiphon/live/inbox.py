@@ -31,7 +31,7 @@ class Inbox:
         self._bytes_max, self._listen, self._at_state = bytes_max, listen, at_state
         self._loop = asyncio.get_running_loop()
         self._items: deque[tuple[Item, int]] = deque()  # each with its bytes
-        self._waiting: list[asyncio.Future[None]] = []  # iterators that have taken everything
+        self._waiting: dict[asyncio.Future[None], None] = {}  # of iterators that have taken everything, in their order
         self._current: Iterator[Message] = iter(())  # what is left of the batch being handed out
         self._restoring: asyncio.Future[None] | None = None  # done when the application has its new state
         self._closed = False
@@ -103,8 +103,7 @@ class Inbox:
         self._wake()
 
     def _wake(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for one in waiting:
+        for one in self._waiting:
             if not one.done():
                 one.set_result(None)
 
@@ -138,7 +137,7 @@ class Inbox:
             while not self._items:
                 if self._closed:
                     raise StopAsyncIteration if self._failure is None else self._failure()
-                await self._news()
+                await self._wait_for_news()
             if isinstance(self._items[0][0], Restore):
                 await self._restore()
                 continue
@@ -163,12 +162,15 @@ class Inbox:
             restoring.result()
             self._items.popleft()
 
-    def _news(self) -> asyncio.Future[None]:
-        """Return what is done when there may be something to take."""
+    async def _wait_for_news(self) -> None:
+        """Wait until there may be something to take."""
         check_loop(self._loop)
         future = self._loop.create_future()
-        self._waiting.append(future)
-        return future
+        self._waiting[future] = None
+        try:
+            await future
+        finally:
+            del self._waiting[future]  # also of one who gave up waiting
 
     def _take(self) -> Item:
         """Return what comes next."""

@@ -77,6 +77,7 @@ class LiveMember:
         try:
             identity = self._identity = await self._identify()
             self._names.update(identity.names)
+            self.anomalies.logger.is_called(self._names[identity.me])
             file = identity.folder.member(identity.founders, identity.me, self._names)
             origin = self._origin(identity, file)
             origin.options.check(len(identity.names))

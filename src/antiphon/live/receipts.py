@@ -32,7 +32,17 @@ class Receipt:
     holds it), "unknown" (nobody can tell any more) or "lost" (it was never sent); `reason` says why, for the last two.
     """
 
-    __slots__ = ("_ended", "_futures", "_loop", "expires_at", "is_delivered", "is_stable", "lifetime_s", "size")
+    __slots__ = (
+        "_ended",
+        "_futures",
+        "_loop",
+        "expires_at",
+        "expiry",
+        "is_delivered",
+        "is_stable",
+        "lifetime_s",
+        "size",
+    )
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         """`loop` is the group's, the only one in which it can be waited for; only tests make a receipt without one."""
@@ -40,9 +50,10 @@ class Receipt:
         self.size = 0  # bytes of its burst
         self.lifetime_s: float | None = None  # how long it is worth waiting for
         self.expires_at = math.inf  # by the loop's clock, once it was sent
+        self.expiry: asyncio.TimerHandle | None = None  # set for then, as long as something may become of it
         self.is_delivered = self.is_stable = False
         self._ended: Unknown | None = None
-        self._futures: list[tuple[Literal["delivered", "stable"], asyncio.Future[None]]] = []
+        self._futures: dict[asyncio.Future[None], Literal["delivered", "stable"]] = {}  # of those who wait, for what
 
     def __repr__(self) -> str:
         return f"<Receipt: {self.outcome}{'' if self.reason is None else f', {self.reason}'}>"
@@ -82,11 +93,11 @@ class Receipt:
         if self._loop is not None:
             check_loop(self._loop)
         future = asyncio.get_running_loop().create_future()
-        self._futures.append((what, future))
+        self._futures[future] = what
         try:
             await future
         finally:
-            self._futures = [pair for pair in self._futures if pair[1] is not future]
+            del self._futures[future]
 
     def mark(self, what: Literal["delivered", "stable"]) -> None:
         """Note what became of it (for the group, not for applications)."""
@@ -96,7 +107,9 @@ class Receipt:
             self.is_delivered = True
         else:
             self.is_stable = True
-        for waited_for, future in self._futures:
+        if self.expiry is not None and self.settled:
+            self.expiry.cancel()
+        for future, waited_for in self._futures.items():
             has_come = self.is_delivered and (self.is_stable or waited_for == "delivered")
             if has_come and not future.done():
                 future.set_result(None)
@@ -106,7 +119,9 @@ class Receipt:
         if self.settled:
             return
         self._ended = how
-        for _, future in self._futures:
+        if self.expiry is not None:
+            self.expiry.cancel()
+        for future in self._futures:
             if not future.done():
                 future.set_exception(type(how)(str(how)))
                 future.exception()  # whoever waits is told; that it was cancelled meanwhile is no mistake
@@ -186,7 +201,7 @@ class Receipts:
         if receipt is not None and receipt.lifetime_s is not None and receipt.expires_at == math.inf:
             loop = asyncio.get_running_loop()
             receipt.expires_at = loop.time() + receipt.lifetime_s
-            loop.call_at(receipt.expires_at, self._lapse, receipt.expires_at)
+            receipt.expiry = loop.call_at(receipt.expires_at, self._lapse, receipt.expires_at)
             self._lapses = True
 
     def stable(self, upto: int) -> None:

@@ -149,7 +149,8 @@ class StateKeeper:
         if view not in self._begun:
             return  # everyone has the state already, from others whose applications were quicker
         try:
-            kind, source = _opened(self._snapshot())
+            given = self._snapshot()
+            kind, source = _opened(given)
         except BaseException as error:  # the application's, which hears of it where it reads
             self._fail(view, error)
             raise
@@ -161,12 +162,15 @@ class StateKeeper:
             self._offer(view, spool, end)
         else:
             source = io.BytesIO(source) if isinstance(source, bytes) else source
-            task = asyncio.get_running_loop().create_task(self._copy(view, spool, source, end))
+            copying = self._copy(view, spool, source, end, closes=isinstance(given, PathLike))
+            task = asyncio.get_running_loop().create_task(copying)
             self._copying.add(task)
             task.add_done_callback(self._copying.discard)
 
-    async def _copy(self, view: int, spool: Spool, source: BinaryIO | AsyncIterable[bytes], end: bytes) -> None:
-        """Copy a state piece by piece while the group goes on."""
+    async def _copy(
+        self, view: int, spool: Spool, source: BinaryIO | AsyncIterable[bytes], end: bytes, *, closes: bool
+    ) -> None:
+        """Copy a state piece by piece while the group goes on; `closes`: its file was opened here."""
         try:
             async for piece in source if isinstance(source, AsyncIterable) else _pieces(source):
                 if not isinstance(piece, bytes | bytearray | memoryview):
@@ -183,6 +187,9 @@ class StateKeeper:
         else:
             if self._captured.get(view) is spool:
                 self._offer(view, spool, end)
+        finally:
+            if closes:
+                cast(BinaryIO, source).close()
 
     def _fail(self, view: int, error: BaseException) -> None:
         """Say that there is no state to give: joiners ask another member."""
@@ -251,8 +258,8 @@ class StateKeeper:
             done = self._restore(given)
             if isinstance(done, Awaitable):
                 await done
-        del self._whole[view]
-        self._worker.submit(spool.close)
+        if self._whole.pop(view, None) is not None:  # else the group was left while the application took it over
+            self._worker.submit(spool.close)
 
     def close(self) -> None:
         """Let everything go."""

@@ -81,7 +81,9 @@ class VirtualLoop(NothingReal):
         self._tasks: weakref.WeakValueDictionary[int, _Task] = weakref.WeakValueDictionary()  # by number
         # of what reads sockets
         self._incarnations: weakref.WeakKeyDictionary[object, Incarnation] = weakref.WeakKeyDictionary()
-        self._generators: weakref.WeakSet[AsyncGenerator[Any, Any]] = weakref.WeakSet()
+        # begun and not finished, each with the incarnation that began it
+        self._generators: weakref.WeakKeyDictionary[AsyncGenerator[Any, Any], Incarnation | None]
+        self._generators = weakref.WeakKeyDictionary()
         self._stopping = self._running = self._closed = False
         self._timers = 0  # of the application, not of the protocols, which beat for ever
         self._busy_at: Instant = 0  # when the application last did something
@@ -151,7 +153,7 @@ class VirtualLoop(NothingReal):
             raise RuntimeError("a simulated world cannot run inside a running loop; call it where nothing is awaited")
         asyncio._set_running_loop(self)
         hooks = sys.get_asyncgen_hooks()
-        sys.set_asyncgen_hooks(firstiter=self._generators.add, finalizer=self._finalize)
+        sys.set_asyncgen_hooks(firstiter=self._begun, finalizer=self._finalize)
         outside = random.getstate()
         random.setstate(self._randomness)
         collects = gc.isenabled()
@@ -358,16 +360,24 @@ class VirtualLoop(NothingReal):
     def get_task_factory(self) -> None:
         """There is none."""
 
+    def _begun(self, generator: AsyncGenerator[Any, Any]) -> None:
+        self._generators[generator] = present_incarnation.get()
+
     def _finalize(self, generator: AsyncGenerator[Any, Any]) -> None:
-        self._generators.discard(generator)
+        self._generators.pop(generator, None)
         if self._running:
             self.call_soon(self.create_task, generator.aclose())
 
     async def shutdown_asyncgens(self) -> None:
-        """Close the generators that were begun and not finished."""
-        generators = list(self._generators)
+        """Close the generators that were begun and not finished, but for those of crashed processes."""
+        begun = list(self._generators.items())
         self._generators.clear()
-        await asyncio.gather(*(generator.aclose() for generator in generators), return_exceptions=True)
+        generators = [generator for generator, incarnation in begun if not (incarnation and incarnation.crashed)]
+        ends = await asyncio.gather(*(generator.aclose() for generator in generators), return_exceptions=True)
+        for generator, error in zip(generators, ends, strict=True):
+            if isinstance(error, Exception):
+                message = "an error while an asynchronous generator was closed"
+                self.call_exception_handler({"message": message, "exception": error, "asyncgen": generator})
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
         """There is none."""
@@ -396,7 +406,7 @@ class VirtualLoop(NothingReal):
         error, task = context.get("exception"), context.get("future")
         if isinstance(task, _Task) and task.incarnation is not None and task.incarnation.crashed:
             return  # whoever would have awaited it was stopped
-        if error is not None and ("task" in context or "handle" in context or isinstance(task, _Task)):
+        if error is not None and (context.keys() & {"task", "handle", "asyncgen"} or isinstance(task, _Task)):
             error.add_note(f"antiphon.testing: {context['message']}")
             self.fail(error)
 

@@ -186,7 +186,8 @@ class World(Surroundings):
             self.loop.close()
 
     async def _ended(self, tasks: Sequence[asyncio.Task[Any]]) -> None:
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if tasks:
+            await asyncio.wait(tasks)  # an error that nobody asks for is told when the loop is closed
         await self.loop.shutdown_asyncgens()
 
     def _is_settled(self) -> bool:
@@ -353,7 +354,15 @@ class World(Surroundings):
     def at(self, when: float | str, action: Callable[..., object], *args: Any) -> None:
         """Do something at a virtual time: seconds, or a duration such as `250ms`."""
         at_ns = duration(when, "at") if isinstance(when, str) else round(when * SECOND)
-        self.at_ns(at_ns, lambda: action(*args))
+
+        def act() -> None:
+            if inspect.iscoroutine(done := action(*args)):
+                done.close()
+                raise UsageError(
+                    f"at: {action!r:.60} is a coroutine function, and nobody would run it; spawn a process"
+                )
+
+        self.at_ns(at_ns, act)
 
     def at_ns(self, at_ns: Duration, action: Callable[[], object]) -> None:
         """Do something at a virtual nanosecond, or now, if that is past."""
