@@ -14,7 +14,7 @@ from antiphon.protocol.ordering.causal_blocks.messages import BLOCK_MAX, UNCROWD
 from antiphon.protocol.ordering.causal_blocks.repair import COPIES_AT_ONCE, DOUBLINGS_MAX
 from antiphon.protocol.parts import Duplicate, Out, PartContext, Step
 from antiphon.protocol.repairs import CHEAP_BYTES
-from antiphon.protocol.wire import Malformed, pack_vector
+from antiphon.protocol.wire import Data, Malformed, pack_vector
 
 
 class Least(random.Random):
@@ -191,6 +191,22 @@ def test_of_what_another_has_discarded_no_payload_is_kept_when_a_view_ends() -> 
     assert entry is not None
     assert (entry.whole, entry.discard) == (False, "expired")
     assert one.finish([0, 3, 0], b"").up == [Drop("expired", 1, 1)]
+
+
+def test_what_is_discarded_here_stays_so_when_another_has_it_whole() -> None:
+    """Of two that go on together one would otherwise hand on what the other says is gone."""
+    one = blocks()
+    one.adopt(1, message(1, 1, 3, 0, 0, 0, life_ns=0, payload=b""))
+    one.adopt(1, message(1, 1, 3, 0, 0, 0))
+    ((_, copy),) = one.copies(1, 0, 3)
+    assert isinstance(copy, BlockMessage)
+    assert (copy.life_ns, copy.payload) == (0, b"")
+    assert one.finish([0, 3, 0], b"").up == [Drop("expired", 1, 1)]
+
+
+def test_there_are_no_streams_to_take_a_message_from() -> None:
+    with pytest.raises(Malformed, match="unexpected"):
+        blocks().accept(1, Data(number=1, seq=1, payload=b""), 0)
 
 
 def test_nothing_is_remembered_of_messages_that_came_early_once_the_gap_has_closed() -> None:
@@ -433,6 +449,14 @@ def test_a_member_that_becomes_restless_counts_its_silence_from_then() -> None:
     assert one.silence.deadline == 5_000 + one.silence.pause_ns()
     one.receive(1, message(1, 2, 2, 0, 1, 0, 0), 5_050)
     assert one.silence.deadline == 5_000 + one.silence.pause_ns(), "it is not put off"
+
+
+def test_round_trips_are_measured_as_long_as_something_is_under_way() -> None:
+    one = blocks(2, silence_ns=1_000)
+    one.submit(Submit(b"m"), 1, 100)
+    one.receive(1, null(1, 0, 0), 200)  # it says nothing new, and much is still unstable
+    one.receive(1, null(2, 1, 0, seq=1), 300)
+    assert one.known.trips.shortest_ns == 200
 
 
 def test_who_has_delivered_half_a_window_says_so_at_once() -> None:

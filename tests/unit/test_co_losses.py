@@ -9,7 +9,7 @@ import pytest
 
 from antiphon.protocol.machine import MILLISECOND, SECOND
 from antiphon.protocol.ordering.co.losses import Losses
-from antiphon.protocol.ordering.co.pdus import RET_GAPS_MAX, CoOptions
+from antiphon.protocol.ordering.co.pdus import RET_GAPS_MAX, CoOptions, CoRet
 from antiphon.protocol.ordering.round_trips import RoundTrips
 from antiphon.protocol.parts import PartContext
 
@@ -307,6 +307,12 @@ def test_gaps_are_what_is_missing_within_reach() -> None:
     assert gaps(1, 3, {5}, 4) == [(3, 5), (6, 7)]
     one.notice(0, end=1_000)
     assert len(gaps(1, 3, range(3, 1_000, 2), 2_000)) == RET_GAPS_MAX
+
+
+def test_a_request_is_divided_only_where_it_does_not_fit() -> None:
+    gaps = [(number, number + 1) for number in range(1, 2 * RET_GAPS_MAX, 2)]
+    assert list(CoRet.parts([(1, gaps[1:]), (2, gaps[:1])])) == [[(1, gaps[1:]), (2, gaps[:1])]]
+    assert list(CoRet.parts([(1, gaps), (2, gaps[:1])])) == [[(1, gaps)], [(2, gaps[:1])]]
 
 
 def test_all_hear_a_request_unless_it_goes_to_many() -> None:

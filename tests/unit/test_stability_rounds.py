@@ -283,6 +283,14 @@ def test_a_gap_in_the_reports_is_noticed() -> None:
     assert part.receive(1, Report(2, True, b"\x00\x02\x06", False), 0) == Step()
 
 
+def test_a_report_of_changes_that_comes_late_does_not_count() -> None:
+    """Its last bytes are read above what is known, so an earlier number would be taken for one that is far too high."""
+    part = made(VectorAck, 0, 2, delta=True)
+    part.receive(1, Report(1, True, pack_some(np.array([9, 0]), np.array([True, False])), False), 0)
+    part.receive(1, Report(1, True, pack_some(np.array([5, 0]), np.array([True, False])), False), 0)
+    assert hold(part, 12, 0).up == [Frontier((9, 0))]
+
+
 # Nonsense
 
 
@@ -923,6 +931,23 @@ def test_all_rows_of_a_round_are_read_above_what_was_stable_when_it_began() -> N
     news = pack_some(np.array([301, 0, 0], np.int64), np.array([True, False, False]))
     one.receive(0, Row(2, True, news), 1)
     assert one.receive(2, Row(2, True, news), 1).up == [Frontier((301, 0, 0))]
+
+
+def test_a_row_of_changes_says_what_is_held_beyond_what_is_stable() -> None:
+    one = made(FullDistribution, 1, 3, delta=True)
+    hold(one, 2, 0, 7)
+    assert one.own_row() == Row(0, True, pack_some(np.array([2, 0, 7]), np.array([True, False, True])))
+
+
+@pytest.mark.parametrize("part", [Coordinator, TreeCoordinator])
+def test_a_frontier_is_believed_of_nobody_but_the_coordinator(part: Any) -> None:
+    one = made(part, 1, 3)
+    hold(one, 1, 0, 0)
+    one.receive(0, part.START(1, 0), 0)
+    for source, word in ((2, part.INFO(1, 0, vector(1, 0, 0))), (0, part.INFO(2, 0, vector(1, 0, 0)))):
+        with pytest.raises(Malformed, match="impossible-round"):
+            one.take_info(source, word, 0)
+    assert one.receive(0, part.INFO(1, 0, vector(1, 0, 0)), 0).up == [Frontier((1, 0, 0))]
 
 
 def test_where_one_lacks_the_base_the_frontier_is_told_whole() -> None:

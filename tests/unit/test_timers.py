@@ -129,3 +129,5 @@ def test_the_longest_pause_counts_for_half_as_much_every_ten_seconds_whenever_th
         assert pause.ns(start + 10 * second) == 200, "a shorter one does not replace what still counts for more"
         pause.measured(150, start + 20 * second)
         assert pause.ns(start + 20 * second) == 150
+        pause.measured(75, start + 35 * second)
+        assert pause.ns(start + 44 * second) == 75, "one as long as what still counts counts from now on"

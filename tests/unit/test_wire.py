@@ -90,6 +90,13 @@ def test_nonsense_with_a_right_checksum_is_refused_without_allocating(body: byte
         tracemalloc.stop()
 
 
+def test_what_comes_alone_and_is_no_pdu_is_refused() -> None:
+    for encoded in (b"", b"\xc1", CODEC.encode_pdu(Heartbeat())[:-1], b"\x91\xcd\xff\xff"):
+        with pytest.raises(Malformed, match="undecodable"):
+            CODEC.decode_pdu(encoded)
+    assert CODEC.decode_pdu(CODEC.encode_pdu(Heartbeat())) == Heartbeat()
+
+
 def test_limits() -> None:
     with pytest.raises(Malformed, match="oversized"):
         CODEC.decode(bytes(DATAGRAM_BYTES_MAX + 1))
