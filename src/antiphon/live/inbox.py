@@ -138,11 +138,12 @@ class Inbox:
                 if self._closed:
                     raise StopAsyncIteration if self._failure is None else self._failure()
                 await self._wait_for_news()
-            if isinstance(self._items[0][0], Restore):
+            item = self._items[0][0]
+            if type(item) is Restore:  # by `type`: to ask `isinstance` whether a message is a state takes far longer
                 await self._restore()
                 continue
-            item = self._take()
-            if not isinstance(item, Capture | Restore):
+            self._take()
+            if type(item) is not Capture:
                 return item
             await self._at_state(item)
 
@@ -172,9 +173,9 @@ class Inbox:
         finally:
             del self._waiting[future]  # also of one who gave up waiting
 
-    def _take(self) -> Item:
-        """Return what comes next."""
-        item, size = self._items.popleft()
+    def _take(self) -> None:
+        """Take out what comes next."""
+        _, size = self._items.popleft()
         if size:
             was_full = self.bytes > self._bytes_max or self._is_held_up
             self.bytes -= size
@@ -182,7 +183,6 @@ class Inbox:
                 self.taken()
             if was_full:
                 self._tell_if_emptied()
-        return item
 
 
 class _Taking(AsyncIterator[_Taken]):

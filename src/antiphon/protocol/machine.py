@@ -156,6 +156,7 @@ class StandingChanged(msgspec.Struct, frozen=True):
     links: tuple[tuple[int, int], ...] = ()  # with `stalled`: the broken links, as (from, to), by name
 
 
+@final
 class Capture(msgspec.Struct, frozen=True):
     """Give the application's state at this point of its stream back as a `Snapshot`, for those who join this view."""
 
@@ -185,6 +186,7 @@ class RestoreChunk(msgspec.Struct, frozen=True):
     data: bytes
 
 
+@final
 class Restore(msgspec.Struct, frozen=True):
     """Replace the application's state by what was received: an older member's when the view began."""
 

@@ -74,10 +74,12 @@ class RoundTrips:
         """Take a round trip into account that was measured otherwise."""
         self._estimates[member].measured(sample_ns)
         shortest = self._shortest_ns[member]
-        self._shortest_ns[member] = shortest = sample_ns if shortest is None else min(shortest, sample_ns)
-        self.shortest_ns = min(self.shortest_ns, sample_ns) if self._usual.mean_ns is not None else sample_ns
-        self._recent_ns[member].append(sample_ns)
-        self._prompt_ns[member] = best = min(self._recent_ns[member])
+        if shortest is None or sample_ns < shortest:
+            self._shortest_ns[member] = shortest = sample_ns
+            self.shortest_ns = sample_ns if self._usual.mean_ns is None else min(self.shortest_ns, sample_ns)
+        recent = self._recent_ns[member]
+        recent.append(sample_ns)
+        self._prompt_ns[member] = best = min(recent)
         self._queued_ns[member] = best - shortest
         self._usual.measured(sample_ns)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
 from heapq import heappop, heappush
+from operator import gt
 
 from antiphon.protocol.machine import Deliver, Drop, Instant
 from antiphon.protocol.ordering.causal_blocks.buffer import WaitingBuffer
@@ -30,6 +30,8 @@ class Delivery:
         LDV only grows, so what was met once stays met and each message looks at each member once.
         """
         ldv, LDV, met, size = entry.ldv, self.known.LDV, entry.met, self.known.size
+        if not any(map(gt, ldv, LDV)):  # as nearly always
+            met = size
         while met < size and ldv[met] <= LDV[met]:
             met += 1
         entry.met = met
@@ -38,16 +40,15 @@ class Delivery:
     @rule("Figure 4; Section V, lifetimes, mended")
     def place(self, entry: Entry, now: Instant, step: Step) -> None:
         """Deliver a message if it can be, else put it into the waiting buffer."""
-        self.buffer.add(entry)
         self.consider(entry, now, step)
         if not entry.passed:
+            self.buffer.add(entry)
             self.buffer.make_room(entry)
 
     def consider(self, entry: Entry, now: Instant, step: Step) -> None:
         """Deliver or discard a message if its turn has come, and all that waited for it."""
-        candidates = deque([entry])
-        while candidates:
-            entry = candidates.popleft()
+        candidates = [entry]
+        for entry in candidates:  # which grows meanwhile
             if entry.passed:
                 continue
             if not self.delivery_condition(entry):
@@ -55,13 +56,13 @@ class Delivery:
                     self._await(entry)
             elif entry.whole or entry.discard is not None:
                 self.pass_on(entry, now, step)
-                candidates.extend(self._freed(entry.message.sender))
+                candidates += self._freed(entry.message.sender)
 
     def pass_on(self, entry: Entry, now: Instant, step: Step) -> None:
         """Deliver a message in its causal turn or, if it has expired, discard it."""
         message = entry.message
         k, seq = message.sender, message.seq
-        if entry.discard is None and entry.expired(now) and k != self.known.rank:
+        if entry.discard is None and k != self.known.rank and entry.expired(now):
             entry.discard = "expired"
         if entry.discard is None:
             step.up.append(Deliver(k, seq, message.payload))
@@ -93,7 +94,7 @@ class Delivery:
         """R2.1, R2.2 and R3.2: LDV reaches a message."""
         known = self.known
         known.know(known.rank, k, block, step)
-        if known.lacking.get(k, block + 1) <= block:
+        if known.lacking and known.lacking.get(k, block + 1) <= block:
             del known.lacking[k]
         if known.since and k in known.since and known.since[k][0] <= block:
             del known.since[k]

@@ -8,6 +8,8 @@ is known of everyone's MB; R1.0 to R4.1 are its rules.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
+from operator import gt
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -126,11 +128,11 @@ class Knowledge:
         self.BC = max(self.BC, block)  # at receipt already: safe, and losses show sooner
         changed = mb != self.MBV[k]
         self.MBV[k] = mb
-        row = self.MLDV[k]
-        for x in [x for x, (known, before) in enumerate(zip(ldv, row, strict=True)) if known > before]:
+        LDV = self.LDV
+        for x in [*compress(range(self.size), map(gt, ldv, self.MLDV[k]))]:
             changed, known = True, ldv[x]
             self.know(k, x, known, step)
-            if known > self.LDV[x]:
+            if known > LDV[x]:
                 self.lacking[x] = max(known, self.lacking.get(x, 0))
                 self.since.setdefault(x, (known, now))
         return "progress" if changed else "nothing"
@@ -161,8 +163,6 @@ class Knowledge:
         """Learn that member j has delivered k's messages up to a block; each message counts each member once."""
         row, kept = self.MLDV[j], self.BM[k]
         before, row[k] = row[k], block
-        if not kept.blocks:
-            return
         if j != k:
             kept.delivered(before, block)
         stable = 0
@@ -200,8 +200,8 @@ class Knowledge:
         entry = self.BM[k].pop()
         self.lapsed[k] -= entry.lapsed
         self.held -= 1
-        self.stable_seq[k] = entry.message.seq
-        return entry.message.seq
+        self.stable_seq[k] = seq = entry.message.seq
+        return seq
 
     def _announce(self, k: int, seq: int, step: Step) -> None:
         if self._says_stable:

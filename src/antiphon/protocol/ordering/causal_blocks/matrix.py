@@ -58,6 +58,7 @@ class Column:
 
     def __init__(self) -> None:
         self.blocks: list[int] = []
+        self.first: Entry | None = None  # the earliest message that is kept
         self._entries: dict[int, Entry] = {}
 
     def __len__(self) -> int:
@@ -71,11 +72,7 @@ class Column:
         """Insert a message by its block."""
         insort(self.blocks, entry.message.block)
         self._entries[entry.message.block] = entry
-
-    @property
-    def first(self) -> Entry | None:
-        """The earliest message that is kept."""
-        return self._entries[self.blocks[0]] if self.blocks else None
+        self.first = self._entries[self.blocks[0]]
 
     def at(self, index: int) -> Entry | None:
         """Return the message at an index, from 0, if there are so many."""
@@ -83,7 +80,9 @@ class Column:
 
     def pop(self) -> Entry:
         """Let the earliest message go."""
-        return self._entries.pop(self.blocks.pop(0))
+        entry = self._entries.pop(self.blocks.pop(0))
+        self.first = self._entries[self.blocks[0]] if self.blocks else None
+        return entry
 
     def next_above(self, block: int) -> int:
         """Give the first block number above another, or one that no message has."""
@@ -92,9 +91,9 @@ class Column:
 
     def delivered(self, above: int, upto: int) -> None:
         """Count one more member that has delivered the messages above one block and up to another."""
-        blocks, entries = self.blocks, self._entries
-        for index in range(bisect_right(blocks, above), bisect_right(blocks, upto)):
-            entries[blocks[index]].missing -= 1
+        blocks = self.blocks
+        for block in blocks[bisect_right(blocks, above) : bisect_right(blocks, upto)]:
+            self._entries[block].missing -= 1
 
     def between(self, above: int, below: int) -> Iterator[Entry]:
         """Walk through the messages whose block numbers lie between two, in order."""

@@ -164,7 +164,7 @@ class CausalBlocks(FlushHooks):
 
     def _receive_new(self, pdu: BlockMessage, ldv: list[int], now: Instant, step: Step) -> None:
         known, k = self.known, pdu.sender
-        if len(known.BM[k]) >= known.unstable_max:
+        if len(known.BM[k].blocks) >= known.unstable_max:
             self.overruns += 1
             return
         entry = known.enter(pdu, ldv, now)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
 from operator import gt
 from typing import Final
 
@@ -97,7 +98,7 @@ class Repair:
         """
         if now >= self._look_at:
             return range(self.known.size)
-        return [j for j, (mb, looked) in enumerate(zip(self.known.MBV, self.looked, strict=True)) if mb > looked]
+        return compress(range(self.known.size), map(gt, self.known.MBV, self.looked))
 
     @rule("Figure 3, line 4; docs/protocols/causal-blocks.md, Slow links")
     def first_delay_ns(self, lack: Lack, now: Instant) -> Duration | None:
