@@ -93,6 +93,16 @@ def test_a_gap_is_skipped_when_it_was_known_for_a_whole_lifetime_and_not_before(
     assert ups(one.wake(111)) == []
 
 
+def test_of_a_gap_that_was_skipped_nothing_is_waited_for() -> None:
+    """Else every later word would count only after a grace, as if what was skipped were merely late."""
+    one = blocks(skip_after_ns=100, grace_ns=10_000)
+    one.receive(1, message(1, 2, 5, 0, 3, 0), 10)
+    one.wake(110)
+    one.receive(1, null(6, 0, 5, 0, seq=2), 120)
+    one.known.next_block(130)
+    assert one.known.arrivals.settled[1] == 6
+
+
 def test_a_gap_that_closes_in_time_is_not_skipped() -> None:
     one = blocks(skip_after_ns=100)
     one.receive(1, message(1, 2, 5, 0, 3, 0), 10)
@@ -144,6 +154,16 @@ def test_with_lag_a_message_that_was_delivered_and_has_expired_keeps_its_stamps_
     assert one.held == 2
     one.wake(120)
     assert one.known.lapsed[0] == 2
+
+
+def test_what_waits_for_its_turn_does_not_lapse() -> None:
+    """Of what this member has not delivered nobody may be told that there is nothing to wait for."""
+    one = blocks(lag=4, window=2)
+    one.receive(1, message(1, 2, 5, 0, 3, 0, life_ns=100), 10)
+    one.wake(200)
+    entry = one.known.BM[1].get(5)
+    assert entry is not None
+    assert (entry.passed, entry.lapsed, one.known.lapsed[1]) == (False, False, 0)
 
 
 def test_without_lag_nothing_lapses() -> None:
@@ -329,6 +349,15 @@ def test_a_loss_is_repaired_by_the_sender_soon_and_not_again_before_the_copy_had
     one.receive(2, message(0, 1, 1, 0, 0, 0), 80)
     assert lack.copies == 2, "a copy that another sent counts like one's own"
     assert not lack.named
+
+
+def test_a_copy_that_another_sent_is_counted_for_all_who_lack_the_message() -> None:
+    one = blocks(4, chance=Most(), repair_delay_ns=10, silence_ns=100)
+    one.receive(1, message(1, 1, 1, 0, 0, 0, 0), 0)
+    for member in (2, 3):
+        one.receive(member, null(5, 0, 0, 0, 0, mb=4), 50)
+    one.receive(2, message(1, 1, 1, 0, 0, 0, 0), 60)
+    assert [one.repair.lacks[member][1, 1].copies for member in (2, 3)] == [1, 1]
 
 
 def test_what_is_repaired_in_vain_is_repaired_less_and_less_often() -> None:

@@ -283,6 +283,14 @@ def test_a_gap_in_the_reports_is_noticed() -> None:
     assert part.receive(1, Report(2, True, b"\x00\x02\x06", False), 0) == Step()
 
 
+@pytest.mark.parametrize("delta", [False, True])
+def test_a_whole_report_that_was_overtaken_lowers_nothing(delta: bool) -> None:
+    part = made(VectorAck, 0, 2, delta=delta)
+    for number, held in ((2, 9), (1, 5)):
+        part.receive(1, Report(number, False, vector(held, 0), False), 0)
+    assert hold(part, 12, 0).up == [Frontier((9, 0))]
+
+
 def test_a_report_of_changes_that_comes_late_does_not_count() -> None:
     """Its last bytes are read above what is known, so an earlier number would be taken for one that is far too high."""
     part = made(VectorAck, 0, 2, delta=True)
@@ -828,6 +836,16 @@ def test_a_round_that_leaves_something_unstable_is_followed_by_another() -> None
     around(root, other)
     assert root.unstable == 0
     assert root.deadline is None
+
+
+def test_a_train_is_taken_from_the_member_before_alone() -> None:
+    """Whom it has not visited would be skipped, and what that lacks said to be stable."""
+    last = made(Train, 2, 3)
+    hold(last, 1, 0, 0)
+    assert last.receive(0, TrainAck(1, False, vector(1, 0, 0)), 0) == Step()
+    assert last.round == 0
+    last.receive(1, TrainAck(1, False, vector(0, 0, 0)), 0)
+    assert last.round == 1
 
 
 def test_a_train_that_cannot_be_is_refused() -> None:

@@ -518,7 +518,8 @@ def test_where_nobody_has_a_state_to_give_a_joiner_comes_anew_and_each_time_late
 
 def test_a_refusal_that_concerns_no_state_that_is_due_is_passed_over() -> None:
     one = joiner()
-    one.transfer.on_none(0, NoSnapshot((3, (3, 1))), 0)
+    for who in (0, 1):
+        one.transfer.on_none(who, NoSnapshot((3, (3, 1))), 0)
     refuse(one, 7, 0)
     assert not one.transfer.is_in_vain(10_000 * MS)
     refuse(elder(), 1, 0)

@@ -209,6 +209,17 @@ def test_answers_what_it_has_and_is_undecided() -> None:
     assert part.receive(0, Ask([1, 2, 3]), 0).down == [Out(Proposal(2, 2), (0,))]
 
 
+def test_when_a_view_ends_tomp_tells_what_decisions_have_taught_it_of_undecided_messages() -> None:
+    """With its first proposal alone, a message would get a place before one that was delivered elsewhere."""
+    one = tomp()
+    for sender in (1, 2):
+        one.accept(sender, TimedData(seq=1, own=1), 0)
+    hosts = np.array([1, 1, 1], "<u2").tobytes()
+    firsts, below = pack_vector([1, 2, 1]), pack_vector([0, 0, 0])
+    one.accept(1, BoundingDecision(seq=1, time=9, host=1, min_next_mid=firsts, below=below, hosts=hosts), 0)
+    assert one.pending().provisional == {(2, 1): (10, 1)}
+
+
 def test_repeated_and_late_proposals_change_nothing() -> None:
     part = abcast()
     send(part)
