@@ -162,6 +162,16 @@ def test_what_is_overtaken_is_asked_for_without_a_storm() -> None:
     assert done.stats["network"]["bytes"] <= 6 * fifo.stats["network"]["bytes"]
 
 
+def test_large_messages_on_their_way_are_not_sent_again_because_another_was_lost() -> None:
+    """Twelve members send 40,000 bytes each on links that take eight seconds for them."""
+    network = NetworkOptions(latency="uniform 1ms 5ms", bandwidth=40_000, loss=0.1)
+    scenario = Scenario(members=12, messages=1, network=network, workload=Workload("fixed 1ms", payload=40_000))
+    fifo, done = (simulate(replace(scenario, ordering=ordering), 4) for ordering in ("fifo", "causal-blocks"))
+    assert done.finished
+    assert ended_ns(done) <= 2 * ended_ns(fifo)
+    assert done.stats["network"]["bytes"] <= 2 * fifo.stats["network"]["bytes"]
+
+
 @pytest.mark.parametrize("loss", [0.0, 0.1, 0.3])
 @pytest.mark.parametrize(("bandwidth", "payload"), [(40_000, 1), (2_000_000, 1), (2_000_000, 60_000), (100_000_000, 1)])
 def test_a_sample_of_the_grid_of_links(bandwidth: int, payload: int, loss: float) -> None:

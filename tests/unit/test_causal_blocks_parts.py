@@ -64,19 +64,29 @@ def repairs(step: Step) -> list[Out]:
 
 def test_what_has_been_lacking_for_long_is_complained_of_though_nothing_comes_from_a_member() -> None:
     """Member 3 is dead, or takes in nothing; member 2 has delivered what member 1 sent, and it is lost here."""
+    one = blocks(5, silence_ns=100, grace_ns=50)
+    one.receive(2, null(7, 0, 5, 0, 0, 0), 10)
+    one.receive(4, null(7, 0, 5, 0, 0, 0), 10)
+    assert one.known.since == {1: (5, 10)}
+    assert one.known.next_block(609) == (8, 0)
+    assert one.known.next_block(610) == (9, 7)
+    one.receive(2, null(10, 0, 8, 0, 0, 0), 620)
+    assert one.known.since == {1: (5, 10)}, "it counts from the first that lacks"
+    one.receive(1, message(1, 1, 5, 0, 0, 0, 0, 0), 630)
+    assert one.known.since == {}
+    assert one.known.next_block(10**9) == (11, 0), "everyone counts again"
+    one.receive(2, null(12, 0, 8, 0, 0, 0), 640)
+    one.receive(1, message(1, 2, 8, 0, 5, 0, 0, 0), 650)
+    assert (one.known.since, one.known.lacking) == ({}, {})
+
+
+def test_where_nothing_comes_from_half_of_the_group_everyone_counts() -> None:
+    """Large messages are on their way here, and are not to be sent again because another one was lost."""
     one = blocks(4, silence_ns=100, grace_ns=50)
     one.receive(2, null(7, 0, 5, 0, 0), 10)
-    assert one.known.since == {1: (5, 10)}
-    assert one.known.maximum_block(609) == 0
-    assert one.known.maximum_block(610) == 7
-    one.receive(2, null(9, 0, 8, 0, 0), 620)
-    assert one.known.since == {1: (5, 10)}, "it counts from the first that lacks"
-    one.receive(1, message(1, 1, 5, 0, 0, 0, 0), 630)
-    assert one.known.since == {}
-    assert one.known.maximum_block(10**9) == 0, "everyone counts again"
-    one.receive(2, null(11, 0, 8, 0, 0), 640)
-    one.receive(1, message(1, 2, 8, 0, 5, 0, 0), 650)
-    assert (one.known.since, one.known.lacking) == ({}, {})
+    assert one.known.next_block(10**9) == (8, 0)
+    one.receive(3, null(7, 0, 5, 0, 0), 20)
+    assert one.known.next_block(10**9 + 1) == (9, 7)
 
 
 # Lifetimes
@@ -463,13 +473,15 @@ def test_many_members_are_silent_for_longer() -> None:
     assert options.crowded_ns(40) == 100 * 40 // UNCROWDED
     assert options.look_ns(1) == 50
     assert options.look_ns(1_000) == options.crowded_ns(1_000)
+    assert [options.gathers_ns(size) for size in (8, 9, 32, 40)] == [0, 9, 32, 60]
 
 
 def test_where_news_takes_long_nobody_speaks_more_often_than_four_times_in_that() -> None:
-    one = blocks(4, silence_ns=100)
-    assert one.silence.pause_ns() == 100
-    one.known.trips.measured(1, 4_000)
-    assert one.silence.pause_ns() == 1_000
+    for always in (False, True):
+        one = blocks(4, silence_ns=100, always=always)
+        assert one.silence.pause_ns() == 100
+        one.known.trips.measured(1, 4_000)
+        assert one.silence.pause_ns() == 1_000
 
 
 def test_a_member_that_becomes_restless_counts_its_silence_from_then() -> None:

@@ -71,13 +71,15 @@ class Knowledge:
         """Give MB: the highest block such that something of it or later has come from everyone.
 
         Where something has been lacking for long, those of whom nothing newer has come do not count: a member that
-        takes in nothing, or is dead, would keep all others from complaining, and so from repair.
+        takes in nothing, or is dead, would keep all others from complaining, and so from repair. Unless they are half
+        of the group or more: then large messages are on their way on slow links, and nobody shall send them again.
         """
         settled = self.arrivals.settled
         if self.since:
             long_ns = _LONG_TRIPS * max(self.trips.usual_ns, self._grace_ns)
             overdue = min([block for block, since in self.since.values() if since + long_ns <= now], default=BLOCK_MAX)
-            return min([block for block in settled if block > overdue], default=min(settled))
+            newer = [block for block in settled if block > overdue]
+            return min(newer if 2 * len(newer) > self.size else settled)
         return min(settled)
 
     @rule("Section IV, R1.0; Section V, R4.1")

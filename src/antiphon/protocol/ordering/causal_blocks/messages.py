@@ -13,6 +13,7 @@ from antiphon.protocol.wire import Counter, Number, Payload, Pdu, Rank, Timestam
 BLOCK_MAX: Final = 2**32 - 1  # of one view: a block number has four bytes
 EARLY_MAX: Final = 64  # how many messages a report can name
 PRIORITY_MAX: Final = 2**31 - 1
+FEW: Final = 8  # members: each may report at once what it has delivered
 UNCROWDED: Final = 25  # in larger groups members break their silence, and look for what others lack, less often
 
 Priority: TypeAlias = Annotated[int, msgspec.Meta(ge=-PRIORITY_MAX, le=PRIORITY_MAX)]
@@ -72,6 +73,11 @@ class CausalBlocksOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     def crowded_ns(self, size: int) -> int:
         """Return the shortest silence that a group of this size can bear."""
         return self.silence_ns * size // UNCROWDED
+
+    def gathers_ns(self, size: int) -> int:
+        """Return how long what is owed to senders is gathered: in larger groups one word tells of many messages."""
+        crowded_ns = self.crowded_ns(size)
+        return max(crowded_ns // 4, crowded_ns - self.silence_ns) if size > FEW else 0
 
     def look_ns(self, size: int) -> int:
         """Return the time after which a member looks again at what all others lack."""

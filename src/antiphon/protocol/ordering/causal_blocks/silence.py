@@ -31,7 +31,7 @@ class Silence:
         self._null_at: Instant = 0
         self._pause = GrowingPause(context.jittered, options.silence_ns, options.silence_ns_max)
         self._crowded_ns = options.crowded_ns(known.size)
-        self._gathers_ns = max(0, self._crowded_ns - options.silence_ns)  # what is owed: one word for many messages
+        self._gathers_ns = options.gathers_ns(known.size)
         self._was_restless = options.always
         self._answer_at: dict[int, Instant] = {}  # who asked -> when; all at once would overrun the one who asked
 
@@ -61,9 +61,8 @@ class Silence:
     @rule("Section III, time-silence; docs/protocols/causal-blocks.md, Slow links")
     def pause_ns(self) -> Duration:
         """Say how long to be silent: not less than helps where news takes long, nor than many members can bear."""
-        if self.options.always:
-            return self._even_ns
-        return max(self._pause.ns, self.known.trips.measured_ns // 4, self._crowded_ns)
+        own_ns = self._even_ns if self.options.always else self._pause.ns
+        return max(own_ns, self.known.trips.measured_ns // 4, self._crowded_ns)
 
     @rule("docs/protocols/causal-blocks.md, Silence")
     def owes(self) -> bool:
