@@ -11,12 +11,12 @@ import pytest
 
 from antiphon.cli import main
 from antiphon.errors import LocalProtocolError, UsageError
-from antiphon.protocol.machine import SECOND, Instant
+from antiphon.protocol.machine import SECOND, Instant, Submit
 from antiphon.protocol.ordering.fifo import Fifo, FifoOptions
 from antiphon.protocol.parts import PartContext, Step
 from antiphon.protocol.recovery import Recovery, RecoveryOptions
 from antiphon.protocol.stability.vector_ack import VectorAck
-from antiphon.protocol.wire import NUMBER_MAX, Codec, Data, Header, pack_vector
+from antiphon.protocol.wire import NUMBER_MAX, Codec, Data, Header, Streamed, pack_vector
 from antiphon.sim.cluster import simulate
 from antiphon.sim.kernel import Kernel
 from antiphon.sim.network import LinkRule, NetworkOptions
@@ -73,6 +73,73 @@ def test_the_command_exits_with_2_for_such_a_protocol(capsys: pytest.CaptureFixt
     name = f"{Overdue.__module__}:{Overdue.__qualname__}"
     assert main(["simulate", "--members", "2", "--ordering", name, "--messages", "1"]) == 2
     assert "Overdue: member 0 asks to be woken" in capsys.readouterr().err
+
+
+class Raises(Fifo):
+    """It fails when a message is submitted."""
+
+    def submit(self, message: Submit, seq: int, now: Instant) -> Step:
+        raise ZeroDivisionError
+
+
+class GivesNothing(Fifo):
+    """It forgets to return a step."""
+
+    def accept(self, source: int, pdu: Streamed, now: Instant) -> Step:
+        return None  # type: ignore[return-value]
+
+
+class NoOptions(Fifo):
+    """It has no class of options."""
+
+    Options = None  # type: ignore[assignment]
+
+
+class NoKinds(Fifo):
+    """What it sends is named, not given."""
+
+    PDUS = ("data",)  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        (Raises, "Raises failed: ZeroDivisionError ("),
+        (GivesNothing, "GivesNothing failed: AttributeError: 'NoneType' object has no attribute"),
+        (NoOptions, "the Options of "),
+        (NoKinds, "the PDUS of "),
+    ],
+)
+def test_what_fails_with_a_protocol_of_ones_own_is_no_fault_of_ours(
+    broken: type, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = f"{broken.__module__}:{broken.__qualname__}"
+    assert main(["simulate", "--members", "2", "--ordering", name, "--messages", "1"]) == 2
+    assert said in capsys.readouterr().err
+
+
+class LetsNothingGo(Fifo):
+    """It never lets the application send."""
+
+    def may_submit(self, priority: int) -> bool:
+        return False
+
+
+class Keeps(Fifo):
+    """It never lets go of what it keeps."""
+
+    @property
+    def held(self) -> int:
+        return 1
+
+    @held.setter
+    def held(self, number: int) -> None:
+        """It stays as it is."""
+
+
+def test_an_ordering_that_lets_nothing_be_sent_or_go_is_told_from_a_run_that_was_too_short() -> None:
+    assert "30 messages were due, and the protocol lets none be sent" in unfinished(ordering=LetsNothingGo)
+    assert re.search(r"nothing is due any more after 0\.\d+ s: the protocol keeps", unfinished(ordering=Keeps))
 
 
 def test_time_that_stands_still_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,11 +6,13 @@ import argparse
 import json
 import os
 import sys
+import traceback
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from antiphon.errors import UsageError
+from antiphon.errors import AntiphonError, UsageError
 
 if TYPE_CHECKING:
     from antiphon.sim.scenario import Scenario
@@ -100,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"antiphon simulate: {unused}", file=sys.stderr)
     if args.out is not None:
         refuse_to_replace(args.out, but_traces=args.force)
-    with Progress("simulating", scenario.messages * scenario.members) as progress:
+    with Progress("simulating", scenario.messages * scenario.members) as progress, _blaming(scenario):
         result = simulate(scenario, args.seed, progress=lambda _, left: progress.left(left))
     if args.out is not None:
         write_trace(args.out, result.name, result.logs, about(result), replace=args.force)
@@ -128,6 +130,28 @@ def run(args: argparse.Namespace) -> int:
             file=sys.stderr,
         )
     return 0 if result.finished else 3
+
+
+@contextmanager
+def _blaming(scenario: Scenario) -> Iterator[None]:
+    """Say of what fails with a protocol of the caller's own that it is no fault of ours."""
+    from antiphon.protocol.options import ordering_type, part_name
+
+    parts = [scenario.ordering, *([scenario.stability] if ordering_type(scenario.ordering).NEEDS_RECOVERY else [])]
+    own = [name for name in map(part_name, parts) if ":" in name]
+    try:
+        yield
+    except AntiphonError:
+        raise
+    except Exception as error:
+        if not own:
+            raise
+        file, line, *_ = traceback.extract_tb(error.__traceback__)[-1]
+        said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raise UsageError(
+            f"{' and '.join(own)} failed: {said} ({file}, line {line}); its methods return what their interface in "
+            "antiphon.protocol.parts says"
+        ) from error
 
 
 def _not_used(scenario: Scenario, stability: str | None) -> Iterator[str]:

@@ -258,7 +258,15 @@ def _part_type(
     if lacks:
         interface = where.capitalize()
         raise UsageError(f"{where}: {part_name(part)} has no {lacks[0]}; see antiphon.protocol.parts.{interface}")
+    if not _is_class_of(msgspec.Struct, part.Options):
+        raise UsageError(f"{where}: the Options of {part_name(part)} must be a class of msgspec.Struct")
+    if not isinstance(part.PDUS, tuple) or not all(_is_class_of(Pdu, kind) for kind in part.PDUS):
+        raise UsageError(f"{where}: the PDUS of {part_name(part)} must be a tuple of classes of Pdu")
     return part  # type: ignore[no-any-return]
+
+
+def _is_class_of(base: type, found: object) -> bool:
+    return isinstance(found, type) and issubclass(found, base)
 
 
 def _imported(name: str, where: str) -> type:

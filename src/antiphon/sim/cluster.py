@@ -361,6 +361,8 @@ class Cluster:
             datagrams=counts["datagrams"],
             lost=counts.get("lost", 0) + counts.get("overrun", 0),
             late_ns=self.network.late_ns(),
+            due=sum(node.submitted for _, node in nodes),
+            idle=self.kernel.idle,
         )
 
     def _counts(self) -> Counter[str]:

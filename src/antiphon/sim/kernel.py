@@ -39,6 +39,11 @@ class Kernel:
         """Return when the last of these actions is due; None: none of them is."""
         return max((instant for instant, _, action, _ in self._heap if action in actions), default=None)
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is scheduled any more."""
+        return not self._heap
+
     def stop(self) -> None:
         """End the run after the action that is running."""
         self._stopped = True

@@ -31,6 +31,8 @@ class Standstill(msgspec.Struct, frozen=True, kw_only=True):
     datagrams: int = 0
     lost: int = 0  # datagrams that did not come, though no link was cut: lost or overrun
     late_ns: Duration = 0  # how much later than now the last datagram arrives that is on its way
+    due: int = 0  # messages that the application wanted to send by now
+    idle: bool = False  # nothing is due any more
 
 
 def why_not_finished(seen: Standstill) -> str:
@@ -47,7 +49,12 @@ def why_not_finished(seen: Standstill) -> str:
         reasons.append(f"what is on its way arrives up to {late}: latencies are too long for this run")
     if seen.apart:
         reasons.append(seen.apart)
-    if not reasons and seen.sent == 0:
+    if not reasons and seen.sent == 0 < seen.due:
+        reasons.append(f"{seen.due:,} messages were due, and the protocol lets none be sent")
+    elif not reasons and seen.idle:
+        at_s = seen.now / SECOND
+        reasons.append(f"nothing is due any more after {at_s:.3f} s: the protocol keeps what it never lets go")
+    elif not reasons and seen.sent == 0:
         reasons.append("no message was due before the end: a longer limit, or shorter intervals, may do")
     elif not reasons:
         quiet_ns = seen.now - seen.delivered_at
