@@ -137,7 +137,13 @@ class Inbox:
             while not self._items:
                 if self._closed:
                     raise StopAsyncIteration if self._failure is None else self._failure()
-                await self._wait_for_news()
+                check_loop(self._loop)
+                news = self._loop.create_future()
+                self._waiting[news] = None
+                try:
+                    await news
+                finally:
+                    del self._waiting[news]  # also of one who gave up waiting
             item = self._items[0][0]
             if type(item) is Restore:  # by `type`: to ask `isinstance` whether a message is a state takes far longer
                 await self._restore()
@@ -162,16 +168,6 @@ class Inbox:
             self._restoring = None
             restoring.result()
             self._items.popleft()
-
-    async def _wait_for_news(self) -> None:
-        """Wait until there may be something to take."""
-        check_loop(self._loop)
-        future = self._loop.create_future()
-        self._waiting[future] = None
-        try:
-            await future
-        finally:
-            del self._waiting[future]  # also of one who gave up waiting
 
     def _take(self) -> None:
         """Take out what comes next."""
