@@ -593,6 +593,16 @@ def test_wrong_names_are_named() -> None:
     ):
         with pytest.raises(UsageError, match=said):
             testing.run(main)
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"unexamined": "total"}, "unexamined: must be several names"),
+        ({"unexamined": ["totl"]}, "unexamined: 'totl' is none of"),
+        ({"loss": "0.1"}, "loss: must be a number, not str"),
+        ({"seed": None}, "seed: must be int, not NoneType"),
+        ({"bandwidth": 1.5}, "bandwidth: must be int, not float"),
+    ]
+    for options, said in wrong:
+        with pytest.raises(UsageError, match=said):
+            testing.simulated(**options)
     with pytest.raises(UsageError, match=r"faults\.kinds: unknown 'flood'"):
         testing.simulated(faults=testing.Faults(kinds=("flood",)))
 

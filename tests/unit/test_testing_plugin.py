@@ -268,3 +268,67 @@ async def test_first(world):
         said = pytester.runpytest("--antiphon-coverage", *scheduler).stdout.str()
         assert re.search(r"crash: +in 2 of 2 seeds; of a view's first member 2, with messages under way 2", said)
         assert re.search(r"the view changed: +in 2 of 2 seeds", said)
+
+
+def test_a_test_that_would_test_nothing_fails(pytester: pytest.Pytester) -> None:
+    """Each of these once passed, or was skipped, without a word; a coroutine that a plain function gave was not run."""
+    pytester.makepyfile(
+        """
+        import functools, pytest
+
+        def decorated(function):
+            @functools.wraps(function)
+            def wrapper(*args, **keywords):
+                return function(*args, **keywords)
+            del wrapper.__wrapped__
+            return wrapper
+
+        async def fails(world):
+            assert False
+
+        def test_without_a_mark(world):
+            pass
+
+        @pytest.mark.antiphon(seeds=1)
+        async def test_that_yields(world):
+            yield
+
+        @pytest.mark.antiphon(seeds=1)
+        def test_that_gives_a_coroutine(world):
+            return fails(world)
+
+        @pytest.mark.antiphon(seeds=1, los=0.1)
+        async def test_of_a_world_that_is_not_there(world):
+            pass
+
+        @pytest.mark.antiphon(seeds=1, unexamined=["totl"])
+        async def test_that_forgives_what_is_not_there(world):
+            pass
+        """
+    )
+    result = pytester.runpytest("-p", "no:xdist")
+    result.assert_outcomes(failed=2, errors=3)
+    result.stdout.fnmatch_lines_random(
+        [
+            "*world: mark the test with @pytest.mark.antiphon*",
+            "*a test that yields is never run*",
+            "*unexamined: 'totl' is none of integrity, *",
+            "*los: a world has no such keyword (did you mean loss[?])*",
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("mark", "said"),
+    [
+        ("50", "*antiphon(seeds=50)*"),
+        ("seed=3", "*say seeds=[[]3]*"),
+        ("seeds=0", "*seeds=0 are none*"),
+        ("seeds=[]", "*seeds=[[]] are none*"),
+    ],
+)
+def test_marks_that_would_test_nothing_are_told(pytester: pytest.Pytester, mark: str, said: str) -> None:
+    pytester.makepyfile(f"import pytest\n@pytest.mark.antiphon({mark})\nasync def test_it(world): assert False")
+    result = pytester.runpytest("-p", "no:xdist")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([said])

@@ -63,11 +63,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _seeds(config: pytest.Config, mark: pytest.Mark) -> Sequence[int]:
+    if mark.args:
+        raise pytest.Collector.CollectError(
+            f"antiphon{mark.args}: say what it is, such as antiphon(seeds={mark.args[0]!r})"
+        )
+    if "seed" in mark.kwargs:
+        raise pytest.Collector.CollectError(f"antiphon: there may be several; say seeds=[{mark.kwargs['seed']!r}]")
     only, count = config.getoption("--antiphon-seed"), config.getoption("--antiphon-seeds")
     if only is not None:
         return [only]
     seeds = mark.kwargs.get("seeds", _SEEDS) if count is None else count
-    return range(seeds) if isinstance(seeds, int) else list(seeds)
+    drawn = range(seeds) if isinstance(seeds, int) else list(seeds)
+    if not drawn:
+        raise pytest.Collector.CollectError(f"antiphon: seeds={seeds!r} are none, so that nothing would be tested")
+    return drawn
 
 
 @pytest.fixture
@@ -79,10 +88,13 @@ def antiphon_seed(request: pytest.FixtureRequest) -> int:
 @pytest.fixture
 def world(request: pytest.FixtureRequest, antiphon_seed: int) -> World:
     """The simulated world of a test that is marked with `antiphon`."""
+    if request.node.get_closest_marker("antiphon") is None:
+        pytest.fail("world: mark the test with @pytest.mark.antiphon, or nothing is checked at its end", pytrace=False)
     return _make(request.node, antiphon_seed)
 
 
 def _make(item: pytest.Item, seed: int, reduced: Reduction | None = None) -> World:
+    from antiphon.testing.options import check_options
     from antiphon.testing.reduction import Reduction
     from antiphon.testing.world import World
 
@@ -90,6 +102,7 @@ def _make(item: pytest.Item, seed: int, reduced: Reduction | None = None) -> Wor
         reduced = Reduction.read(item.config.getoption("--antiphon-reduced") or "{}")
     mark = item.get_closest_marker("antiphon")
     options = {} if mark is None else {key: value for key, value in mark.kwargs.items() if key != "seeds"}
+    check_options(options)
     made = item.stash[_world] = World(seed, reduced=reduced, **options)
     return made
 
@@ -124,10 +137,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         __tracebackhide__ = True
         given = arguments | {"world": world} if "world" in arguments else arguments
         with world:
-            if inspect.iscoroutinefunction(function):
-                world.run(function(**given))
-            else:
-                function(**given)
+            done = function(**given)
+            if inspect.iscoroutine(done):
+                world.run(done)
+            elif inspect.isasyncgen(done) or inspect.isgenerator(done):
+                pytest.fail(f"{pyfuncitem.name}: a test that yields is never run", pytrace=False)
 
     try:
         run(made)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 
 from antiphon.errors import UsageError
 from antiphon.live.group import Group
@@ -31,6 +31,7 @@ from antiphon.testing.done import DoneFault
 from antiphon.testing.faults import Faults, draw
 from antiphon.testing.host import SimulatedHost
 from antiphon.testing.loop import VirtualLoop
+from antiphon.testing.options import Options, check_options
 from antiphon.testing.process import Incarnation, Process, present_incarnation
 from antiphon.testing.reduction import CALMED, DrawnNumber, Reduction
 from antiphon.testing.surroundings import Surroundings
@@ -43,23 +44,6 @@ _SETTLING_NS: Duration = 10 * SECOND  # what is under way when the application e
 _WHOLE = Reduction()
 
 _T = TypeVar("_T")
-
-
-class Options(TypedDict, total=False):
-    """The keywords of a world; what each means, and what it is if not given, stands in `World`."""
-
-    latency: str
-    loss: float
-    duplicate: float
-    reorder: float
-    bandwidth: int
-    skew: str
-    faults: int | Faults
-    limit: str
-    patience: str
-    inline_threads: bool
-    unexamined: Collection[str]
-    reduced: Reduction
 
 
 class World(Surroundings):
@@ -82,6 +66,7 @@ class World(Surroundings):
         unexamined: Collection[str] = (),  # guarantees that need not have been examined
         reduced: Reduction = _WHOLE,  # what is left out of a seed's world, to make a failure smaller
     ) -> None:
+        check_options({name: value for name, value in locals().items() if name not in ("self", "__class__")})
         self.seed, self.reduced = seed, reduced
         self.numbers: dict[str, DrawnNumber] = {}
         loss, duplicate, reorder = (
