@@ -173,6 +173,16 @@ def test_a_run_may_be_ended_after_so_many_events() -> None:
     assert (len(seen), kernel.now) == (51, 50)
 
 
+def test_thousands_of_messages_that_wait_are_submitted_together() -> None:
+    workload, pause = Workload(interval="0", payload=0), Fault(kind="pause", member=1, at="0", until="100ms")
+    scenario = Scenario(
+        ordering="fifo", members=2, messages=1_500, window=2_000, workload=workload, faults=[pause], limit="3s"
+    )
+    run = simulate(scenario, 1)
+    assert run.finished
+    assert run.delivered == 2 * run.sent == 6_000
+
+
 # Why a run did not finish
 
 

@@ -101,6 +101,7 @@ class Node:
         "member",
         "missed",
         "paused",
+        "submits",
         "submitted",
         "wake_at",
         "wakes",
@@ -115,6 +116,7 @@ class Node:
         self.wakes_since: Instant = 0
         self.backlog = 0  # messages that the application has ready but the member has no room for
         self.submitted = 0
+        self.submits = False  # what the application has ready is being given to the member
         self.crashed = self.paused = False
         self.missed: list[bytes] = []  # what came while it was paused
 
@@ -228,8 +230,13 @@ class Cluster:
                 self._write(node, now, effect)
             else:
                 self._carry_out(me, effect)
+        if node.submits:
+            return  # the rest comes when all is submitted
         if node.backlog and member.room:
             self._submit_backlog(me, node)
+        self._settle(me, node)
+
+    def _settle(self, me: int, node: Node) -> None:
         self._set_alarm(me, node)
         self._see_whether_all_is_done(me, node)
 
@@ -289,12 +296,15 @@ class Cluster:
 
     def _submit_backlog(self, me: int, node: Node) -> None:
         workload = self.scenario.workload
+        node.submits = True
         while node.backlog and node.member.room:
             number = node.submitted - node.backlog + 1
             node.backlog -= 1
             payload = f"{me}:{number} ".encode().ljust(workload.payload, b".")[: workload.payload]
             priority = self._workload_rng.randrange(workload.priorities) if workload.priorities > 1 else 0
             self.drive(me, node, Submit(payload, self._lifetime_ns, priority))
+        node.submits = False
+        self._settle(me, node)
 
     # Faults
 
