@@ -597,6 +597,19 @@ def test_nothing_breaks() -> None:
     assert "broken" not in logs.flaws(), "it was said"
 
 
+def test_who_crashes_before_it_has_read_that_its_disk_failed_is_no_riddle() -> None:
+    full = PlannedFault(kind="disk", at=0, until=50, members=(0,))
+    for faults, crashed, is_noticed in (((full,), True, False), ((full,), False, True), ((), True, True)):
+        logs = calm(faults=faults)
+        logs.sample(0, "failed")
+        logs[0].sent[next(iter(logs[0].sent))].refused = "GroupClosed: the group failed"
+        if crashed:
+            logs.crash(0)
+        flaws = logs.flaws()
+        assert ("broken" in flaws) == is_noticed
+        assert ("errors" in flaws) == is_noticed
+
+
 def test_bursts_that_cannot_be_used_are_noticed_where_a_joiner_is_given_the_state() -> None:
     for about, flaws in (
         ({"snapshot_bytes": 0}, 1),

@@ -167,11 +167,16 @@ def test_who_leaves_in_a_calm_waits_until_its_messages_are_delivered() -> None:
         ({"work": {2: Work(restore_ms=1)}}, 0),
         ({"work": {2: Work(deaf_ms=(1, 2))}}, 0),
         ({"work": {2: Work(deaf_ms=(2, 2))}}, 1),
+        ({"work": {2: Work(snapshot_fails=1)}}, 0),
+        ({"leave_ms": 4_999}, 0),
     ):
         logs = calm(**about)
         sent = sent_by(logs, 1, [0, 2])
         logs.leave(1)
         assert len(logs.flaws().get("left", [])) == flaws, about
+        logs[1].hurried = True
+        assert "left" not in logs.flaws(), "it did not wait for anything"
+        logs[1].hurried = False
         sent.accepted = False
         assert "left" not in logs.flaws()
         sent.accepted, logs[1].ended_by = True, ("OSError", "no space")

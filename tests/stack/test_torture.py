@@ -60,6 +60,20 @@ RARE: Final = {
     "state given piece by piece",
     "receipts asked again",
     "the same befalls the same members again",
+    "fewer founders than members",
+    "windows or inboxes at their bounds",
+    "ten times as much to say",
+    "reads are given up",
+    "sends are given up",
+    "snapshot or restore fails",
+    "pause of everyone",
+    "leave of everyone",
+    "leave, in good order",
+    "leave, hurry",
+    "leave, error",
+    "leave, cancel",
+    "leave, return",
+    "many links cut at once",
 }
 
 

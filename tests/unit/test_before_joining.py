@@ -66,6 +66,23 @@ def test_leaving_ends_the_search_and_what_was_to_be_sent(way: dict[str, Any], wa
     testing.run(main, unexamined=["validity", "agreement", "total", "causal", "fifo", "view-synchrony", "stability"])
 
 
+def test_one_that_is_let_in_while_it_leaves_sends_what_it_was_to_and_is_out() -> None:
+    """It was once let in, and its application found itself in a group that it had left."""
+
+    async def main() -> None:
+        group, task = entering(peers=["10.0.0.2:7000"])
+        await asyncio.sleep(0.1)
+        receipt = await group.send(b"before I go")
+        leaving = asyncio.create_task(group.leave())
+        async with antiphon.join("test", bind="10.0.0.2:7000", peers=["10.0.0.1:7000"]):
+            with pytest.raises(antiphon.GroupClosed, match="was left"):
+                await asyncio.wait_for(task, 3)
+            assert leaving.done()
+            assert receipt.outcome in ("delivered", "stable")
+
+    testing.run(main, unexamined=["validity", "agreement"])
+
+
 @pytest.mark.parametrize("way", WAYS[:3], ids=["listed", "peers", "multicast"])
 def test_keys_are_changed_while_the_others_are_looked_for(way: dict[str, Any]) -> None:
     old, new = b"o" * 16, b"n" * 16

@@ -86,6 +86,9 @@ class LiveMember:
             self.upcalls.me = identity.me
             transport = await self._open_transport(identity, self._session)
             await self._run(group, identity, origin, file, transport)
+            if self._departure.standing != "open":  # it was let in while it left
+                await self.leave(hurry=False)
+                raise GroupClosed(_LEFT)
         except BaseException:
             await self.close()
             raise

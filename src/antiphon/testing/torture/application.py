@@ -10,7 +10,7 @@ import asyncio
 import math
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Coroutine, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -27,7 +27,7 @@ from antiphon.testing.torture.log import (
     Told,
     Viewed,
 )
-from antiphon.testing.torture.schedule import STATE_PIECES_MAX, Setup, Work
+from antiphon.testing.torture.schedule import STATE_PIECES_MAX, How, Setup, Work
 
 _SAMPLE_S = 0.25
 _WOKEN_S = 0.01  # by then whoever waited has gone on
@@ -64,13 +64,14 @@ def keywords(setup: Setup, own: str, addresses: Sequence[str], keys: Sequence[by
         "multicast": "239.1.2.4:7200" if setup.multicast else None,
         "inbox_bytes_max": setup.inbox_bytes_max,
         "state": state,
+        "leave_s": setup.leave_ms / 1000,
         "key": list(keys) if setup.key else None,
     }
     match setup.discover:
         case "multicast":
-            settings["discover"], settings["members"] = "239.1.2.3:7100", len(addresses)
+            settings["discover"], settings["members"] = "239.1.2.3:7100", setup.founders or len(addresses)
         case "peers":
-            settings["discover"], settings["members"] = "peers", len(addresses)
+            settings["discover"], settings["members"] = "peers", setup.founders or len(addresses)
             settings["peers"] = addresses[:1] if own != addresses[0] else addresses[1:2]
         case _:
             settings["peers"] = others
@@ -87,13 +88,25 @@ async def _comes(stage: Coroutine[Any, Any, None], patience_s: float) -> bool:
     return True
 
 
+class Failing(Exception):
+    """The application's own: raised where it is to fail."""
+
+
 class Application:
     """One start of an application, on a world's virtual clock."""
 
     def __init__(
-        self, start: ApplicationStart, work: Work, setup: Setup, now: Callable[[], float], calm_s: float
+        self,
+        start: ApplicationStart,
+        work: Work,
+        setup: Setup,
+        now: Callable[[], float],
+        calm_s: float,
+        failures: dict[str, int],
     ) -> None:
+        """`failures`: how often it still fails, at what; earlier starts have had their share."""
         self.start, self._work, self._setup, self._now, self._calm_s = start, work, setup, now, calm_s
+        self._failures = failures
         self.history: list[MessageName] = []
         self._seen: dict[tuple[int, int], MessageName] = {}  # by sender, the last one in the present view
         self._view = 0
@@ -101,6 +114,8 @@ class Application:
         self.group: antiphon.Group | None = None
         self.over = False  # nothing more is logged
         self._leave = asyncio.Event()
+        self._how: How = ""  # it leaves
+        self._task: asyncio.Task[Any] | None = None
         self._tasks: list[asyncio.Task[Any]] = []
         self._receipts: set[asyncio.Task[Any]] = set()
         self._given: list[tuple[antiphon.Receipt, SentMessage]] = []  # each with the message that it is given for
@@ -111,15 +126,10 @@ class Application:
         start = self.start
         if self._setup.snapshot_bytes is not None:
             settings = {**settings, "snapshot": self._snapshot, "restore": self._restore}
-        sampler = asyncio.create_task(self._sample())
+        sampler, self._task = asyncio.create_task(self._sample()), asyncio.current_task()
         try:
             self.group = antiphon.join("torture", **settings)
-            async with self.group:
-                start.joined_at = self._now()
-                self.begin_tasks()
-                await self._leave.wait()
-                start.leaving_at = self._now()
-                sampler.cancel()
+            await self._take_part(self.group)
             start.left_at = self._now()
             await self._see_what_hangs()
         except Exception as error:
@@ -128,6 +138,27 @@ class Application:
         finally:
             for task in (sampler, *self._tasks, *self._receipts):
                 task.cancel()
+
+    async def _take_part(self, group: antiphon.Group) -> None:
+        """Be in the group from the join until it was left, however that comes about."""
+        try:
+            async with group:
+                self.start.joined_at = self._now()
+                self.begin_tasks()
+                await self._leave.wait()
+                self.start.leaving_at = self._now()
+                if self._how == "hurry":
+                    await group.leave(hurry=True)
+                if self._how == "error":
+                    raise Failing("the application failed")
+        except Failing:
+            pass
+        except asyncio.CancelledError:
+            if self._how != "cancel":
+                raise
+        except antiphon.GroupClosed:
+            if self.start.joined_at is not None or self._how != "hurry":
+                raise
 
     def begin_tasks(self) -> None:
         """Begin to read and to send, anew if it had begun."""
@@ -145,9 +176,21 @@ class Application:
         for task in self._tasks[1:]:
             task.cancel()
 
-    def leave(self) -> None:
-        """Leave in good order."""
-        self._leave.set()
+    async def leave(self, how: How) -> None:
+        """Leave, in good order or not; one that still joins gives that up, or leaves once it has joined."""
+        if self._leave.is_set() or self.start.ended or self.start.leaving_at is not None:
+            return
+        self._how = how
+        self.start.hurried = how in ("hurry", "error", "cancel")
+        if how == "cancel":
+            assert self._task is not None
+            self.start.leaving_at = self._now()
+            self._task.cancel()
+        elif how == "hurry" and self.start.joined_at is None and self.group is not None:
+            self.start.leaving_at = self._now()
+            await self.group.leave(hurry=True)
+        else:
+            self._leave.set()
 
     def set_keys(self, keys: Sequence[bytes]) -> None:
         """Change the group's keys."""
@@ -160,7 +203,7 @@ class Application:
         if self.over:
             return
         self.start.hanging = [f"send of {identity}" for identity in sorted(self._sending)]
-        self.start.hanging += [] if self._tasks[0].done() else ["the stream"]
+        self.start.hanging += [] if all(task.done() for task in self._tasks[:1]) else ["the stream"]
         self.note_outcomes()
 
     def note_outcomes(self) -> None:
@@ -170,7 +213,16 @@ class Application:
 
     # State
 
+    def _may_fail(self, what: Literal["snapshot", "restore"]) -> None:
+        """Fail, as long as it is to."""
+        if self._failures[what]:
+            self._failures[what] -= 1
+            self.start.gave_up.add(what)
+            raise Failing(what)
+
     def _snapshot(self) -> bytes | AsyncIterator[bytes]:
+        if not self._work.piece_ms:
+            self._may_fail("snapshot")
         self.start.snapshots.append((self._now(), len(self.history)))
         state = msgspec.msgpack.encode((self.history, bytes(self._setup.snapshot_bytes or 0)))
         return self._in_pieces(state) if self._work.piece_ms else state
@@ -180,10 +232,13 @@ class Application:
         size = math.ceil(len(state) / STATE_PIECES_MAX)
         for start in range(0, len(state), size):
             await asyncio.sleep(self._work.piece_ms / 1000)
+            if start >= len(state) // 2:
+                self._may_fail("snapshot")
             yield state[start : start + size]
 
     async def _restore(self, state: bytes | AsyncIterable[bytes]) -> None:
         await asyncio.sleep(self._work.restore_ms / 1000)
+        self._may_fail("restore")
         whole = state if isinstance(state, bytes) else b"".join([piece async for piece in state])
         history, weight = _decode_state(whole)
         if len(weight) != (self._setup.snapshot_bytes or 0):
@@ -196,24 +251,35 @@ class Application:
     async def _read(self) -> None:
         assert self.group is not None
         try:
-            if self._work.batches:
-                async for item in self.group.batches():
-                    if isinstance(item, antiphon.Batch):
-                        for payload in item.payloads:
-                            self._message(item.sender, payload, item.view)
-                    else:
-                        self._event(item)
-                    await self._linger()
-            else:
-                async for event in self.group:
-                    if isinstance(event, antiphon.Message):
-                        self._message(event.sender, event.payload, event.view)
-                    else:
-                        self._event(event)
-                    await self._linger()
+            while not await self._read_to_the_end(self.group.batches() if self._work.batches else aiter(self.group)):
+                pass
         except antiphon.GroupClosed as closed:
             self.start.ended_by = type(closed).__name__, str(closed)
             self._leave.set()
+
+    async def _read_to_the_end(
+        self, stream: AsyncIterator[antiphon.Batch | antiphon.Message | antiphon.ViewChange | antiphon.Notice]
+    ) -> bool:
+        """Read until the stream ends; return False where it is given up, or the application fails in it."""
+        patience_s = self._work.reads_ms / 1000 or None
+        while True:
+            try:
+                async with asyncio.timeout(patience_s):
+                    item = await anext(stream)
+            except StopAsyncIteration:
+                return True
+            except (TimeoutError, Failing):
+                self.start.gave_up.add("read")
+                return False
+            match item:
+                case antiphon.Batch():
+                    for payload in item.payloads:
+                        self._message(item.sender, payload, item.view)
+                case antiphon.Message():
+                    self._message(item.sender, item.payload, item.view)
+                case _:
+                    self._event(item)
+            await self._linger()
 
     async def _linger(self) -> None:
         """Take time for each event, or none for a while, until the calm."""
@@ -261,7 +327,11 @@ class Application:
             notes.append(note)
         self._sending |= {note.identity for note in notes}
         try:
-            receipt = await (self.group.send_many(payloads) if count > 1 else self.group.send(payloads[0]))
+            async with asyncio.timeout(None if probe else self._work.sends_ms / 1000 or None):
+                receipt = await (self.group.send_many(payloads) if count > 1 else self.group.send(payloads[0]))
+        except TimeoutError:
+            self.start.gave_up.add("send")
+            return
         except antiphon.GroupClosed as closed:
             for note in notes:
                 note.refused = f"{type(closed).__name__}: {closed}"

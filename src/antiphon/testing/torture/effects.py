@@ -39,6 +39,10 @@ class Ran:
         """Say whether anyone was told something by a notice."""
         return any(isinstance(entry, Noticed) and entry.what == what for start in self.starts for entry in start.stream)
 
+    def gave_up(self, what: str) -> bool:
+        """Say whether an application gave something up, or failed at it."""
+        return any(what in start.gave_up for start in self.starts)
+
     def faults(self, kind: str) -> Iterator[PlannedFault]:
         """Give the planned faults of a kind."""
         return (fault for fault in self.schedule.faults if fault.kind == kind)
@@ -83,6 +87,13 @@ def _everyone_at_once(ran: Ran) -> bool:
     return any(times.count(at) == ran.schedule.members for at in times)
 
 
+def _everyone_left(ran: Ran) -> bool:
+    """Say whether all left at once, from a group that delivers, and came back."""
+    planned = [fault for fault in ran.faults("leave") if len(fault.members) == ran.schedule.members]
+    left = [start for start in ran.starts if start.left_at is not None and any(_views(start))]
+    return bool(planned) and len({start.member for start in left}) == ran.schedule.members and any(ran.restarts())
+
+
 def _paused_and_left_out(ran: Ran) -> bool:
     return any(
         isinstance(entry, Noticed) and entry.what == "excluded" and entry.at >= (fault.until or 0) / 1000
@@ -97,6 +108,16 @@ def _cut(ran: Ran, *, ways: int, healed: bool) -> bool:
     links = {(fault.members, fault.others) for fault in ran.faults("cut") if (fault.until is not None) == healed}
     both = any((others, members) in links for members, others in links)
     return bool(ran.network.get("cut")) and bool(links) and both == (ways == 2) and ran.delivers()
+
+
+def _web_of_cuts(ran: Ran) -> bool:
+    return sum(fault.until is not None for fault in ran.faults("cut")) > 4 and bool(ran.network.get("cut"))
+
+
+def _joined_what_others_had_founded(ran: Ran) -> bool:
+    """Say whether one who was not declared as a founder got into the group."""
+    founders = ran.schedule.setup.founders
+    return founders > 0 and any(start.member >= founders and any(_views(start)) for start in ran.starts)
 
 
 def _slow(ran: Ran, policy: str) -> bool:
@@ -173,9 +194,11 @@ EFFECTS: Final[dict[str, Question]] = {
     "a member came back with its state": lambda ran: any(ran.restarts()) and "state folder lost" not in ran.happened,
     "a member came back without its state": _forgot_and_came_back,
     "everyone crashed at once": _everyone_at_once,
+    "everyone stood still at once": lambda ran: "everyone paused" in ran.happened and ran.delivers(),
     "a member was paused until the others had gone on": _paused_and_left_out,
     "a link was cut one way, and healed": lambda ran: _cut(ran, ways=1, healed=True),
     "a link was cut both ways, and healed": lambda ran: _cut(ran, ways=2, healed=True),
+    "many links were cut at once, and healed": _web_of_cuts,
     "a link was cut one way for good": lambda ran: _cut(ran, ways=1, healed=False),
     "a link was cut both ways for good": lambda ran: _cut(ran, ways=2, healed=False),
     "a minority stalled": lambda ran: ran.noticed("stalled"),
@@ -208,6 +231,18 @@ EFFECTS: Final[dict[str, Question]] = {
     "messages sent together became stable": _sent_many,
     "messages were read by the batch": _read_by_batches,
     "a member left": lambda ran: any(start.left_at is not None for start in ran.starts),
+    "a member left in a hurry": lambda ran: "left hurry" in ran.happened,
+    "a member left by an error": lambda ran: "left error" in ran.happened,
+    "a member was cancelled": lambda ran: "left cancel" in ran.happened,
+    "a member joined again at once": lambda ran: "returned at once" in ran.happened,
+    "everyone left at once": _everyone_left,
+    "one joined what others had founded": _joined_what_others_had_founded,
+    "a read was given up": lambda ran: ran.gave_up("read"),
+    "a send was given up": lambda ran: ran.gave_up("send"),
+    "a state could not be given": lambda ran: ran.gave_up("snapshot"),
+    "a state could not be taken over": lambda ran: ran.gave_up("restore"),
+    "windows of one": lambda ran: ran.schedule.setup.window == 1 and ran.delivers(),
+    "much was sent": lambda ran: any(len(start.sent) > 100 for start in ran.starts) and ran.delivers(),
     "every member came back, one after the other": _all_came_back_in_turn,
     "a receipt was asked again until it said stable": _asked_again,
     "a receipt was unknown": lambda ran: any(sent.lost is not None for sent in ran.sent()),

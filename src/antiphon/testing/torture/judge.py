@@ -452,16 +452,27 @@ def _resumed(schedule: Schedule, start: ApplicationStart, since: float) -> float
 def only_documented_errors(case: Case) -> Iterator[str]:
     """Nothing raises but what the documentation says, and only where it says so."""
     for start in case.starts:
-        disk = any(
-            fault.kind == "disk" and start.member in fault.members and (fault.until or 0) / 1000 >= start.at
-            for fault in case.schedule.faults
-        )
+        disk = _may_fail_to_write(case, start)
         told = _is_told_of_the_odd_one(case, start) or _is_told_that_it_was_started_again(case, start)
         if start.ended_by is not None and not disk and not told:
             yield f"{start.address} ends with {start.ended_by[0]}: {start.ended_by[1]}"
         for sent in start.sent.values():
-            if sent.refused is not None and start.leaving_at is None and start.ended_by is None:
+            unexplained = start.leaving_at is None and start.ended_by is None and not _never_read_why(case, start)
+            if sent.refused is not None and unexplained:
                 yield f"{start.address} cannot send {sent.identity}: {sent.refused}"
+
+
+def _may_fail_to_write(case: Case, start: ApplicationStart) -> bool:
+    """Whether a disk fails: "A `state` that cannot be written stops the member"."""
+    return any(
+        fault.kind == "disk" and start.member in fault.members and (fault.until or 0) / 1000 >= start.at
+        for fault in case.schedule.faults
+    )
+
+
+def _never_read_why(case: Case, start: ApplicationStart) -> bool:
+    """Whether an application crashed before it came to the end of a stream that its disk had ended."""
+    return start.crashed_at is not None and _may_fail_to_write(case, start)
 
 
 def _is_told_of_the_odd_one(case: Case, start: ApplicationStart) -> bool:
@@ -519,7 +530,8 @@ def never_broken(case: Case) -> Iterator[str]:
     if case.outcome.error is not None:
         yield f"{type(case.outcome.error).__name__}: {case.outcome.error}"
     for start in case.starts:
-        if any(sample.standing == "failed" for sample in start.samples) and start.ended_by is None:
+        failed = any(sample.standing == "failed" for sample in start.samples)
+        if failed and start.ended_by is None and not _never_read_why(case, start):
             yield f"{start.address} has failed"
         broken = max((sample.counts.get("broken-bursts", 0) for sample in start.samples), default=0)
         had_state = case.schedule.setup.snapshot_bytes is not None and not _began_without_state(case, start)

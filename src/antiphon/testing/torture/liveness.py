@@ -218,8 +218,14 @@ def is_undisturbed(case: Case) -> bool:
         and not schedule.net.loss
         and schedule.latency_ms <= _QUICK_MS
         and schedule.odd is None
+        and not _states_are_refused(schedule)
         and all(map(case.prompt, case.starts))
     )
+
+
+def _states_are_refused(schedule: Schedule) -> bool:
+    """Whether `snapshot` fails somewhere: a joiner that is refused the state "gets `Notice("excluded")`"."""
+    return any(work.snapshot_fails for work in schedule.work)
 
 
 def nobody_is_left_out_without_a_reason(case: Case) -> Iterator[str]:
@@ -243,6 +249,7 @@ def slow_readers_are_dealt_with(case: Case) -> Iterator[str]:
     """
     schedule = case.schedule
     quiet = not schedule.faults and not schedule.net.loss and schedule.odd is None and case.has_views
+    quiet = quiet and not _states_are_refused(schedule)
     if schedule.setup.slow == "block" or not quiet or not case.one_side:
         return
     wait_s = _SLOW_S + (3 * schedule.setup.suspect_ms + 40 * schedule.latency_ms) / 1000

@@ -123,6 +123,8 @@ class ApplicationStart(msgspec.Struct):
     left_at: float | None = None
     crashed_at: float | None = None
     ended_by: tuple[str, str] | None = None  # an exception, and its words
+    hurried: bool = False  # it left without waiting for anything
+    gave_up: set[str] = set()  # at what the application gave up, or failed
     hanging: list[str] = []  # what still waited when the group had been left
 
     @property

@@ -67,6 +67,9 @@ def stages_come_in_order(case: Case) -> Iterator[str]:
             yield f"the receipt of {identity} raises {sent.lost[0]} and says {sent.told[-1].outcome}"
 
 
+_WAITS_MS = 5_000  # so long whoever leaves waits for what it has sent, if nothing else is said
+
+
 def all_ends_with_the_group(case: Case) -> Iterator[str]:
     """Once a group was left nothing waits any more; before, what had been sent was delivered if nothing hindered it."""
     unhindered = liveness.is_undisturbed(case)
@@ -74,13 +77,14 @@ def all_ends_with_the_group(case: Case) -> Iterator[str]:
         if start.left_at is None:
             continue
         case.counts["left"] += 1
+        hurried = start.hurried or case.schedule.setup.leave_ms < _WAITS_MS
         for what in start.hanging:
             if what != "the stream" or case.prompt(start):
                 yield f"{start.address} has left, and {what} still waits"
         for sent in start.sent.values():
             if sent.ended_as is not None and sent.ended_as not in _ENDS:
                 yield f"{start.address} has left, and the receipt of {sent.identity} still says {sent.ended_as}"
-            if sent.accepted and sent.delivered_at is None and unhindered and start.ended_by is None:
+            if sent.accepted and sent.delivered_at is None and unhindered and not hurried and start.ended_by is None:
                 yield f"{start.address} has left in a calm, and not waited for the delivery of {sent.identity}"
 
 

@@ -58,6 +58,8 @@ class Tortured:
         self._keys_used = 1
         self._broken_disks: set[int] = set()
         self._forgot_at: dict[int, float] = {}  # when a member lost its state folder
+        self._failures = [{"snapshot": one.snapshot_fails, "restore": one.restore_fails} for one in schedule.work]
+        self._returning: set[int] = set()  # who joins again as soon as it has left
         self._torn: dict[int, PlannedFault] = {}  # who stops dead at its next write
         self._chance = random.Random(f"{schedule.seed}/strangers")
         self.happened: set[str] = set()  # which faults hit somebody
@@ -174,10 +176,15 @@ class Tortured:
         setup = schedule.setup
         if schedule.odd is not None and self._is_odd(member):
             setup = schedule.odd
-        application = Application(start, schedule.work[member], setup, lambda: world.now, schedule.calm_ms / 1000)
+        work, calm_s = schedule.work[member], schedule.calm_ms / 1000
+        application = Application(start, work, setup, lambda: world.now, calm_s, self._failures[member])
         self._present[member] = application
         settings = keywords(setup, start.address, self.addresses, self._keys[member], Path(f"/{member}"))
         await application.run(settings)
+        if member in self._returning:
+            self._returning.discard(member)
+            self.happened.add("returned at once")
+            await self._application(member)
 
     def _probe(self) -> None:
         for application in self._present.values():
@@ -211,6 +218,8 @@ class Tortured:
                         self.happened.add("pause")
                         world.pause(name)
                         world.at(later or 0, world.resume, name)
+                if len(names) == self.schedule.members and all(map(world.can_restart, names)):
+                    self.happened.add("everyone paused")
             case "partition":
                 self._heal_later(world.partition(names), fault)
             case "cut":
@@ -235,7 +244,9 @@ class Tortured:
             case "leave":
                 for member in fault.members:
                     if member in self._present and world.can_restart(self.addresses[member]):
-                        self._present[member].leave()
+                        self.happened.add(f"left {fault.how}")
+                        self._returning |= {member} if fault.how == "return" else set()
+                        world.run_in(self.addresses[member], self._present[member].leave, fault.how)
                     if later is not None:
                         world.at(later, self._start, member)
             case "cancel":

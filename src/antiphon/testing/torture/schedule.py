@@ -39,12 +39,14 @@ class Setup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     slow: Literal["block", "drop", "lag"] = "block"
     key: bool = False
     discover: Literal["", "multicast", "peers"] = ""  # peers: each knows the next one, and all but one know the first
+    founders: int = 0  # with discover: how many are declared to found the group, and the rest join it; 0: all
     multicast: bool = False  # what goes to several goes to a multicast address
     window: int = 64
     window_bytes: int = 512 << 10
     inbox_bytes_max: int = 8 << 20
     snapshot_bytes: int | None = None  # how much the state weighs beside what was delivered; None: no snapshots
     suspect_ms: int = 500
+    leave_ms: int = 5_000  # how long leaving may wait
 
 
 class Net(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
@@ -81,6 +83,10 @@ class Work(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     restore_ms: int = 0  # how long it takes in a state
     piece_ms: int = 0  # how long it takes to give each piece of its state; 0: it gives all of it at once, as bytes
     asks_ms: int = 0  # how long it waits for a stage of a receipt before it asks anew; 0: until it comes
+    reads_ms: int = 0  # how long it waits for an event before it gives up and reads anew; 0: until one comes
+    sends_ms: int = 0  # how long it waits for room before it gives a message up; 0: until there is room
+    snapshot_fails: int = 0  # how often it fails to give its state, the first times that it is to
+    restore_fails: int = 0  # how often it fails to take over a state, the first times that it is to
 
 
 Kind: TypeAlias = Literal[
@@ -93,11 +99,20 @@ Kind: TypeAlias = Literal[
     "clock",  # sets the wall clock of `members` by `delay_ms`
     "disk",  # writes of `members` fail
     "torn",  # members stop dead at the `place` in a write that follows `at`; start at `until`
-    "leave",  # in good order; start again at `until`, if given
+    "leave",  # as `how` says; start again at `until`, if given
     "cancel",  # the tasks that send and read are cancelled, and begun again
     "keys",  # the group's key is replaced, step by step from `at` to `until`, by one member after the other
     "replay",  # whatever was sent until `at` is sent again by a stranger until `until`
     "forge",  # garbage, and packets with one bit changed
+]
+
+
+How: TypeAlias = Literal[
+    "",  # in good order
+    "hurry",  # without waiting for anything, and while it still joins, too
+    "error",  # by an exception of the application
+    "cancel",  # its task is cancelled, also while it still joins
+    "return",  # in good order, and joins again at once, in the same process
 ]
 
 
@@ -116,6 +131,7 @@ class PlannedFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     delay_ms: int = 0
     size: int = 0
     silent: bool = False  # narrow: larger packets vanish, rather than be refused
+    how: How = ""  # leave
     stale: bool = False  # keys: `members` keep the old key for good, and have no part in the group any more
 
 
@@ -156,6 +172,8 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         transfers = (self.members - 1).bit_length()  # one after the other: as many are let in as have the state
         state = max(large // _STATE_BYTES_PER_MS, transfers * large * self.latency_ms / _STATE_WINDOW_BYTES)
         state += transfers * STATE_PIECES_MAX * max(work.piece_ms for work in self.work)
+        refusals = sum(work.snapshot_fails for work in self.work)  # each time a joiner waits twice as long
+        state += 2_000 * 2**refusals if refusals else 0
         backlog = max(map(self._rounds, self.work))  # what was sent before goes first
         wait = 12 * self.setup.suspect_ms + 40 * (self.latency_ms + slow_link) + self.window_ms * backlog
         return self.calm_ms + int(wait + state)
@@ -228,6 +246,19 @@ def features(schedule: Schedule) -> Iterator[str]:
         >= {(member,) for member in range(schedule.members)},
         "state given piece by piece": any(work.piece_ms for work in schedule.work) and setup.snapshot_bytes is not None,
         "receipts asked again": any(work.asks_ms for work in schedule.work),
+        "fewer founders than members": setup.founders > 0,
+        "windows or inboxes at their bounds": 1 in (setup.window, setup.window_bytes, setup.inbox_bytes_max),
+        "ten times as much to say": any(work.messages > 100 for work in schedule.work),
+        "reads are given up": any(work.reads_ms for work in schedule.work),
+        "sends are given up": any(work.sends_ms for work in schedule.work),
+        "snapshot or restore fails": any(work.snapshot_fails or work.restore_fails for work in schedule.work),
+        "pause of everyone": any(
+            fault.kind == "pause" and len(fault.members) == schedule.members for fault in schedule.faults
+        ),
+        "leave of everyone": any(
+            fault.kind == "leave" and len(fault.members) == schedule.members for fault in schedule.faults
+        ),
+        "many links cut at once": sum(fault.kind == "cut" for fault in schedule.faults) > 4,
         "crash of everyone": any(len(fault.members) == schedule.members for fault in schedule.faults),
         "pause longer than suspicion": any(
             fault.kind == "pause" and (fault.until or 0) - fault.at > setup.suspect_ms for fault in schedule.faults
@@ -235,6 +266,7 @@ def features(schedule: Schedule) -> Iterator[str]:
         "clock step of a day": any(abs(fault.delay_ms) == 86_400_000 for fault in schedule.faults),
     }
     yield from kinds
+    yield from {f"leave, {fault.how or 'in good order'}" for fault in schedule.faults if fault.kind == "leave"}
     yield from (name for name, has in also.items() if has)
 
 
@@ -268,6 +300,7 @@ def draw(seed: int, *, small: bool = False) -> Schedule:
     suspect_ms = max(500, int(12 * schedule.latency_ms))
     multicast = random.Random(f"{seed}/multicast").random() < 0.1
     setup = msgspec.structs.replace(setup, suspect_ms=suspect_ms, multicast=multicast)
+    setup = _at_its_bounds(random.Random(f"{seed}/bounds"), setup)
     work = tuple(_work(rng, setup, index) for index in range(members))
     if setup.slow != "block" and random.Random(f"{seed}/deaf").random() < 0.7:
         setup, work = _with_a_deaf_reader(random.Random(f"{seed}/deaf reader"), setup, work)
@@ -294,9 +327,19 @@ def draw(seed: int, *, small: bool = False) -> Schedule:
     )
     faults += tuple(_again(random.Random(f"{seed}/again"), faults))
     faults += tuple(_one_after_the_other(random.Random(f"{seed}/rolling"), setup, members))
+    faults = tuple(_together(random.Random(f"{seed}/together"), members, faults))
+    faults = tuple(_in_one_way_or_another(random.Random(f"{seed}/leaving"), faults))
+    faults += tuple(_cuts_here_and_there(random.Random(f"{seed}/cuts"), setup, members))
+    if any(fault.how == "return" for fault in faults):
+        setup = msgspec.structs.replace(setup, leave_ms=_SOON_MS)
+    if random.Random(f"{seed}/gives up").random() < 0.2:
+        work = tuple(_that_gives_up(random.Random(f"{seed}/giving up"), setup, work))
+    if random.Random(f"{seed}/much").random() < 0.03 and suspect_ms == 500:
+        work = tuple(_with_much_to_say(random.Random(f"{seed}/much to say"), work))
     lingers = random.Random(f"{seed}/end").random() < 0.125
     schedule = Schedule(seed=seed, setup=setup, net=net, work=work, faults=faults, odd=odd, lingers=lingers)
     schedule = _quicker(schedule) if small else schedule
+    schedule = _with_fewer_founders(random.Random(f"{seed}/founders"), schedule)
     return _without_views(schedule) if random.Random(f"{seed}/views").random() < 0.08 else schedule
 
 
@@ -356,6 +399,96 @@ def _again(rng: random.Random, faults: Sequence[PlannedFault]) -> Iterator[Plann
             yield msgspec.structs.replace(fault, at=fault.at + turn * every, until=fault.until + turn * every)
 
 
+def _together(rng: random.Random, members: int, faults: Sequence[PlannedFault]) -> Iterator[PlannedFault]:
+    """Let what befalls one befall several at once, or everyone: machines that stand still together, a planned stop."""
+    for fault in faults:
+        can = fault.kind in ("pause", "leave") and fault.until is not None
+        if can and rng.random() < 0.25:
+            some = rng.sample(range(members), rng.choice((members, members, max(2, members - 1), 2)))
+            yield msgspec.structs.replace(fault, members=tuple(some))
+        else:
+            yield fault
+
+
+_SOON_MS: Final = 500  # so long leaving may wait where members return: they are back before the calm
+
+
+def _in_one_way_or_another(rng: random.Random, faults: Sequence[PlannedFault]) -> Iterator[PlannedFault]:
+    """Let members leave in each of the ways in which an application may end."""
+    ways: tuple[How, ...] = ("", "", "hurry", "error", "cancel", "return")
+    for fault in faults:
+        how = rng.choice(ways if fault.until is not None else ways[:-1])
+        yield msgspec.structs.replace(fault, how=how) if fault.kind == "leave" else fault
+
+
+def _cuts_here_and_there(rng: random.Random, setup: Setup, members: int) -> Iterator[PlannedFault]:
+    """Cut some of all links, each in one direction: who hears whom is a web, until all heal within a moment."""
+    if rng.random() < 0.06:
+        scale = setup.suspect_ms / 500
+        at = rng.randrange(0, 4_000)
+        until, share = at + int(rng.choice((600, 2_000, 4_000)) * scale), rng.choice((0.15, 0.3, 0.5))
+        for one in range(members):
+            for other in range(members):
+                if one != other and rng.random() < share:
+                    begins, ends = at + rng.choice((0, 0, 50, 300)), until + rng.choice((0, 0, 50, 400))
+                    yield PlannedFault(kind="cut", at=begins, until=ends, members=(one,), others=(other,))
+
+
+def _that_gives_up(rng: random.Random, setup: Setup, work: Sequence[Work]) -> Iterator[Work]:
+    """Let applications wait for an event, or for room, for a while only, and fail with their states at first."""
+    has_state = setup.snapshot_bytes is not None
+    failing = [rng.randrange(len(work)) for _ in range(rng.choice((0, 1, 2)))] if has_state else []
+    for member, one in enumerate(work):
+        yield msgspec.structs.replace(
+            one,
+            reads_ms=rng.choice((0, 0, 20, 200)),
+            sends_ms=rng.choice((0, 0, 5, 100)),
+            snapshot_fails=failing.count(member),
+            restore_fails=rng.choice((0, 0, 0, 1, 2)) if has_state else 0,
+        )
+
+
+def _with_much_to_say(rng: random.Random, work: Sequence[Work]) -> Iterator[Work]:
+    """Let some send ten times as much as usual, also by the hundred."""
+    for one in work:
+        much = rng.random() < 0.6
+        messages, many, pause_ms = rng.choice((150, 300)), rng.choice((1, 1, 100)), rng.choice((0, 1, 5))
+        yield msgspec.structs.replace(one, messages=messages, many=many, pause_ms=pause_ms, large=0) if much else one
+
+
+def _at_its_bounds(rng: random.Random, setup: Setup) -> Setup:
+    """Let windows and inboxes be as small as they may be; not over long ways, where that would take minutes."""
+    if rng.random() < 0.06 and setup.suspect_ms == 500:
+        return msgspec.structs.replace(
+            setup,
+            window=rng.choice((1, 1, 2)),
+            window_bytes=rng.choice((1, setup.window_bytes)),
+            inbox_bytes_max=rng.choice((1, setup.inbox_bytes_max)),
+        )
+    return setup
+
+
+def _with_fewer_founders(rng: random.Random, schedule: Schedule) -> Schedule:
+    """Let only some found a group that is discovered; the others come when it is there, and then all else happens.
+
+    The others are at most half as many, since more than that would found a group of their own where they hear nobody.
+    """
+    replace, setup = msgspec.structs.replace, schedule.setup
+    if not setup.discover or schedule.odd is not None or any(fault.forgets for fault in schedule.faults):
+        return schedule
+    if schedule.members < 3 or rng.random() < 0.5:
+        return schedule
+    founders = rng.randrange(-(-2 * schedule.members // 3), schedule.members)
+    found = max(work.start_ms for work in schedule.work[:founders]) + 4 * setup.suspect_ms
+    late = tuple(replace(work, start_ms=work.start_ms + found) for work in schedule.work[founders:])
+    faults = tuple(
+        replace(fault, at=fault.at + found, until=None if fault.until is None else fault.until + found)
+        for fault in schedule.faults
+    )
+    setup = replace(setup, founders=founders)
+    return replace(schedule, setup=setup, work=(*schedule.work[:founders], *late), faults=faults)
+
+
 def _one_after_the_other(rng: random.Random, setup: Setup, members: int) -> Iterator[PlannedFault]:
     """Start every member again, in turn, as for an upgrade; not where ways are long, since it would take minutes."""
     if rng.random() < 0.06 and setup.suspect_ms <= 1_000:
@@ -372,7 +505,7 @@ def _without_views(schedule: Schedule) -> Schedule:
     One of them may end, and be started again, once all have met it.
     """
     setup = msgspec.structs.replace(
-        schedule.setup, views=False, discover="", snapshot_bytes=None, partition="majority", slow="block"
+        schedule.setup, views=False, discover="", founders=0, snapshot_bytes=None, partition="majority", slow="block"
     )
     met = max(work.start_ms for work in schedule.work) + 1_000 + int(40 * schedule.latency_ms)
     ends = [fault for fault in schedule.faults if fault.kind in ("crash", "torn", "leave")]
