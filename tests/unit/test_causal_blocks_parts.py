@@ -473,7 +473,19 @@ def test_many_members_are_silent_for_longer() -> None:
     assert options.crowded_ns(40) == 100 * 40 // UNCROWDED
     assert options.look_ns(1) == 50
     assert options.look_ns(1_000) == options.crowded_ns(1_000)
-    assert [options.gathers_ns(size) for size in (8, 9, 32, 40)] == [0, 9, 32, 60]
+    assert [options.gathers_ns(size, several=True) for size in (8, 9, 32, 40)] == [0, 9, 32, 60]
+    assert [options.gathers_ns(size, several=False) for size in (8, 9, 32, 40)] == [0, 0, 28, 60]
+
+
+def test_several_senders_are_told_with_one_word_and_one_alone_at_once() -> None:
+    one = blocks(16, silence_ns=100, window=1, lag=1)
+    nothing = [0] * 16
+    assert len(one.receive(1, message(1, 1, 2, *nothing), 1_000).down) == 1
+    assert len(one.receive(1, message(1, 2, 3, 0, 2, *nothing[2:]), 1_001).down) == 1
+    assert one.receive(2, message(2, 1, 4, *nothing), 1_002).down == []
+    assert one.receive(3, message(3, 1, 5, *nothing), 1_003).down == []
+    assert one.deadline == 1_001 + 16
+    assert len(one.wake(1_001 + 16).down) == 1
 
 
 def test_where_news_takes_long_nobody_speaks_more_often_than_four_times_in_that() -> None:

@@ -19,6 +19,7 @@ class Delivery:
     def __init__(self, known: Knowledge, buffer: WaitingBuffer) -> None:
         self.known, self.buffer = known, buffer
         self._untold: dict[int, int] = {}  # per sender, deliveries since this member last said what it has
+        self._told: dict[int, int] = {}  # and what it said then
         self.untold_most = 0  # of one sender: each waits for its own window only
         self._waiters: list[list[tuple[int, int, Entry]]] = [[] for _ in range(known.size)]  # heaps: (block awaited, .)
         self._waits = 0  # so far, to tell equal ones apart
@@ -81,8 +82,13 @@ class Delivery:
 
     def told(self) -> None:
         """Take note that this member says now what it has delivered."""
-        self._untold.clear()
+        self._told, self._untold = self._untold, {}
         self.untold_most = 0
+
+    @property
+    def is_of_several(self) -> bool:
+        """Whether several senders wait for word: they did when this member last said what it has, or do since then."""
+        return len(self._told.keys() | self._untold.keys()) > 1
 
     def advance_to(self, k: int, block: int, now: Instant, step: Step) -> None:
         """Let LDV reach a block of k's without a message, and deliver what waited for it."""

@@ -74,10 +74,11 @@ class CausalBlocksOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
         """Return the shortest silence that a group of this size can bear."""
         return self.silence_ns * size // UNCROWDED
 
-    def gathers_ns(self, size: int) -> int:
-        """Return how long what is owed to senders is gathered: in larger groups one word tells of many messages."""
+    def gathers_ns(self, size: int, *, several: bool) -> int:
+        """Return how long what is owed to senders is gathered: in larger groups one word tells several of them."""
         crowded_ns = self.crowded_ns(size)
-        return max(crowded_ns // 4, crowded_ns - self.silence_ns) if size > FEW else 0
+        least_ns = max(0, crowded_ns - self.silence_ns)
+        return max(least_ns, crowded_ns // 4) if several and size > FEW else least_ns
 
     def look_ns(self, size: int) -> int:
         """Return the time after which a member looks again at what all others lack."""

@@ -31,7 +31,6 @@ class Silence:
         self._null_at: Instant = 0
         self._pause = GrowingPause(context.jittered, options.silence_ns, options.silence_ns_max)
         self._crowded_ns = options.crowded_ns(known.size)
-        self._gathers_ns = options.gathers_ns(known.size)
         self._was_restless = options.always
         self._answer_at: dict[int, Instant] = {}  # who asked -> when; all at once would overrun the one who asked
 
@@ -71,7 +70,7 @@ class Silence:
 
     def _speaks_at(self) -> Instant | None:
         if self.owes():
-            return self._since + self._gathers_ns
+            return self._since + self.options.gathers_ns(self.known.size, several=self.delivery.is_of_several)
         return self._since + self.pause_ns() if self.restless else None
 
     def shorten(self) -> None:
