@@ -344,7 +344,7 @@ def stable_before_delivered(patch: pytest.MonkeyPatch) -> None:
 
     def mark(self: Receipt, what: Any) -> None:
         real(self, what)
-        for waited_for, future in self._futures:
+        for future, waited_for in self._futures.items():
             if what == waited_for == "stable" and not future.done():
                 future.set_result(None)  # wherever it stands in the order
 
