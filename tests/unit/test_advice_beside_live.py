@@ -130,7 +130,7 @@ def test_what_leaves_at_one_instant_leaves_in_one_packet() -> None:
     framing = live_framing(64, encrypted=True)
     codec = PacketCodec(1_000, random.Random(1))
     for number in (1, 2, 3):
-        packets = Packets(framing, until=10)
+        packets = Packets(framing, since=0, until=10)
         for _ in range(number):
             assert not packets.weigh(0, 1, bytes(20), 5), "nothing is lost by being counted"
         (body,) = codec.encode([bytes(20)] * number)

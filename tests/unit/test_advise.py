@@ -22,6 +22,7 @@ from antiphon.sim.advise import (
     Question,
     advise,
     estimate,
+    judge,
     measure,
     protocols,
 )
@@ -53,6 +54,27 @@ def test_neither_the_goal_nor_a_limit_changes_what_is_measured() -> None:
     group, candidate = Question(members=3, rate_per_s=20), Candidate("fifo", "coordinator")
     limited = replace(group, goal="bytes", latency_max_ms=40.0, bandwidth_max_kb_per_s=50.0)
     assert measure(group, candidate, 3) == measure(limited, candidate, 3)
+
+
+def test_a_rate_that_needs_a_wider_window_is_measured_with_it() -> None:
+    busy, candidate = Question(members=4, rate_per_s=1_000, latency="fixed 30ms"), Candidate("fifo", "coordinator")
+    found = measure(busy, candidate, 4)
+    assert found.keeps_up
+    assert found.window >= busy.window_for(found.stable_ms) > busy.window
+    bounded = replace(busy, buffer=64)
+    found = judge(bounded, measure(bounded, candidate, 4))
+    assert found.objection == "it does not sustain 1000 messages a second with a window of 16"
+    found = judge(busy, measure(busy, Candidate("co", None), 4))
+    assert found.objection == "it does not sustain 1000 messages a second with a window of 64", "its headroom bounds it"
+    far = replace(busy, rate_per_s=50_000)
+    assert not measure(far, candidate, 4).keeps_up, "nor with the widest window, though a short run does not fill it"
+
+
+def test_the_application_begins_when_the_group_stands() -> None:
+    """It takes longer to form here than all is sent in: what then left at once was no such rate, and not counted."""
+    found = measure(Question(members=4, rate_per_s=2_000, latency="fixed 100ms"), Candidate("fifo", "vector-ack"), 4)
+    messages_alone = 2_000 * 64 * 3 / 1000
+    assert messages_alone < found.kb_per_s < 2 * messages_alone
 
 
 @pytest.mark.slow
@@ -105,7 +127,7 @@ def simulated(deliver_ms: dict[str, float], stable_ms: dict[str, float]) -> Call
         name = candidate.ordering
         return Estimate(
             candidate=candidate, deliver_ms=deliver_ms[name], stable_ms=stable_ms[name], kb_per_s=1, datagrams_per_s=1,
-            held=1, keeps_up=True, basis="made up",
+            held=1, keeps_up=True, window=64, basis="made up",
         )  # fmt: skip
 
     return measure

@@ -11,6 +11,7 @@ intervals and with their options.
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias
@@ -19,7 +20,7 @@ import msgspec
 import numpy as np
 
 from antiphon.errors import UsageError, did_you_mean
-from antiphon.protocol.machine import MILLISECOND, SECOND, Instant
+from antiphon.protocol.machine import MILLISECOND, SECOND, Duration, Instant
 from antiphon.protocol.options import GroupOptions, stability_type
 from antiphon.protocol.ordering import ORDERINGS
 from antiphon.protocol.stability import STABILITIES
@@ -47,6 +48,9 @@ _SPAN_S: Final = 2.0  # how long the simulated members send, as far as the numbe
 _DELIVERIES_MAX: Final = 12_000  # per simulated run: keeps each below about a second
 _ORDERINGS_BEST: Final = 2  # how many orderings are tried with every stability protocol, if no more are as good
 _BEST: Final = 4  # how many protocols are tried with all intervals and options
+_WIDEST: Final = 4096  # window: the next one would be too wide for a group
+_FORMING_NS: Final = SECOND  # until a group stands, on quick links, and
+_FORMING_WAYS: Final = 20  # so many ways of a datagram in any case
 DEFAULT_INTERVALS_MS: Final = (10.0, 5.0, 40.0)  # the first one, a live group's, is tried with every protocol
 _ALIKE: Final = 0.05  # what is so near to the best is as good: chance alone makes such a difference
 _ALIKE_MEASURED: Final = 0.15  # and this one on machines whose times vary
@@ -174,6 +178,14 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
             return 0.0
         return 2 * duration(words[1] if len(words) > 1 else words[0], "latency") / MILLISECOND
 
+    def one_way_ns(self, size: int) -> Duration:
+        """Give about how long a datagram takes in a group of this size: the mean, or between those farthest apart."""
+        matrix = self.network(size).matrix
+        if matrix is not None:
+            return round(max(map(max, matrix)) * MILLISECOND)
+        draw, rng = sampler(self.latency, "latency"), random.Random(self.seed)
+        return sum(draw(rng) for _ in range(100)) // 100
+
     def network(self, size: int) -> NetworkOptions:
         """Give the network of a group of this size: the whole, or its first members."""
         matrix = None
@@ -191,8 +203,19 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def window(self) -> int:
-        """Own messages that may be unstable at once: what the buffer allows."""
-        return max(1, min(64, self.buffer // self.members)) if self.buffer else 64
+        """Own messages that may be unstable at once, in a first try: as many as live, if the buffer allows them."""
+        usual = GroupOptions().window
+        return max(1, min(usual, self.buffer // self.members)) if self.buffer else usual
+
+    @property
+    def window_max(self) -> int:
+        """Own messages that may be unstable at once at most."""
+        return self.window if self.buffer else _WIDEST
+
+    def window_for(self, stable_ms: float) -> int:
+        """Give a window for the wanted rate: twice what is sent while a message becomes stable, if that may be."""
+        needed = 2 * self.rate_per_s * stable_ms / 1000
+        return min(1 << max(4, math.ceil(math.log2(max(needed, 1)))), self.window_max)
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -229,6 +252,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     datagrams_per_s: float  # packets that a member sends, once for each receiver, and receives
     held: float  # the most messages that a member keeps
     keeps_up: bool  # the wanted rate is reached
+    window: int  # with so many own messages that may be unstable at once
     basis: str  # what was simulated, and what was not
     objection: str | None = None  # why it will not do
 
@@ -287,10 +311,9 @@ class Advice(msgspec.Struct, frozen=True):
         return sentence
 
     def window(self) -> int:
-        """Give a window that does not hold the wanted rate up: twice what is sent while a message becomes stable."""
-        needed = 2 * self.question.rate_per_s * self.best.stable_ms / 1000
-        wanted: int = 2 ** max(4, math.ceil(math.log2(max(needed, 1))))
-        return min(wanted, self.question.window) if self.question.buffer else wanted
+        """Give a window that does not hold the wanted rate up: the one that was tried, if it is a wide one."""
+        best, question = self.best, self.question
+        return best.window if best.window > question.window else question.window_for(best.stable_ms)
 
 
 def amount(goal: Goal, one: Estimate) -> str:
@@ -442,7 +465,7 @@ def judge(question: Question, one: Estimate) -> Estimate:
     """Say whether an estimate keeps the limits."""
     objection = None
     if not one.keeps_up:
-        objection = f"it does not sustain {question.rate_per_s:g} messages a second with a window of {question.window}"
+        objection = f"it does not sustain {question.rate_per_s:g} messages a second with a window of {one.window}"
     elif question.latency_max_ms is not None and one.stable_ms > question.latency_max_ms:
         objection = f"{one.stable_ms:.4g} ms to stable, above {question.latency_max_ms:g} ms"
     elif question.bandwidth_max_kb_per_s is not None and one.kb_per_s > question.bandwidth_max_kb_per_s:
@@ -483,13 +506,24 @@ def extended(question: Question, measured: Sequence[Estimate], sizes: Sequence[i
         kb_per_s=power([one.kb_per_s for one in measured]),
         datagrams_per_s=power([one.datagrams_per_s for one in measured]),
         held=max(measured[-1].held, 2 * senders * question.rate_per_s * stable_ms / 1000),
-        keeps_up=all(one.keeps_up for one in measured) and question.rate_per_s * stable_ms / 1000 < question.window,
+        keeps_up=all(one.keeps_up for one in measured) and question.rate_per_s * stable_ms / 1000 < question.window_max,
+        window=question.window_for(stable_ms),
         basis=f"members simulated at n = {', '.join(map(str, sizes))}; extended by a power of n",
     )
 
 
 def measure(question: Question, candidate: Candidate, size: int) -> Estimate:
-    """Run whole members of one composition and measure them."""
+    """Run whole members of one composition and measure them, with a wider window if the wanted rate needs it."""
+    usual = _measured(question, candidate, size, question.window)
+    if usual.keeps_up or usual.stable_ms == math.inf or question.window_for(usual.stable_ms) <= question.window:
+        return usual
+    try:
+        return _measured(question, candidate, size, question.window_for(usual.stable_ms))
+    except UsageError:  # other options of the ordering bound its window
+        return usual
+
+
+def _measured(question: Question, candidate: Candidate, size: int, window: int) -> Estimate:
     senders = [one for one in question.senders or range(size) if one < size] or [0]
     period_s = 1 / question.rate_per_s
     wanted = max(8, math.ceil(_SPAN_S * question.rate_per_s))
@@ -501,7 +535,7 @@ def measure(question: Question, candidate: Candidate, size: int) -> Estimate:
         ordering=candidate.ordering,
         stability=candidate.stability or GroupOptions().stability,
         stability_options=candidate.options,
-        window=question.window,
+        window=window,
         network=question.network(size),
         workload=Workload(
             interval=f"uniform {round(0.5 * period_s * SECOND)}ns {round(1.5 * period_s * SECOND)}ns",
@@ -512,20 +546,27 @@ def measure(question: Question, candidate: Candidate, size: int) -> Estimate:
         limit="5min",
         views=True,
     )
-    packets = Packets(question.framing, until=round(planned_s * SECOND))
-    cluster = HostedCluster(scenario, question.seed, question.host, drop=packets.weigh)
+    begins = _FORMING_NS + _FORMING_WAYS * question.one_way_ns(size)
+    packets = Packets(question.framing, begins, until=begins + round(planned_s * SECOND))
+    cluster = StandingGroup(scenario, question.seed, question.host, begins, packets)
     run = cluster.run()
     sent_at, stable, delivered, last_sent = _times(cluster)
     held = max(_held_most(log.events, log.senders, log.seqs) for log in run.logs)
     per_second = 1 / size / planned_s
+    stable_ms = float(np.median(stable)) / MILLISECOND if stable else math.inf
+    in_time = (last_sent - begins) / SECOND <= 1.1 * planned_s + 2 * period_s
     return Estimate(
         candidate=candidate,
-        stable_ms=float(np.median(stable)) / MILLISECOND if stable else math.inf,
+        stable_ms=stable_ms,
         deliver_ms=float(np.median(delivered)) / MILLISECOND if delivered else None,
         kb_per_s=packets.bytes / 1000 * per_second,
         datagrams_per_s=2 * packets.number * per_second,
         held=held,
-        keeps_up=run.finished and len(sent_at) == run.sent and last_sent / SECOND <= 1.1 * planned_s + 0.1,
+        keeps_up=run.finished
+        and len(sent_at) == run.sent
+        and in_time
+        and question.rate_per_s * stable_ms / 1000 <= window,  # a short run may end before the window is full
+        window=window,
         basis=f"members simulated at n = {size}",
     )
 
@@ -564,17 +605,29 @@ def _times(cluster: Cluster) -> tuple[dict[tuple[int, int], Instant], list[Insta
     return sent, stable, delivered, max(sent.values(), default=0)
 
 
+class StandingGroup(HostedCluster):
+    """Members whose application begins when the group stands, since until then nothing is sent."""
+
+    def __init__(self, scenario: Scenario, seed: int, host: HostTimes, begins: Instant, packets: Packets) -> None:
+        self._begins = begins
+        super().__init__(scenario, seed, host, drop=packets.weigh)
+
+    def next_interval(self) -> Duration:
+        """Draw the time until a sender's next message, or until its first."""
+        return super().next_interval() + (0 if self.kernel.now else self._begins)
+
+
 class Packets:
     """Counts what leaves the members as packets: what a member sends to another at one instant goes in one."""
 
-    def __init__(self, framing: Framing, until: Instant) -> None:
-        self._framing, self._until = framing, until
+    def __init__(self, framing: Framing, since: Instant, until: Instant) -> None:
+        self._framing, self._since, self._until = framing, since, until
         self._together: dict[tuple[int, int], tuple[Instant, int]] = {}  # by link: when, and how many datagrams so far
         self.bytes = self.number = 0
 
     def weigh(self, source: int, target: int, datagram: bytes, now: Instant) -> bool:
         """Count a datagram; it is not lost by that."""
-        if now <= self._until:
+        if self._since <= now <= self._until:
             framing, link = self._framing, (source, target)
             at, before = self._together.get(link, (-1, 0))
             before = before if at == now else 0
@@ -655,6 +708,7 @@ def _on_lan(question: Question, candidate: Candidate, tree: Tree) -> Estimate:
         kb_per_s=(hops * size / n / (period_ns / SECOND) + data_bytes) / 1000,
         datagrams_per_s=datagrams,
         held=2 * senders * question.rate_per_s * stable_ms / 1000,
-        keeps_up=question.rate_per_s * stable_ms / 1000 < question.window,
+        keeps_up=question.rate_per_s * stable_ms / 1000 < question.window_max,
+        window=question.window_for(stable_ms),
         basis=basis,
     )
