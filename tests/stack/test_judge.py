@@ -652,3 +652,10 @@ def test_a_view_in_which_members_are_shown_by_their_numbers_is_the_one_that_othe
         ("a?c", "a", False),
     ):
         assert ("views" not in shown(two_views(), members, elders).flaws()) is agrees, (members, elders)
+
+
+def test_what_several_lack_of_the_names_of_a_view_is_put_together() -> None:
+    logs = two_views()
+    for member, names in enumerate((("a", "member 7", "c"), ("a", "b", "member 8"), ("member 6", "b", "member 8"))):
+        logs[member].stream[0] = msgspec.structs.replace(logs[member].stream[0], members=names)
+    assert "views" not in logs.flaws()

@@ -41,14 +41,22 @@ def _name_all(starts: list[ApplicationStart]) -> None:
     shown = {(entry.view, entry.members) for start in starts for entry in start.stream if isinstance(entry, Viewed)}
     for start in starts:
         for place, entry in enumerate(start.stream):
-            if not isinstance(entry, Viewed) or not any(name.startswith("member ") for name in entry.members):
+            if not isinstance(entry, Viewed) or not any(map(_is_number, entry.members)):
                 continue
-            for view, members in shown:
-                named = dict(zip(entry.members, members, strict=False))
-                same = all(ours == theirs or ours.startswith("member ") for ours, theirs in named.items())
-                if view == entry.view and len(members) == len(entry.members) and same and members != entry.members:
-                    elders = tuple(named[elder] for elder in entry.elders)
-                    start.stream[place] = msgspec.structs.replace(entry, members=members, elders=elders)
+            members = list(entry.members)
+            for view, others in shown:
+                alike = view == entry.view and len(others) == len(entry.members)
+                pairs = zip(entry.members, others, strict=False)
+                if alike and all(ours == theirs or _is_number(ours) or _is_number(theirs) for ours, theirs in pairs):
+                    known = zip(members, others, strict=True)
+                    members = [theirs if _is_number(ours) else ours for ours, theirs in known]
+            named = dict(zip(entry.members, members, strict=True))
+            elders = tuple(named[elder] for elder in entry.elders)
+            start.stream[place] = msgspec.structs.replace(entry, members=tuple(members), elders=elders)
+
+
+def _is_number(name: str) -> bool:
+    return name.startswith("member ")
 
 
 def _show_the_only_view(outcome: Outcome) -> None:
