@@ -182,6 +182,29 @@ def test_a_state_that_could_not_be_taken_in_is_given_again() -> None:
     assert seen == [b"the state", b"the state", b"the state", antiphon.ViewChange]
 
 
+def test_a_restore_that_asks_an_empty_state_for_more_does_not_end_the_stream() -> None:
+    """`await anext(state)` of a state without bytes once ended `async for event in group` without a word."""
+    seen: list[object] = []
+
+    async def nothing() -> AsyncIterator[bytes]:
+        for piece in list[bytes]():
+            yield piece
+
+    async def restore(_: bytes) -> None:
+        seen.append("restore")
+        if len(seen) < 2:
+            await anext(nothing())
+
+    async def read(group: antiphon.Group) -> None:
+        with pytest.raises(RuntimeError, match="StopAsyncIteration"):
+            async for _ in group:
+                pass
+        seen.append(type(await anext(aiter(group))))
+
+    testing.run(lambda world: Joiner(restore).read(world, read), seed=1)
+    assert seen == ["restore", "restore", antiphon.ViewChange]
+
+
 def test_a_stream_that_is_read_after_the_group_was_left_ends_before_a_state() -> None:
     """What was not given its state sees nothing behind it; that once ended in a KeyError."""
     seen: list[object] = []

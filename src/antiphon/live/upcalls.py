@@ -174,10 +174,13 @@ class Upcalls:
 
     async def _at_state(self, item: Capture | Restore) -> None:
         """Take or replace the state of the application, which has just seen all that came before."""
-        if isinstance(item, Capture):
-            self.states.capture(item.view)
-        else:
-            await self.states.restore(item.view)
+        try:
+            if isinstance(item, Capture):
+                self.states.capture(item.view)
+            else:
+                await self.states.restore(item.view)
+        except StopAsyncIteration as error:  # as `anext` of an empty state raises it: it would end the stream
+            raise RuntimeError("snapshot or restore raised StopAsyncIteration") from error
 
     @property
     def shown_members(self) -> tuple[str, ...]:
