@@ -96,6 +96,33 @@ def test_two_groups_of_a_declared_number_never_both_acknowledge(kind: str, seed:
     testing.run(main, seed=seed)
 
 
+@pytest.mark.parametrize("starts", [[0, 3, 4], [4, 3, 0], [0, 0, 0], [0, 0.5, 1.1], [1.1, 0, 0.9]])
+def test_one_founder_is_found_by_those_who_come_later(starts: list[float]) -> None:
+    """With a declared number of one, each that started once founded a group of its own, and gave it up later."""
+
+    async def main(world: World) -> None:
+        members = await started(world, "ring", 3, starts, members=1)
+        await asyncio.wait_for(until_one(members), 5)
+        await asyncio.gather(*(receipt.stable() for member in members for receipt in member.receipts))
+        assert not any(member.notices for member in members)
+        assert all(member.group.status().may_be_several for member in members)
+
+    testing.run(main, seed=1)
+
+
+def test_groups_of_one_founder_each_become_one_when_they_meet() -> None:
+    async def main(world: World) -> None:
+        addresses = world.addresses(2)
+        world.partition(addresses[:1], addresses[1:])
+        world.at("3s", world.heal)
+        members = await started(world, "ring", 2, [0.0, 0.0], members=1)
+        assert [len(member.group.status().members) for member in members] == [1, 1]
+        await asyncio.wait_for(until_one(members), 10)
+        assert sorted(member.notices for member in members) == [[], ["excluded"]]
+
+    testing.run(main, seed=1, unexamined=EVERYTHING)
+
+
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("kind", ["seed", "ring", "multicast"])
 def test_groups_that_meet_become_one_and_who_gives_way_is_told(kind: str, seed: int) -> None:

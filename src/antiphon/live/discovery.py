@@ -58,6 +58,7 @@ class _Search(msgspec.Struct):
     found: asyncio.Future[None]
     answer: tuple[Founding | None, GroupView | None] | None = None  # of the first member that was heard
     free_at: float = 0.0  # when one's own name is not taken, unless somebody tells of its owner again
+    founds_alone: bool = False  # the group is founded by this member alone
 
 
 class _Turn:
@@ -149,10 +150,11 @@ class Discovery:
         self._turn = _Turn(self._say)
         self._search: _Search | None = None  # until the group is found
 
-    async def find(self, remembered: Founding | None = None, *, knows_view: bool = False) -> None:
-        """Find the group, or found it; `remembered`: how it was founded when last seen.
+    async def find(self, remembered: Founding | None = None, *, knows_view: bool = False) -> bool:
+        """Find the group, or found it; say whether this member founds it alone.
 
-        One that `knows_view` of a group with a declared number need not find anyone first.
+        `remembered` says how it was founded when last seen. One that `knows_view` of a group with a declared number
+        need not find anyone first.
         """
         self._loop = asyncio.get_running_loop()
         self._sockets.hear(self._loop, self.take)
@@ -163,6 +165,7 @@ class Discovery:
         await search.found
         if self._sockets.multicast is None:
             self._sockets.close_ear()  # from now on the transport hears here
+        return search.founds_alone
 
     def go_on(self, seeker: Seeker) -> None:
         """Help those who come later; the seeker is told every member's name and address, those of now at once."""
@@ -223,6 +226,10 @@ class Discovery:
         if search.answer is not None:
             if now >= search.began + CLASH_S:
                 self._adopt(*search.answer)
+        elif self._declared == 1:  # any would be enough, so the first by name founds it, and is found by the others
+            if is_late and self._own.name == min(looking):
+                search.founds_alone = True
+                self._end_search()
         elif self._declared is not None:
             if 2 * len(looking) > self._declared:
                 self._end_search()

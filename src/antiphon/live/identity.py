@@ -113,7 +113,7 @@ async def found(
     me, declared = number_of(name), settings.members or 0
     try:
         begun(discovery)
-        await discovery.find(
+        founds_alone = await discovery.find(
             None if memory is None else memory.founding, knows_view=bool(declared) and folder.member([], me).knows_view
         )
     except BaseException:
@@ -123,6 +123,8 @@ async def found(
     folder.remember(settings.bind, Memory(name=name, founding=discovery.founding))
     founding = discovery.founding
     names = {number: one.name for number, one in discovery.book.members.items()}
+    if founds_alone:
+        names = {me: name}
     return Identity(
         me=me,
         own=own,

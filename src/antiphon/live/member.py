@@ -358,7 +358,7 @@ class LiveMember:
             waiting_bytes=self.sender.pending_bytes,
             inbox_bytes=self.upcalls.inbox.bytes,
             burst_bytes=self.sender.burst_bytes,
-            may_be_several=self._settings.discover is not None and self._settings.members is None,
+            may_be_several=self._settings.discover is not None and self._settings.members in (None, 1),
             counts=dict(self.anomalies.counts),
         )
         if self.driver.is_set_up:
