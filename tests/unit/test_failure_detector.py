@@ -27,9 +27,14 @@ def detector(*names: int, options: MembershipOptions = MEASURED, me: int = 0, no
 
 
 def alive(
-    unheard: tuple[int, ...] = (), *, view: ViewId = VIEW.id, standing: Standing = "member", period_ns: int = 0
+    unheard: tuple[int, ...] = (),
+    *,
+    view: ViewId = VIEW.id,
+    standing: Standing = "member",
+    period_ns: int = 0,
+    pause_ns: int = 0,
 ) -> Alive:
-    return Alive(view, standing, unheard, period_ns=period_ns)
+    return Alive(view, standing, unheard, period_ns=period_ns, pause_ns=pause_ns)
 
 
 # Joining
@@ -602,20 +607,40 @@ def test_who_would_join_others_hears_and_is_heard_by_all_of_them() -> None:
 def test_reports_are_in_when_all_say_the_same_or_there_was_time_to_say_more() -> None:
     one = detector(1, 2, 3, options=FIXED)
     one.links.changed_at = 0
-    assert one.reports_are_in((0, 1, 2), 0)
+    view = GroupView(1, (1, 0), (0, 1, 2, 3), (0, 0, 0, 0), 0)
+
+    def are_in(*names: int) -> bool:
+        return one.reports_are_in(names, 150, view.is_quorum)
+
     for now in (60, 150):
         one.heard(1, now)
         one.heard(2, now)
-    assert one.reports_are_in((0, 1, 2), 150), "3 is of no interest"
-    assert not one.reports_are_in((0, 1, 2, 3), 150), "only this process has noticed that 3 is silent"
+    assert are_in(0, 1, 2), "3 is of no interest"
+    assert not are_in(0, 1, 2, 3), "only this process has noticed that 3 is silent"
     one.says(1, alive((3,)), 150)
-    assert not one.reports_are_in((0, 1, 2, 3), 150)
+    assert not are_in(0, 1, 2, 3)
     one.says(2, alive((3,)), 150)
-    assert one.reports_are_in((0, 1, 2, 3), 150), "it is dead: there is nothing to choose, and each says so once"
+    assert are_in(0, 1, 2, 3), "it is dead: there is nothing to choose, and each says so once"
     one.says(2, alive((1, 3)), 150)
-    assert not one.reports_are_in((0, 1, 2, 3), 150), "a doubt counts at once, too"
+    assert not are_in(0, 1, 2, 3), "a doubt counts at once, too"
     one.links.changed_at = 150 - one.times.settling_ns((0, 1, 2, 3))
-    assert one.reports_are_in((0, 1, 2, 3), 150)
+    assert are_in(0, 1, 2, 3)
+
+
+@pytest.mark.parametrize("dead", [True, False])
+def test_where_machines_stand_still_reports_have_longer_to_come_unless_a_quorum_names_the_same_dead(dead: bool) -> None:
+    one = detector(1, 2, 3, options=FIXED)
+    view = GroupView(1, (1, 0), (0, 1, 2, 3), (0, 0, 0, 0), 0)
+    for now in (60, 150):
+        for other in (1, 2, 3)[: 2 if dead else 3]:
+            one.heard(other, now)
+    one.says(1, alive((3,), pause_ns=7), 150)
+    settling_ns = one.times.settling_ns((0, 1, 2, 3))
+    longer_ns = one.times.reporting_ns((0, 1, 2, 3), 150)
+    assert longer_ns >= settling_ns + 4 * 7, "of two members, each may stand still, and wait for as long as it did"
+    for passed_ns, are_in in ((settling_ns - 1, False), (settling_ns, dead), (longer_ns - 1, dead), (longer_ns, True)):
+        one.links.changed_at = 150 - passed_ns
+        assert one.reports_are_in((0, 1, 2, 3), 150, view.is_quorum) is are_in
 
 
 def test_broken_links_are_named_by_the_reports_of_the_living_and_ones_own() -> None:

@@ -247,6 +247,27 @@ class Crowd(ViewCluster):
         super()._carry_out(me, effect)
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_where_no_majority_hears_itself_nobody_goes_on_though_machines_notice_it_at_different_times(seed: int) -> None:
+    """One hears all, and is heard by all; no two others hear each other. Each machine stands still now and then."""
+    chance, members = random.Random(seed), 6
+    faults = [
+        Fault(kind="cut", at="2s", source=[one], target=[other])
+        for one in range(1, members)
+        for other in range(1, members)
+        if one != other
+    ]
+    for name in range(members):
+        at = 0.5
+        while at < 4:
+            pause = min(0.2, 0.002 + chance.expovariate(20))
+            faults.append(Fault(kind="pause", at=f"{at}s", until=f"{at + pause}s", member=name))
+            at += pause + 0.003 + chance.expovariate(5)
+    crowd = Crowd(Scenario(members=members, messages=0, ordering="sequencer", views=True, faults=faults, limit="5s"))
+    crowd.run()
+    assert all(process.stalled and process.view.number == 1 for process in crowd.running().values())
+
+
 @pytest.mark.slow
 def test_of_32_members_4_die_at_once_and_come_back_in_one_view_each() -> None:
     dead = range(28, 32)

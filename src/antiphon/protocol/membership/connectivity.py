@@ -7,11 +7,11 @@ names as possible so that no broken link is left, so the search branches on the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from math import ceil
 from typing import Final, TypeAlias
 
-from antiphon.protocol.machine import SECOND, Instant
+from antiphon.protocol.machine import SECOND, Duration, Instant
 
 _Ends: TypeAlias = dict[int, Set[int]]  # of each name that has broken links: the names at their other ends
 
@@ -37,9 +37,9 @@ class LinkReports:
                 del self.unheard[name]
             self._chosen.clear()
 
-    def note_change(self, now: Instant) -> None:
+    def note_change(self, now: Instant, reporting_ns: Duration) -> None:
         """Note that a link broke or was mended: what is told of it for a while is the same news."""
-        if now >= self.changed_at + SECOND:
+        if now >= self.changed_at + max(SECOND, 2 * reporting_ns):
             self.changed_at = now
 
     def connected(self, names: tuple[int, ...]) -> tuple[int, ...]:
@@ -51,6 +51,12 @@ class LinkReports:
                 self._chosen.clear()
             self._chosen[names] = connected(names, self.unheard)
         return self._chosen[names]
+
+    def in_touch_with(self, name: int, names: Iterable[int]) -> frozenset[int]:
+        """Name those of some names that hear another and are heard by it, as they report, and that one itself."""
+        unheard = self.unheard.get(name, frozenset())
+        deaf = frozenset(other for other, silent in self.unheard.items() if name in silent)
+        return frozenset(names) - unheard - deaf
 
     def fits(self, name: int, others: Collection[int]) -> bool:
         """Say whether no link between a name and some others is reported as broken, one way or the other."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 import msgspec
 
@@ -140,7 +140,7 @@ class FailureDetector:
         if self.times.expected_ns(name) < expected_ns:  # it may be suspected sooner
             self._living = None
         if reported != peer.reported:
-            self.links.note_change(now)
+            self.links.note_change(now, self.times.reporting_ns(self.by_name, now))
 
     def sign(self, view: ViewId, standing: Standing, now: Instant) -> Alive:
         """Give a sign of life to all; what is new in it is told twice soon, since two reports count."""
@@ -166,7 +166,7 @@ class FailureDetector:
             self._living = None
         if self.unheard(now) != self._told:
             self.tell_soon(now)
-            self.links.note_change(now)
+            self.links.note_change(now, self.times.reporting_ns(self.by_name, now))
         return self.late(now)
 
     @property
@@ -250,18 +250,28 @@ class FailureDetector:
         own, living = self._own.name, self.living(now)
         return self.links.fits(own, names) and all(name in living for name in names if name != own)
 
-    def reports_are_in(self, names: Collection[int], now: Instant) -> bool:
+    def reports_are_in(
+        self, names: Collection[int], now: Instant, is_quorum: Callable[[Collection[int]], bool]
+    ) -> bool:
         """Say whether all have told whom of some names they do not hear: there was time to, or all say the same.
 
         Else the next view might be a majority of what had only seemed to be a majority. A silence that a single report
-        names counts here: all of them agree on it, and so nobody needs to say it twice.
+        names counts here: all of them agree on it, and so nobody needs to say it twice. Where a quorum names the same
+        dead, these hear one another, and the others need less time.
         """
         living = self.living(now)
-        if now >= self.links.changed_at + self.times.settling_ns(living.intersection(names)):
+        heard, silent = living.intersection(names), frozenset(names).difference(living)
+        passed_ns, times = now - self.links.changed_at, self.times
+        if passed_ns >= times.reporting_ns(heard, now):
             return True
-        silent = frozenset(names).difference(living)
-        others = (self.by_name[name] for name in names if name in living and name != self._own.name)
-        return all(peer.reported.intersection(names) == silent for peer in others)
+        agree = {
+            name
+            for name in heard
+            if name == self._own.name or self.by_name[name].reported.intersection(names) == silent
+        }
+        if len(agree) == len(heard):
+            return True
+        return bool(silent) and passed_ns >= times.settling_ns(heard) and is_quorum(agree)
 
     def broken_links(
         self, names: Collection[int], now: Instant, *, count_late: bool = False

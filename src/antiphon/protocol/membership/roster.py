@@ -187,7 +187,7 @@ class Roster:
             return True
         if view.number == 0:
             return False
-        if self._sides and not self._detector.reports_are_in(view.names, now):
+        if self._sides and not self._detector.reports_are_in(view.names, now, lambda agree: True):
             return False
         away, staying = self.leavers().union(unwanted), self.staying(view, now)
         return len(staying) < len(view.members) or not away.isdisjoint(staying)

@@ -200,6 +200,13 @@ class Times:
         """Return how long to wait for an answer before a question is repeated."""
         return max(self._options.retry_ns, self.answer_ns(names))
 
+    def reporting_ns(self, names: Iterable[int], now: Instant) -> Duration:
+        """Return how long after the first report of a broken link the others may come: busy machines notice it late."""
+        known = [self.by_name[name] for name in names if name in self.by_name]
+        pause_ns = max((peer.pause_ns for peer in known), default=0)
+        late_ns = max((peer.lateness.timeout_ns for peer in known), default=0)
+        return self.settling_ns(names) + late_ns + 2 * _PAUSES * max(pause_ns, self._pauses.ns(now))
+
     def settling_ns(self, names: Iterable[int]) -> Duration:
         """Return how long it may take until all have noticed what one of these has, and have told it twice."""
         return 3 * self._options.heartbeat_ns + self.answer_ns(names)

@@ -43,9 +43,13 @@ class ViewChangeProtocol:
         turn = candidates.index(self._own.name)
         if agreement.promised > NO_BALLOT and ending:
             tries = agreement.tries if agreement.leader not in unwanted else 1  # that one ends nothing for us
-            patience_ns = detector.times.patience_ns(view.names, tries, now)
-            turns = turn if self._cannot_end(now) else turn + 1
-            due = now >= agreement.progress_at + turns * patience_ns  # what was begun must end
+            wait_ns = patience_ns = detector.times.patience_ns(view.names, tries, now)
+            if self._cannot_end(now):
+                wait_ns = 0
+            elif not agreement.is_quorum(detector.links.in_touch_with(name_of(agreement.leader), view.names)):
+                # reports may be late; more time with each ballot, or two might take over from one another for ever
+                wait_ns = min(patience_ns, agreement.tries * detector.times.settling_ns(view.names))
+            due = now >= agreement.progress_at + wait_ns + turn * patience_ns  # what was begun must end
         else:
             due = turn == 0 and agreement.round is None
             due = due and life.roster.change_due(view, unwanted, joiners, now)
@@ -199,9 +203,10 @@ class ViewChangeProtocol:
         grace_ns = self._detector.times.grace_ns(current.targets, now)
         if not agreement.may_choose(self._answering(now), grace_ns, now):
             return
-        if agreement.view.number and not self._detector.reports_are_in(agreement.view.names, now):
+        names = agreement.view.names
+        if agreement.view.number and not self._detector.reports_are_in(names, now, agreement.is_quorum):
             return
-        if not agreement.is_quorum(self._detector.connected(agreement.view.names, now)):
+        if not agreement.is_quorum(self._detector.connected(names, now)):
             return  # a few whom one alone connects with the rest are not to go on
         current.change = agreement.choose(
             self._life.options, self.unwanted(now), self._fits, transfer=self._membership.transfer
