@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from antiphon.protocol.machine import MILLISECOND, SECOND, Instant
+from antiphon.protocol.membership.connectivity import LinkReports
 from antiphon.protocol.membership.failure_detector import FailureDetector, Peer
 from antiphon.protocol.membership.messages import ECHOES_MAX, Alive, Echo, Standing
 from antiphon.protocol.membership.options import MembershipOptions
@@ -845,3 +846,14 @@ def test_an_own_process_offers_itself_with_ballots_of_which_it_remembers_the_las
         mine.offer((round_number, 1))
     assert mine.offered
     assert mine.ballots == tuple((round_number, 1) for round_number in range(3, 20))
+
+
+def test_the_first_news_of_links_after_a_quiet_time_is_news_however_long_reports_take() -> None:
+    """It once counted as what had been told already, so that who had stood still left out all who had not."""
+    links = LinkReports(0)
+    links.note_change(2 * SECOND, reporting_ns=3 * SECOND)
+    assert links.changed_at == 2 * SECOND
+    links.note_change(8 * SECOND - 1, reporting_ns=SECOND)
+    assert links.changed_at == 2 * SECOND, "the same news"
+    links.note_change(8 * SECOND, reporting_ns=9 * SECOND)
+    assert links.changed_at == 8 * SECOND

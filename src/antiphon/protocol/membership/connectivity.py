@@ -27,6 +27,7 @@ class LinkReports:
     def __init__(self, now: Instant = 0) -> None:
         self.unheard: dict[int, frozenset[int]] = {}  # by the name that reports; who hears all is not in it
         self.changed_at: Instant = now - SECOND  # when a link first broke or was mended of late
+        self._same_news_until: Instant = now
         self._chosen: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     def put(self, name: int, unheard: frozenset[int]) -> None:
@@ -39,8 +40,8 @@ class LinkReports:
 
     def note_change(self, now: Instant, reporting_ns: Duration) -> None:
         """Note that a link broke or was mended: what is told of it for a while is the same news."""
-        if now >= self.changed_at + max(SECOND, 2 * reporting_ns):
-            self.changed_at = now
+        if now >= self._same_news_until:
+            self.changed_at, self._same_news_until = now, now + max(SECOND, 2 * reporting_ns)
 
     def connected(self, names: tuple[int, ...]) -> tuple[int, ...]:
         """Return the largest set of some names that all hear one another."""
