@@ -77,6 +77,25 @@ def test_a_way_out_that_cannot_segment_is_noticed(tmp_path: Path) -> None:
     run(test())
 
 
+def test_a_packet_that_asks_whether_its_size_fits_goes_by_itself(tmp_path: Path) -> None:
+    """Switches of virtual machines let a train of segments pass whose packets they would drop one by one."""
+
+    async def test() -> None:
+        async with members(2, tmp_path, views=False) as groups:
+            transport, sent = groups[0].transport, []
+            for name in range(2):
+                transport._prober.path_to(transport.address_of(name)).trust(8_972)
+            transport.port.send = lambda packets, targets: sent.append([len(packet) for packet in packets])  # type: ignore[method-assign]
+            transport.queue(None, os.urandom(40_000))
+            transport.flush()
+            alone, others = [sizes for sizes in sent if sizes]
+            assert alone == [8_972]
+            assert len(others) == 4
+            del transport.port.send
+
+    run(test())
+
+
 def test_runs_are_what_the_kernel_can_cut_again() -> None:
     packets = [bytes(1_400)] * 50 + [bytes(3), bytes(7), bytes(7), bytes(9)]
     joined = runs(packets)

@@ -85,18 +85,20 @@ class Prober:
             self.path_to(multicast).trust(self._limit(multicast) or UDP_BYTES_MAX)
         return min([self._paths[multicast].size, *self.sizes(targets)])
 
-    def let_ask(self, bodies: list[bytes], targets: Sequence[Address]) -> None:
-        """Let the largest of these bodies ask its receivers to acknowledge it, where that is due."""
+    def let_ask(self, bodies: list[bytes], targets: Sequence[Address]) -> int | None:
+        """Let the largest of these bodies ask its receivers to acknowledge it, where that is due; return which asks."""
         now = time.monotonic_ns()
         index = max(range(len(bodies)), key=lambda index: len(bodies[index]))
         size = len(bodies[index]) + PROBE_BYTES + self._overhead
         due = [path for path in map(self.path_to, targets) if path.must_confirm(size, now)]
-        if due:
-            number = next(self._numbers) % _NUMBERS
-            bodies[index] = _HEADER.pack(PROBE, number) + bodies[index]
-            for path in due:
-                path.confirm(number, size, now)
-            self._set_timer(now)
+        if not due:
+            return None
+        number = next(self._numbers) % _NUMBERS
+        bodies[index] = _HEADER.pack(PROBE, number) + bodies[index]
+        for path in due:
+            path.confirm(number, size, now)
+        self._set_timer(now)
+        return index
 
     def refused(self, target: Address, size: int) -> None:
         """Hear that the way out does not take packets of this size."""
