@@ -121,7 +121,7 @@ class Scenario(GroupOptions, frozen=True, kw_only=True):
             raise UsageError(f"workload.senders: {self.workload.senders} names a member twice")
         if not 0 <= self.founders <= self.members:
             raise UsageError(f"founders: 0 (all) to {self.members}, not {self.founders}")
-        if self.founders and not self.views:
+        if 0 < self.founders < self.members and not self.views:
             raise UsageError("founders: members join later only with views; set views = true")
         for index, fault in enumerate(self.faults):
             named += self._check_fault(f"faults[{index}]", fault)
