@@ -446,8 +446,10 @@ def test_what_watch_found_is_shown_up_to_its_last_commit(monkeypatch: pytest.Mon
 
 def test_a_published_status_arrives_and_its_end_is_noticed() -> None:
     async def follow() -> tuple[Status | None, str]:
-        publisher = await Publisher.start("127.0.0.1:7199", lambda: STATUS)
-        follower = Follower("127.0.0.1:7199")
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            address = f"127.0.0.1:{taken.getsockname()[1]}"
+        publisher = await Publisher.start(address, lambda: STATUS)
+        follower = Follower(address)
         board = Board([follower])
         task = asyncio.create_task(follower.follow(board))
         async with asyncio.timeout(5):
@@ -470,8 +472,8 @@ def test_something_that_is_no_member_does_no_harm() -> None:
             writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
             writer.close()
 
-        server = await asyncio.start_server(speak, "127.0.0.1", 7198)
-        follower = Follower("127.0.0.1:7198")
+        server = await asyncio.start_server(speak, "127.0.0.1", 0)
+        follower = Follower(f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
         task = asyncio.create_task(follower.follow(Board([follower])))
         await asyncio.sleep(0.2)
         assert not task.done()
