@@ -33,6 +33,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1000, help="how many")
     parser.add_argument("--from", dest="first", type=int, default=0, help="first seed")
     parser.add_argument("--minutes", type=float, default=10, help="stop after so long")
+    parser.add_argument("--small", action="store_true", help="of two to four members, without what takes longest")
     parser.add_argument("--replay", metavar="SEED|FILE", help="run one schedule again, and write its trace")
     parser.add_argument("--draws", action="store_true", help="run nothing; print how often the seeds draw each thing")
     parser.add_argument("--effects", action="store_true", help="print how often each thing came about, and where first")
@@ -40,14 +41,14 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("out/torture"), help="where failing schedules are written")
     args = parser.parse_args()
     if args.replay is not None:
-        return _replay(args.replay, args.out)
+        return _replay(args.replay, args.out, small=args.small)
     if args.draws:
-        return _print_draws(range(args.first, args.first + args.seeds))
+        return _print_draws(range(args.first, args.first + args.seeds), small=args.small)
     end, examined, failed = time.monotonic() + 60 * args.minutes, Counter[str](), 0
     tried, tell_at = 0, time.monotonic() + _TELL_S
     effects: dict[str, list[int]] = {effect: [] for effect in EFFECTS}  # with the seeds that brought them about
     for seed in range(args.first, args.first + args.seeds):
-        tortured = Tortured(draw(seed))
+        tortured = Tortured(draw(seed, small=args.small))
         flaws, counts = judge(outcome := tortured.run())
         for effect in effects_of(tortured, outcome):
             effects[effect].append(seed)
@@ -57,7 +58,7 @@ def main() -> int:
             failed += 1
             print(f"seed {seed}: {flaws[0]}", file=sys.stderr, flush=True)
             if not args.go_on:
-                return _shrink(draw(seed), flaws[0], args.out)
+                return _shrink(tortured.schedule, flaws[0], args.out)
         if time.monotonic() > tell_at:
             tell_at += _TELL_S
             print(f"{tried} schedules so far, {failed} of them wrong", file=sys.stderr, flush=True)
@@ -66,7 +67,8 @@ def main() -> int:
     for effect, seeds in effects.items() if args.effects else ():
         print(f"{len(seeds):6}  {effect}: {f'first with seed {seeds[0]}' if seeds else 'never'}")
     about = ", ".join(f"{count} {what}" for what, count in sorted(examined.items()))
-    print(f"{tried} schedules from seed {args.first} on, {failed} of them wrong; examined: {about}")
+    which = f"{tried} {'small ' if args.small else ''}schedules from seed {args.first} on"
+    print(f"{which}, {failed} of them wrong, in {time.process_time():.0f} s of a processor; examined: {about}")
     return 1 if failed else 0
 
 
@@ -83,15 +85,15 @@ def _shrink(schedule: Schedule, flaw: Flaw, out: Path) -> int:
     return 1
 
 
-def _print_draws(seeds: range) -> int:
-    counts = Counter(feature for seed in seeds for feature in features(draw(seed)))
+def _print_draws(seeds: range, *, small: bool) -> int:
+    counts = Counter(feature for seed in seeds for feature in features(draw(seed, small=small)))
     for feature, count in sorted(counts.items()):
         print(f"{count:6}  {feature}")
     return 0
 
 
-def _replay(what: str, out: Path) -> int:
-    schedule = draw(int(what)) if what.isdigit() else from_json(Path(what).read_bytes())
+def _replay(what: str, out: Path, *, small: bool) -> int:
+    schedule = draw(int(what), small=small) if what.isdigit() else from_json(Path(what).read_bytes())
     tortured = Tortured(schedule)
     flaws, counts = judge(tortured.run())
     for flaw in flaws:
