@@ -284,10 +284,17 @@ def test_those_who_go_on_together_have_delivered_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "snapshot_bytes", "excused"), [(1001, None, True), (1000, None, False), (1001, 0, False)]
+    ("size", "snapshot_bytes", "given", "excused"),
+    [
+        (1001, None, False, True),
+        (1000, None, False, False),
+        (1001, 0, True, False),
+        (1001, 0, False, True),  # all who had it are gone
+        (1000, 0, False, False),
+    ],
 )
 def test_a_joiner_without_a_state_may_lack_what_goes_in_parts_and_was_begun_before(
-    size: int, snapshot_bytes: int | None, excused: bool
+    size: int, snapshot_bytes: int | None, given: bool, excused: bool
 ) -> None:
     for late in (False, True):
         logs = Logs(starts=(0, 1), ordering="sequencer", snapshot_bytes=snapshot_bytes)
@@ -296,7 +303,7 @@ def test_a_joiner_without_a_state_may_lack_what_goes_in_parts_and_was_begun_befo
         logs.start(2)
         large = None if late else logs.send(0, [], size=size)
         logs.view(2, elders="ab")
-        if snapshot_bytes is not None:
+        if given:
             logs.give(2, [logs[0].stream[1].identity])
         large = logs.send(0, [], size=size) if large is None else large
         logs.deliver(0, large)

@@ -98,10 +98,12 @@ class Case:
     def may_have_missed(self, segment: Segment) -> frozenset[MessageName]:
         """Return the messages that a joiner need not deliver, although the others deliver them in its view.
 
-        "Without `snapshot`, a joiner is not given a payload in parts whose sending began before its view."
+        "Without `snapshot`, a joiner is not given a payload in parts whose sending began before its view." Nor is one
+        that begins with what it has, since all who had the state are gone: the parts were to come with the state.
         """
         first = segment.came_with
-        if self.schedule.setup.snapshot_bytes is not None or not first.elders:
+        has_parts = self.schedule.setup.snapshot_bytes is not None and not self.began_without_state(segment)
+        if has_parts or not first.elders:
             return frozenset()
         if first.key not in self._begun_before:
             began = {other.start.key: other.view.at for other in self.views[first.key]}
@@ -111,6 +113,13 @@ class Case:
                 if sent.size > _WHOLE_BYTES and sent.at < began.get((identity.member, identity.start), math.inf)
             )
         return self._begun_before[first.key]
+
+    def began_without_state(self, segment: Segment) -> bool:
+        """Say whether a joiner was given no state in the first view of this stay, with all that had begun before."""
+        first = next(
+            other for other in self.segments if other.start is segment.start and other.view is segment.came_with
+        )
+        return bool(first.view.elders) and not first.restored
 
     def sent_in(self, message: SeenMessage) -> ViewKey | None:
         """Give the view that the sender of a message had seen last when it sent it."""
@@ -542,17 +551,10 @@ def never_broken(case: Case) -> Iterator[str]:
         if failed and start.ended_by is None and not _never_read_why(case, start):
             yield f"{start.address} has failed"
         broken = max((sample.counts.get("broken-bursts", 0) for sample in start.samples), default=0)
-        had_state = case.schedule.setup.snapshot_bytes is not None and not _began_without_state(case, start)
+        mine = [segment for segment in case.segments if segment.start is start]
+        had_state = case.schedule.setup.snapshot_bytes is not None and not any(map(case.began_without_state, mine))
         if broken and had_state and not case.lags:
             yield f"{start.address} could not use {broken} bursts"
-
-
-def _began_without_state(case: Case, start: ApplicationStart) -> bool:
-    """Whether those who had the group's state crashed before it was given to this joiner, with all they had begun."""
-    return any(
-        segment.start is start and segment.view.elders and not segment.continues and not segment.restored
-        for segment in case.segments
-    )
 
 
 RULES: dict[str, Rule] = {
