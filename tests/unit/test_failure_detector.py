@@ -185,7 +185,7 @@ def test_a_pause_of_ones_own_is_no_silence_of_others_and_neither_is_it_a_sign_of
     one.heard(1, 0)
     one.asked((1,), 30)
     assert one.living(390) == {0}
-    one.leave_out(300)
+    one.leave_out(300, 390)
     assert one.living(390) == {0, 1}
     assert one.living(401) == {0}, "before and after the pause it was silent for too long"
     assert one.by_name[1].asked_at == 330
@@ -194,11 +194,22 @@ def test_a_pause_of_ones_own_is_no_silence_of_others_and_neither_is_it_a_sign_of
 def test_who_spoke_while_this_process_stood_still_was_not_late() -> None:
     times = Times(MembershipOptions(), lambda pause: pause, 0)
     times.meet(1)
-    times.leave_out(5 * BEAT)  # nothing was announced yet
+    times.leave_out(5 * BEAT, 5 * BEAT)  # nothing was announced yet
     times.says(1, 0, Alive(VIEW.id, "member", period_ns=BEAT), 0)
-    times.leave_out(5 * BEAT)
+    times.leave_out(5 * BEAT, 6 * BEAT)
     times.says(1, 0, Alive(VIEW.id, "member", period_ns=BEAT), 6 * BEAT)
     assert times.by_name[1].lateness.timeout_ns == 0
+
+
+def test_a_pause_of_ones_own_is_no_round_trip() -> None:
+    times = Times(MembershipOptions(), lambda pause: pause, 0)
+    times.meet(1)
+    usual_ns = times.retry_ns((1,))
+    times.leave_out(7_000 * MS, 8_000 * MS)  # what was asked before is answered as soon as it goes on
+    times.says(1, 0, Alive(VIEW.id, "member", echoes=(Echo(0, 900 * MS, 0),)), 8_001 * MS)
+    assert times.retry_ns((1,)) == usual_ns
+    times.says(1, 0, Alive(VIEW.id, "member", echoes=(Echo(0, 8_000 * MS, 0),)), 8_300 * MS)
+    assert times.answer_ns((1,)) == 900 * MS, "what is asked afterwards measures again"
 
 
 def test_a_name_that_should_be_about_to_speak_is_given_time_once() -> None:

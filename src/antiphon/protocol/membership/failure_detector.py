@@ -95,9 +95,9 @@ class FailureDetector:
         known = self.by_name[name_of(process)].process
         return process if known is None else known
 
-    def leave_out(self, pause_ns: Duration) -> None:
+    def leave_out(self, pause_ns: Duration, now: Instant) -> None:
         """Leave a pause of one's own out of account: this process heard nobody while it stood still."""
-        self.times.leave_out(pause_ns)
+        self.times.leave_out(pause_ns, now)
         for peer in self.by_name.values():
             peer.heard_at += pause_ns
             if peer.asked_at is not None:

@@ -275,7 +275,7 @@ class Process:
             self._started = True
             life.persist()
         if away_ns := detector.times.away_for_ns(now):
-            detector.leave_out(away_ns)  # the silence was one's own
+            detector.leave_out(away_ns, now)  # the silence was one's own
             life.agreement.progress_at += away_ns
             self.confirmation.begin(now)
         is_due = now >= self._look_at
