@@ -241,6 +241,19 @@ def test_a_majority_counts_only_with_who_has_seen_the_newest_view_and_remembers(
     assert not any("nobody goes on" in text for text in logs.flaws()["alive"]), "each side does"
 
 
+@pytest.mark.parametrize(("power", "after_s", "must"), [(True, 0.9, False), (True, 1.1, True), (False, 0.9, True)])
+def test_a_view_may_be_forgotten_by_who_loses_its_power_soon_after(power: bool, after_s: float, must: bool) -> None:
+    fault = PlannedFault(kind="crash", at=0, until=100, members=(0, 1), power=power)
+    logs = together(3, faults=[fault, partition(2)])
+    logs.now += after_s
+    for member in (0, 1):
+        logs.crash(member)
+        logs.start(member)
+    for member in range(3):
+        waits(logs, member, "joining" if member < 2 else "stalled")
+    assert ("alive" in logs.flaws()) is must
+
+
 # Who cannot be found, or is unlike the others
 
 

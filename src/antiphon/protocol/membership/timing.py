@@ -113,7 +113,7 @@ class Times:
         return late_ns if late_ns > self.away_ns else 0
 
     def leave_out(self, pause_ns: Duration, now: Instant) -> None:
-        """Leave a pause of one's own out of account: who spoke meanwhile was not late, nor its answer long on its way."""
+        """Leave a pause of one's own out of account: who spoke meanwhile was not late, nor was its answer slow."""
         for peer in self.by_name.values():
             peer.since = now
             if peer.due_at is not None:

@@ -330,10 +330,23 @@ def _went_on_unseen(case: Case, newest: Viewed) -> bool:
     return any(segment.key == newest.key and segment.end == "excluded" for segment in case.segments)
 
 
+_ON_DISK_S = 1.0  # a busy machine brings to the disk in so long what nobody waits for
+
+
+def _may_have_lost(outcome: Outcome, start: ApplicationStart, view: Viewed) -> bool:
+    """Say whether a start lost its power before it was on the disk that it had begun a view.
+
+    "That a view has begun is on the disk a moment after it began."
+    """
+    if start.crashed_at is None or start.crashed_at >= view.at + _ON_DISK_S:
+        return False
+    return any(fault.power and start.member in fault.members for fault in outcome.schedule.faults)
+
+
 def _was_seen_by(outcome: Outcome, view: Viewed, members: set[int]) -> bool:
     """Say whether one of these saw a view, and so tells the others; else they decide what follows the one before."""
     return any(
-        isinstance(entry, Viewed) and entry.key == view.key
+        isinstance(entry, Viewed) and entry.key == view.key and not _may_have_lost(outcome, start, entry)
         for start in outcome.starts
         if start.member in members
         for entry in start.stream
