@@ -399,6 +399,24 @@ def test_a_joiner_delivers_nothing_before_it_has_the_state() -> None:
     assert "state-transfer" not in logs.flaws()
 
 
+def test_a_joiner_may_be_given_the_state_of_an_elder_that_began_without_one() -> None:
+    for lost, excused in ((True, True), (False, False)):
+        logs = Logs(4, starts=(0, 1), snapshot_bytes=0)
+        logs.view(1, "ab")
+        first = logs.send(0)
+        logs.start(2)
+        logs.view(2, "abc", elders="ab")
+        if not lost:
+            logs.give(2, [first])
+        second = logs.send(1)
+        logs.start(3)
+        logs.view(3, "abcd", elders="abc")
+        for member in (0, 1):
+            logs.crash(member)
+        logs.give(3, [second])  # what the third has, if all who had the state crashed before they gave it
+        assert ("state-transfer" not in logs.flaws()) is excused
+
+
 def test_elders_that_were_given_states_begin_a_view_with_one() -> None:
     logs = Logs(snapshot_bytes=0)
     logs.view(1)

@@ -332,7 +332,8 @@ def state_transfer(case: Case) -> Iterator[str]:
                 continue
             if segment.restored and elders and not case.lags:
                 case.counts["restored"] += 1
-                known = elders[:1] if _one_beginning(case) else elders
+                alike = _one_beginning(case) and not any(map(case.began_without_state, elders))
+                known = elders[:1] if alike else elders
                 if shape(segment.base) not in {shape(elder.base) for elder in known}:
                     differing = set(segment.base) ^ set(elders[0].base)
                     what = f"{min(differing)} is in only one of them" if differing else "their orders differ"
