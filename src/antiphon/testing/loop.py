@@ -15,6 +15,7 @@ import sys
 import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple, Unpack
 
 from antiphon.protocol.machine import SECOND, Duration, Instant
@@ -206,8 +207,9 @@ class VirtualLoop(NothingReal):
         self, callback: Callable[[Unpack[_Ts]], object], *args: *_Ts, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
         """Call after what is due already."""
+        target = getattr(callback, "__self__", None)
         handle = asyncio.Handle(callback, args, self, context)
-        self._schedule(self.kernel.now, handle, callback, context)
+        self._schedule(self.kernel.now, handle, target, context, of_protocol=_is_of_protocol(type(target).__module__))
         return handle
 
     def call_soon_threadsafe(
@@ -245,22 +247,25 @@ class VirtualLoop(NothingReal):
         args: tuple[Any, ...],
         context: contextvars.Context | None,
     ) -> asyncio.TimerHandle:
+        target = getattr(callback, "__self__", None)
+        of_protocol = _is_of_protocol(type(target).__module__)
         handle = _Timer(instant / SECOND, callback, args, self, context)
-        handle.counts = not _is_of_protocol(getattr(callback, "__self__", None))
+        handle.counts = not of_protocol
         self._timers += handle.counts
-        self._schedule(instant, handle, callback, context)
+        self._schedule(instant, handle, target, context, of_protocol=of_protocol)
         return handle
 
     def _schedule(
         self,
         instant: Instant,
         handle: asyncio.Handle,
-        callback: Callable[..., object],
+        target: object,
         context: contextvars.Context | None,
+        *,
+        of_protocol: bool,
     ) -> None:
+        """Let a handle run at an instant; `target` is the object that is called."""
         incarnation = present_incarnation.get() if context is None else context.get(present_incarnation)
-        target = getattr(callback, "__self__", None)
-        of_protocol = _is_of_protocol(target)
         if incarnation is None and of_protocol:
             holder = getattr(target, "transport", target)
             incarnation = self._incarnations.get(getattr(holder, "port", holder))
@@ -270,7 +275,7 @@ class VirtualLoop(NothingReal):
         self._forget(handle)
 
     def _forget(self, handle: asyncio.Handle) -> None:
-        if isinstance(handle, _Timer) and handle.counts:
+        if type(handle) is _Timer and handle.counts:
             handle.counts = False
             self._timers -= 1
 
@@ -279,7 +284,11 @@ class VirtualLoop(NothingReal):
         if handle.cancelled():
             return
         self._forget(handle)
-        if incarnation is not None and incarnation.stops(lambda: self._run(scheduled)):
+        if (
+            incarnation is not None
+            and (incarnation.crashed or incarnation.paused)
+            and incarnation.stops(lambda: self._run(scheduled))
+        ):
             return
         self._count_callback()
         if not of_protocol:
@@ -295,7 +304,12 @@ class VirtualLoop(NothingReal):
         if one.incarnation is not None:
             self._incarnations.setdefault(holder, one.incarnation)
         incarnation = one.incarnation or self._incarnations.get(holder)
-        one.listen(SocketReader(one, incarnation, self.kernel, lambda: self._run((handle, None, True))))
+
+        def read() -> None:
+            self._count_callback()
+            handle._run()
+
+        one.listen(SocketReader(one, incarnation, self.kernel, read))
 
     def remove_reader(self, fd: Any) -> bool:
         """Call no more."""
@@ -462,6 +476,7 @@ class VirtualLoop(NothingReal):
         return future
 
 
-def _is_of_protocol(target: object) -> bool:
-    """Say whether a callback's object is a live group's own: what it does is no step of the application."""
-    return type(target).__module__.startswith("antiphon.live.")
+@lru_cache(maxsize=1_024)
+def _is_of_protocol(module: str) -> bool:
+    """Say whether a callback's object, of a class of this module, is a live group's own: no step of the application."""
+    return module.startswith("antiphon.live.")

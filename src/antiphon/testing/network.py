@@ -205,7 +205,7 @@ class SimulatedNetwork:
         if self.recorded.maxlen:
             self.recorded.append(packet)
         delay = 0
-        for rule in self._rules(packet.source, target):
+        for rule in self._rules(packet.source, target) if self.faults else ():
             if rule.loss and (rule.loss >= 1 or self._rules_chance.random() < rule.loss):
                 self.counts["cut" if rule.loss >= 1 else "lost"] += 1
                 return
@@ -214,24 +214,24 @@ class SimulatedNetwork:
                 return
             if rule.latency is not None:
                 delay += rule.latency(self._rules_chance)
-        travelling = self._place(packet.source), self._place(target), packet
+        source, place = self._place(packet.source), self._place(target)
         if delay:
-            self._kernel.after(delay, self._travel, travelling)
+            self._kernel.after(delay, self._travel, (source, place, packet))
         else:
-            self._travel(travelling)
+            self._network.send(source, (place,), packet)
 
     def _travel(self, travelling: tuple[int, int, Packet]) -> None:
         source, target, packet = travelling
-        self._network.send(source, [target], packet)
+        self._network.send(source, (target,), packet)
 
     def mtu(self, source: Address, target: Address) -> int:
         """Give the largest packet, headers and all, that fits the link as far as its sender can know."""
+        if not self.faults:
+            return min(self.interface_mtu, MTU_MAX)
         rules = (rule.mtu for rule in self._rules(source, target) if not rule.is_silent)
         return min(self.interface_mtu, *rules, MTU_MAX)
 
     def _rules(self, source: Address, target: Address) -> Sequence[LinkFault]:
-        if not self.faults:
-            return ()
         rules = self._rules_of.get((source, target))
         if rules is None:
             one, other = self._names_of(source), self._names_of(target)
@@ -240,7 +240,7 @@ class SimulatedNetwork:
 
     def _arrive(self, arrival: tuple[int, bytes]) -> None:
         packet = arrival[1]
-        assert isinstance(packet, Packet)
+        assert type(packet) is Packet
         one = packet.heard_by or self._bound.get(self._addresses[arrival[0]])
         if one is not None and not one.closed and not one.arrive(packet):
             self.counts["overrun"] += 1

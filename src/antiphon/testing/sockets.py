@@ -50,7 +50,11 @@ class SocketReader:
         """Read now, or when the process goes on."""
         if not self._due:
             self._due = True
-            self._read_unless_stopped(None)
+            one = self._incarnation
+            if one is None or not (one.crashed or one.paused):  # as nearly always
+                self._read()
+            else:
+                self._read_unless_stopped(None)
 
     def wake_later(self) -> None:
         """Read after what is due already."""
@@ -66,7 +70,7 @@ class SocketReader:
         self._due = False
         if self._socket.reader is self:
             self._call()
-            if self._socket.readable:
+            if self._socket.queue:
                 self.wake_later()
 
 
@@ -80,7 +84,7 @@ class SimulatedSocket:
         self.address: Address | None = None
         self.interface = "0.0.0.0"  # of its machine, for a socket that hears a multicast address
         self.reader: SocketReader | None = None
-        self._queue: deque[Packet] = deque()
+        self.queue: deque[Packet] = deque()  # what can be read
         self._queue_bytes = 0
         self._peer: Address | None = None
         self._never_fragments = False
@@ -130,7 +134,7 @@ class SimulatedSocket:
         """Give the address back."""
         if not self.closed:
             self.closed, self.reader = True, None
-            self._queue.clear()
+            self.queue.clear()
             self._network.unbind(self)
 
     # Out
@@ -169,10 +173,11 @@ class SimulatedSocket:
 
     def arrive(self, packet: Packet) -> bool:
         """Take a packet from the network; say whether there was room."""
-        if self._queue_bytes + len(packet) > _RECEIVE_BUFFER_BYTES:
+        queued_bytes = self._queue_bytes + len(packet)
+        if queued_bytes > _RECEIVE_BUFFER_BYTES:
             return False
-        self._queue.append(packet)
-        self._queue_bytes += len(packet)
+        self.queue.append(packet)
+        self._queue_bytes = queued_bytes
         if self.reader is not None:
             self.reader.wake()
         return True
@@ -180,20 +185,15 @@ class SimulatedSocket:
     def listen(self, reader: SocketReader | None) -> bool:
         """Let something read whenever there is something to read, or nothing; say whether something did before."""
         before, self.reader = self.reader, reader
-        if reader is not None and self._queue:
+        if reader is not None and self.queue:
             reader.wake_later()
         return before is not None
 
-    @property
-    def readable(self) -> bool:
-        """Whether there is something to read."""
-        return bool(self._queue)
-
     def recvfrom(self, size: int) -> tuple[bytes, Address]:
         """Read a packet, and where it comes from."""
-        if not self._queue:
+        if not self.queue:
             raise BlockingIOError  # without words, which nobody reads: it comes after every packet
-        packet = self._queue.popleft()
+        packet = self.queue.popleft()
         self._queue_bytes -= len(packet)
         return bytes(packet[:size]), packet.source
 
