@@ -41,6 +41,7 @@ def parse(text: str, what: str, *, port_min: int = 1) -> Address:
     return host, int(port)
 
 
+@lru_cache(maxsize=1_024)
 def is_numeric(host: str) -> bool:
     """Say whether a host is a numeric address, which needs no look-up."""
     try:
@@ -50,6 +51,7 @@ def is_numeric(host: str) -> bool:
     return True
 
 
+@lru_cache(maxsize=1_024)
 def is_reachable(host: str) -> bool:
     """Say whether a host can be one member's address: not a wildcard and not a multicast address."""
     if not is_numeric(host):

@@ -10,6 +10,7 @@ import hmac
 import os
 import socket
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from hashlib import sha256
 from ipaddress import ip_address
 from typing import Annotated, Final
@@ -53,14 +54,19 @@ class Contact(msgspec.Struct, frozen=True, array_like=True):
 
     def socket_address(self) -> Address:
         """Return the address as sockets take it, or raise `Refused`."""
-        try:
-            host, port = parse(self.address, "discover")
-            host = str(ip_address(host))
-        except (UsageError, ValueError):
-            raise Refused("no-address") from None
-        if not is_reachable(host):
-            raise Refused("no-address")
-        return host, port
+        return _socket_address(self.address)
+
+
+@lru_cache(maxsize=1_024)  # every hello tells the same ones again
+def _socket_address(text: str) -> Address:
+    try:
+        host, port = parse(text, "discover")
+        host = str(ip_address(host))
+    except (UsageError, ValueError):
+        raise Refused("no-address") from None
+    if not is_reachable(host):
+        raise Refused("no-address")
+    return host, port
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True):

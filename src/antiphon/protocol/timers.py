@@ -130,21 +130,21 @@ class RoundTripEstimate:
         timeout_ns_min: Duration = MILLISECOND,
         timeout_ns_max: Duration = 60 * SECOND,
     ) -> None:
-        self._first_ns, self._timeout_ns_min, self._timeout_ns_max = first_ns, timeout_ns_min, timeout_ns_max
+        self._timeout_ns_min, self._timeout_ns_max = timeout_ns_min, timeout_ns_max
         self.mean_ns: Duration | None = None  # None: nothing was measured yet
         self.spread_ns: Duration = 0
+        # how long to wait for an answer before something is amiss; asked for far more often than anything is measured
+        self.timeout_ns: Duration = self._bounded(first_ns)
 
     def measured(self, sample_ns: Duration) -> None:
         """Take one more measurement into account."""
         if self.mean_ns is None:
             self.mean_ns, self.spread_ns = sample_ns, sample_ns // 2
-            return
-        error = sample_ns - self.mean_ns
-        self.spread_ns += (abs(error) - self.spread_ns) >> _SPREAD_SHIFT
-        self.mean_ns += error >> _MEAN_SHIFT
+        else:
+            error = sample_ns - self.mean_ns
+            self.spread_ns += (abs(error) - self.spread_ns) >> _SPREAD_SHIFT
+            self.mean_ns += error >> _MEAN_SHIFT
+        self.timeout_ns = self._bounded(self.mean_ns + _SPREADS * self.spread_ns)
 
-    @property
-    def timeout_ns(self) -> Duration:
-        """How long to wait for an answer before something is amiss."""
-        usual = self._first_ns if self.mean_ns is None else self.mean_ns + _SPREADS * self.spread_ns
-        return max(self._timeout_ns_min, min(usual, self._timeout_ns_max))
+    def _bounded(self, usual_ns: Duration) -> Duration:
+        return max(self._timeout_ns_min, min(usual_ns, self._timeout_ns_max))

@@ -75,8 +75,9 @@ class FailureDetector:
 
     def heard(self, process: int, now: Instant) -> bool:
         """Note a sign of life; say whether it comes from its name's latest incarnation and not from an earlier one."""
-        self.meet((name_of(process),), now)
         name = name_of(process)
+        if name not in self.by_name:
+            self.meet((name,), now)
         peer, living = self.by_name[name], self._living
         if peer.process is None or process > peer.process:
             # whom it does not hear is a matter of the links, which are the same for every incarnation
@@ -87,7 +88,9 @@ class FailureDetector:
             if living is None or now > living.until or name not in living.names:
                 self.news |= self.suspected(name, now)
                 self._living = None
-            peer.heard_at, peer.awaited, peer.asked_at = max(peer.heard_at, now), False, None
+            if now > peer.heard_at:
+                peer.heard_at = now
+            peer.awaited, peer.asked_at = False, None
         return process == peer.process
 
     def latest(self, process: int) -> int:
@@ -172,7 +175,9 @@ class FailureDetector:
     @property
     def look_at(self) -> Instant:
         """When to look around next."""
-        at = min(self.beat_at, self.times.look_at, self.arrivals.until or self.beat_at)
+        at = min(self.beat_at, self.times.look_at)
+        if self.arrivals.until is not None:
+            at = min(at, self.arrivals.until)
         return at if self._suspect_ns is not None else min(at, self._ask_at)
 
     # Who is alive
@@ -236,10 +241,10 @@ class FailureDetector:
 
         Where each side goes on, those who are left out by this choice choose among themselves in the same way.
         """
-        living, own, names = self.living(now), self._own.name, tuple(names)
+        living, names = self._found(now).names, tuple(names)
         if not living.issuperset(names):
             names = tuple([name for name in names if name in living])
-        chosen = self.links.connected(names)
+        chosen, own = self.links.connected(names), self._own.name
         while self._sides and own in names and own not in chosen:
             names = tuple(name for name in names if name not in chosen)
             chosen = self.links.connected(names)

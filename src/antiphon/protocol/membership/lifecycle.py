@@ -338,8 +338,10 @@ class Lifecycle:
             if now - session.flush.since > detector.times.stall_ns(self.view.names, now) or too_few:
                 self._stall(session, now, stalled=True)
             return False
-        gone_on = self.roster.gone_on(self.view)
-        connected = detector.connected((name for name in self.view.names if name not in gone_on), now)
+        names, gone_on = self.view.names, self.roster.gone_on(self.view)
+        if gone_on:
+            names = tuple(name for name in names if name not in gone_on)
+        connected = detector.connected(names, now)
         stalled = too_few = not self.agreement.is_quorum(connected)
         if stalled or self.own.name in connected:
             session.left_out_since = None

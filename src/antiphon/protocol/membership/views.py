@@ -94,10 +94,18 @@ class GroupView(msgspec.Struct, frozen=True, array_like=True, dict=True):
         Before the first view only more than half of the founders do, or of the members that were declared, since nobody
         is first.
         """
-        count, size = len(set(names).intersection(self.names)), max(self.declared, len(self.members))
+        count, size = len(self._name_set.intersection(names)), self._size
         if 2 * count == size:
             return self.number > 0 and self.names[0] in names
         return 2 * count > size
+
+    @cached_property
+    def _name_set(self) -> frozenset[int]:
+        return frozenset(self.names)
+
+    @cached_property
+    def _size(self) -> int:
+        return max(self.declared, len(self.members))
 
     def departed_before(self, members: Collection[int]) -> Processes:
         """Return who has departed when another view with these members follows, as far back as is told."""
