@@ -207,9 +207,8 @@ class VirtualLoop(NothingReal):
         self, callback: Callable[[Unpack[_Ts]], object], *args: *_Ts, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
         """Call after what is due already."""
-        target = getattr(callback, "__self__", None)
         handle = asyncio.Handle(callback, args, self, context)
-        self._schedule(self.kernel.now, handle, target, context, of_protocol=_is_of_protocol(type(target).__module__))
+        self._schedule(self.kernel.now, handle, callback, context)
         return handle
 
     def call_soon_threadsafe(
@@ -247,29 +246,27 @@ class VirtualLoop(NothingReal):
         args: tuple[Any, ...],
         context: contextvars.Context | None,
     ) -> asyncio.TimerHandle:
-        target = getattr(callback, "__self__", None)
-        of_protocol = _is_of_protocol(type(target).__module__)
         handle = _Timer(instant / SECOND, callback, args, self, context)
-        handle.counts = not of_protocol
+        handle.counts = not self._schedule(instant, handle, callback, context)
         self._timers += handle.counts
-        self._schedule(instant, handle, target, context, of_protocol=of_protocol)
         return handle
 
     def _schedule(
         self,
         instant: Instant,
         handle: asyncio.Handle,
-        target: object,
+        callback: Callable[..., object],
         context: contextvars.Context | None,
-        *,
-        of_protocol: bool,
-    ) -> None:
-        """Let a handle run at an instant; `target` is the object that is called."""
+    ) -> bool:
+        """Let a handle run at an instant; say whether its callback is the protocols', and not the application's."""
+        target = getattr(callback, "__self__", None)
+        of_protocol = _is_of_protocol(type(target).__module__)
         incarnation = present_incarnation.get() if context is None else context.get(present_incarnation)
         if incarnation is None and of_protocol:
             holder = getattr(target, "transport", target)
             incarnation = self._incarnations.get(getattr(holder, "port", holder))
         self.kernel.at(instant, self._run, (handle, incarnation, of_protocol))
+        return of_protocol
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         self._forget(handle)

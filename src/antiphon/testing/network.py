@@ -175,7 +175,7 @@ class SimulatedNetwork:
 
     def send(self, packet: Packet, *, whole: bool = False) -> None:
         """Let a packet travel; `whole`: raise if it does not fit the link, rather than fragment it."""
-        group = self._groups.get(packet.target)
+        group = self._groups.get(packet.target) if self._groups else None
         if group is not None:
             for one in list(group):
                 copy = Packet(packet)

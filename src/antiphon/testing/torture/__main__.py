@@ -8,9 +8,11 @@ python -m antiphon.testing.torture --replay out/torture/stack-17.json
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 from antiphon.testing.torture.effects import EFFECTS, effects_of
@@ -48,9 +50,12 @@ def main() -> int:
     tried, tell_at = 0, time.monotonic() + _TELL_S
     effects: dict[str, list[int]] = {effect: [] for effect in EFFECTS}  # with the seeds that brought them about
     for seed in range(args.first, args.first + args.seeds):
-        tortured = Tortured(draw(seed, small=args.small))
-        flaws, counts = judge(outcome := tortured.run())
-        for effect in effects_of(tortured, outcome):
+        gc.disable()  # what a world consists of is garbage all at once, at its end; looked at before, it seems to last
+        try:
+            flaws, counts, happened = _try(draw(seed, small=args.small))
+        finally:
+            gc.enable()
+        for effect in happened:
             effects[effect].append(seed)
         examined += counts
         tried += 1
@@ -58,7 +63,7 @@ def main() -> int:
             failed += 1
             print(f"seed {seed}: {flaws[0]}", file=sys.stderr, flush=True)
             if not args.go_on:
-                return _shrink(tortured.schedule, flaws[0], args.out)
+                return _shrink(draw(seed, small=args.small), flaws[0], args.out)
         if time.monotonic() > tell_at:
             tell_at += _TELL_S
             print(f"{tried} schedules so far, {failed} of them wrong", file=sys.stderr, flush=True)
@@ -70,6 +75,13 @@ def main() -> int:
     which = f"{tried} {'small ' if args.small else ''}schedules from seed {args.first} on"
     print(f"{which}, {failed} of them wrong, in {time.process_time():.0f} s of a processor; examined: {about}")
     return 1 if failed else 0
+
+
+def _try(schedule: Schedule) -> tuple[list[Flaw], Counter[str], Iterable[str]]:
+    """Run a schedule, and say what is wrong, what was examined and what came about."""
+    tortured = Tortured(schedule)
+    flaws, counts = judge(outcome := tortured.run())
+    return flaws, counts, list(effects_of(tortured, outcome))
 
 
 def _shrink(schedule: Schedule, flaw: Flaw, out: Path) -> int:

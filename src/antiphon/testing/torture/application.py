@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -78,6 +80,11 @@ def keywords(setup: Setup, own: str, addresses: Sequence[str], keys: Sequence[by
     return settings
 
 
+@lru_cache(maxsize=1)  # of the largest there are many, and all of one world are alike
+def _weight(size: int) -> bytes:
+    return bytes(size)
+
+
 async def _comes(stage: Coroutine[Any, Any, None], patience_s: float) -> bool:
     """Say whether a stage of a receipt comes within some time; 0: whether it has."""
     try:
@@ -86,6 +93,14 @@ async def _comes(stage: Coroutine[Any, Any, None], patience_s: float) -> bool:
     except TimeoutError:
         return False
     return True
+
+
+_FOR_EVER = nullcontext()
+
+
+def _within(patience_s: float) -> AbstractAsyncContextManager[object]:
+    """Raise `TimeoutError` where a block takes longer; 0: it may take for ever."""
+    return asyncio.timeout(patience_s) if patience_s else _FOR_EVER
 
 
 class Failing(Exception):
@@ -224,7 +239,7 @@ class Application:
         if not self._work.piece_ms:
             self._may_fail("snapshot")
         self.start.snapshots.append((self._now(), len(self.history)))
-        state = msgspec.msgpack.encode((self.history, bytes(self._setup.snapshot_bytes or 0)))
+        state = msgspec.msgpack.encode((self.history, _weight(self._setup.snapshot_bytes or 0)))
         return self._in_pieces(state) if self._work.piece_ms else state
 
     async def _in_pieces(self, state: bytes) -> AsyncIterator[bytes]:
@@ -261,10 +276,10 @@ class Application:
         self, stream: AsyncIterator[antiphon.Batch | antiphon.Message | antiphon.ViewChange | antiphon.Notice]
     ) -> bool:
         """Read until the stream ends; return False where it is given up, or the application fails in it."""
-        patience_s = self._work.reads_ms / 1000 or None
+        patience_s = self._work.reads_ms / 1000
         while True:
             try:
-                async with asyncio.timeout(patience_s):
+                async with _within(patience_s):
                     item = await anext(stream)
             except StopAsyncIteration:
                 return True
@@ -327,7 +342,7 @@ class Application:
             notes.append(note)
         self._sending |= {note.identity for note in notes}
         try:
-            async with asyncio.timeout(None if probe else self._work.sends_ms / 1000 or None):
+            async with _within(0 if probe else self._work.sends_ms / 1000):
                 receipt = await (self.group.send_many(payloads) if count > 1 else self.group.send(payloads[0]))
         except TimeoutError:
             self.start.gave_up.add("send")
