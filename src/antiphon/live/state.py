@@ -42,16 +42,18 @@ Begun: TypeAlias = list[tuple[int, Fragment]]  # fragments of messages that had 
 class Spool:
     """Bytes in a row: in memory, and beyond some in a temporary file."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, told_apart: bool = False) -> None:
+        """`told_apart`: its digest will be asked for."""
         self._bytes = Spill()
-        self._digest = blake2b(digest_size=16)
+        self._digest = blake2b(digest_size=16) if told_apart else None
         self._is_on_disk = False
         self.size = 0
 
     def append(self, data: bytes) -> None:
         """Write behind what was written before."""
         self._bytes.write(self.size, data)
-        self._digest.update(data)
+        if self._digest is not None:
+            self._digest.update(data)
         self.size += len(data)
         self._is_on_disk = self.size > MEMORY_BYTES_MAX
 
@@ -71,6 +73,7 @@ class Spool:
     @property
     def digest(self) -> bytes:
         """What tells these bytes from others."""
+        assert self._digest is not None
         return self._digest.digest()
 
     def close(self) -> None:
@@ -156,7 +159,7 @@ class StateKeeper:
             raise
         begun = msgspec.msgpack.encode(self._begun.pop(view, []))
         end = begun + _FOOTER.pack(kind, len(begun))
-        spool = self._captured[view] = Spool()
+        spool = self._captured[view] = Spool(told_apart=True)
         if isinstance(source, bytes) and len(source) <= _PIECE_BYTES:
             spool.append(source)
             self._offer(view, spool, end)
