@@ -66,7 +66,8 @@ def lags_of(
     if member is None:
         return {}, None
     full = machine.lifecycle.roster.full(machine.lifecycle.view) if isinstance(machine, Process) else ()
-    behind = {other: lacks for other, lacks in waited_for(member, full).items() if lacks > 0 or other in full}
+    known = member.lag()
+    behind = {other: lacks for other, lacks in waited_for(member, known, full).items() if lacks > 0 or other in full}
     slowest = max(behind, key=behind.__getitem__, default=None)
-    lag = {names[name_of(process)]: lacks for process, lacks in member.lag().items()}
+    lag = {names[name_of(process)]: lacks for process, lacks in known.items()}
     return lag, None if slowest is None else names[name_of(slowest)]

@@ -101,6 +101,8 @@ class LongestPause:
 
     def measured(self, pause_ns: Duration, now: Instant) -> None:
         """Take one more pause into account."""
+        if not pause_ns:
+            return
         pause_ns = min(pause_ns, self._ns_max)
         if pause_ns >= self.ns(now):
             self._ns, self._since = pause_ns, now

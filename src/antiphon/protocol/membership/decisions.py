@@ -41,6 +41,8 @@ class Decisions:
         if alive.asks:
             answer = Alive(life.view.id, life.standing, detector.unheard(now))
             self._outbox.say(sender, detector.times.sign(answer, now, name_of(sender)))
+        if not self._agreement.is_news(alive.view):
+            return  # as nearly always
         if now >= life.learnt_at + detector.times.retry_ns((name_of(sender),)):  # else the news is on its way
             self.tell_if_behind(sender, alive.view)
 

@@ -113,9 +113,10 @@ class Dispatch:
     @rule("docs/membership.md, incarnations")
     def is_new(self, sender: int, alive: Alive) -> bool:
         """Decide whether one who wants to join may do so in this incarnation: it was in no view that is over by now."""
-        wants_to_join = alive.standing in ("joiner", "behind")
+        if alive.standing not in ("joiner", "behind"):
+            return True
         was_listed = sender <= self._life.roster.incarnations.latest(sender)
-        return not (wants_to_join and was_listed and not self._life.view.lists(sender))
+        return not was_listed or self._life.view.lists(sender)
 
     @rule("docs/membership.md, leaving")
     def answers_after_leaving(self, message: MembershipMessage) -> bool:

@@ -286,12 +286,14 @@ class FailureDetector:
         What one reported who is not heard any more may have changed since. Suspicion comes at another time for each
         name; `count_late` names those too that are about to be suspected: half of the time that they have is over.
         """
-        living = self.living(now)
-        reports = {name: links for name, links in self.links.unheard.items() if name in living}
         unheard = set(self.unheard(now))
         if count_late and self._suspect_ns is None:
             late_ns = self.times.margin_ns_min // 2
             unheard.update(name for name, peer in self.by_name.items() if self._due_at(name, peer) + late_ns <= now)
+        if not unheard and not self.links.unheard:
+            return ()
+        living = self.living(now)
+        reports = {name: links for name, links in self.links.unheard.items() if name in living}
         reports[self._own.name] = frozenset(unheard)
         return tuple(sorted(broken_links(names, reports)))
 

@@ -338,6 +338,8 @@ class Process:
     def _receive(self, datagrams: list[bytes], now: Instant) -> bool:
         """Take datagrams in order, runs of data at once; return whether nothing but data and signs of life came."""
         only_data = self.lifecycle.active or self.detector.times.gathering_ns > 0
+        if len(datagrams) == 1 and datagrams[0][4:8] != self._data_tag:  # as nearly all that come by this way
+            return self._dispatch.read(datagrams[0], now) and only_data
         for is_data, together in groupby(datagrams, lambda datagram: datagram[4:8] == self._data_tag):
             session = self.lifecycle.session
             if not is_data:

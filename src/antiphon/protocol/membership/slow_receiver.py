@@ -7,7 +7,7 @@ room even for the stamps of what it lacks is it left out, as with `drop`.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from math import inf
 
 import msgspec
@@ -39,14 +39,14 @@ def fitted(config: GroupOptions, options: MembershipOptions) -> GroupOptions:
     )
 
 
-def waited_for(member: Member, full: Collection[int]) -> dict[int, float]:
+def waited_for(member: Member, lag: Mapping[int, int | None], full: Collection[int]) -> dict[int, float]:
     """Say who may hold all others back, and how much each lacks as far as is known; infinity: not heard from.
 
     If some say that their application is `full`, it is they. How much another member lacks is known to few; where
     reports are passed on, a member that waits for another's report looks like the one that is waited for.
     """
-    lag = {other: inf if lacks is None else lacks for other, lacks in member.lag().items()}
-    return {other: lag.get(other, 0) for other in full if member.held} or lag
+    lacking = {other: inf if lacks is None else lacks for other, lacks in lag.items()}
+    return {other: lacking.get(other, 0) for other in full if member.held} or lacking
 
 
 def round_of(member: Member) -> int:
@@ -87,7 +87,7 @@ class SlowReceiverPolicy:
         if not active or member.held == 0 or (policy == "lag" and not member.stuck):
             self.stable_at = now
         elif policy != "block" and now - self.stable_at > times.slow_ns(view.names, round_of(member)):
-            lag = waited_for(member, full)
+            lag = waited_for(member, member.lag(), full)
             slow = frozenset(other for other, lacks in lag.items() if lacks == max(lag.values()))
             if view.is_quorum({name_of(other) for other in view.members if other not in slow}):
                 self.accused = slow  # else it is rather this process that is cut off

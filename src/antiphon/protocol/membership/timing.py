@@ -125,7 +125,7 @@ class Times:
         """Take what a sign of life says of its sender's times, and what it measures."""
         peer = self.by_name[name]
         late_ns = 0 if peer.due_at is None else max(0, now - peer.due_at)
-        if late_ns <= self.margin_ns(name, now):
+        if late_ns <= self.margin_ns_min or late_ns <= self.margin_ns(name, now):
             peer.lateness.measured(late_ns)
         else:  # it was suspected: a member that was cut off, or stood still, measures nothing
             peer.since = now

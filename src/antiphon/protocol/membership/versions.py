@@ -24,9 +24,12 @@ class WireVersions:
 
     def hear(self, process: int, spoken: Spoken) -> None:
         """Note what a process says that it speaks; raise `Malformed` if none of it is spoken here."""
+        name = name_of(process)
+        if self._heard.get(name) == spoken:
+            return
         if not self.spoken.shares(spoken):
             raise Malformed("other-version")
-        self._heard[name_of(process)] = spoken
+        self._heard[name] = spoken
 
     def towards(self, names: Iterable[int]) -> dict[int, list[int]]:
         """Return the versions in which something is said to these names, and to which of them."""
