@@ -13,7 +13,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
 from ipaddress import ip_address
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -59,6 +59,15 @@ class LinkFault:
             self.healed()
 
 
+class _Way(NamedTuple):
+    """From one address to another: where both are in the network, and what concerns the link, until that changes."""
+
+    source: int
+    target: int
+    rules: Sequence[LinkFault]
+    mtu: int  # of the link, as far as a sender can know
+
+
 class SimulatedNetwork:
     """Carries packets between the sockets of a world."""
 
@@ -76,7 +85,7 @@ class SimulatedNetwork:
         self.closed: Callable[[SimulatedSocket], None] = lambda one: None  # is told of sockets that are closed
         self.owners: dict[str, str] = {}  # by address, the name of whoever took it last
         self.faults: list[LinkFault] = []
-        self._rules_of: dict[tuple[Address, Address], Sequence[LinkFault]] = {}  # as long as nothing changes
+        self._ways: dict[tuple[Address, Address], _Way] = {}  # as long as nothing changes
         self.offload = False  # whether hosts cut and gather packets
         self.fragments = True  # whether a packet that is too large for its link is fragmented, or vanishes
         self.interface_mtu = MTU  # the largest packet, headers included, that leaves a machine
@@ -128,7 +137,7 @@ class SimulatedNetwork:
         self._hold(one, one.address)
 
     def _hold(self, one: SimulatedSocket, address: Address) -> None:
-        self._rules_of.clear()
+        self._ways.clear()
         self._bound[address] = one
         self.owners[show(address)] = address[0] if one.incarnation is None else one.incarnation.name
         self._place(address)
@@ -204,8 +213,8 @@ class SimulatedNetwork:
     def _send_to(self, packet: Packet, target: Address) -> None:
         if self.recorded.maxlen:
             self.recorded.append(packet)
-        delay = 0
-        for rule in self._rules(packet.source, target) if self.faults else ():
+        delay, way = 0, self._way(packet.source, target)
+        for rule in way.rules:
             if rule.loss and (rule.loss >= 1 or self._rules_chance.random() < rule.loss):
                 self.counts["cut" if rule.loss >= 1 else "lost"] += 1
                 return
@@ -214,29 +223,27 @@ class SimulatedNetwork:
                 return
             if rule.latency is not None:
                 delay += rule.latency(self._rules_chance)
-        source, place = self._place(packet.source), self._place(target)
         if delay:
-            self._kernel.after(delay, self._travel, (source, place, packet))
+            self._kernel.after(delay, self._travel, (way, packet))
         else:
-            self._network.send(source, (place,), packet)
+            self._network.send(way.source, (way.target,), packet)
 
-    def _travel(self, travelling: tuple[int, int, Packet]) -> None:
-        source, target, packet = travelling
-        self._network.send(source, (target,), packet)
+    def _travel(self, travelling: tuple[_Way, Packet]) -> None:
+        way, packet = travelling
+        self._network.send(way.source, (way.target,), packet)
 
     def mtu(self, source: Address, target: Address) -> int:
         """Give the largest packet, headers and all, that fits the link as far as its sender can know."""
-        if not self.faults:
-            return min(self.interface_mtu, MTU_MAX)
-        rules = (rule.mtu for rule in self._rules(source, target) if not rule.is_silent)
-        return min(self.interface_mtu, *rules, MTU_MAX)
+        return min(self.interface_mtu, self._way(source, target).mtu)
 
-    def _rules(self, source: Address, target: Address) -> Sequence[LinkFault]:
-        rules = self._rules_of.get((source, target))
-        if rules is None:
+    def _way(self, source: Address, target: Address) -> _Way:
+        way = self._ways.get((source, target))
+        if way is None:
             one, other = self._names_of(source), self._names_of(target)
-            rules = self._rules_of[source, target] = [fault for fault in self.faults if fault.concerns(one, other)]
-        return rules
+            rules = [fault for fault in self.faults if fault.concerns(one, other)]
+            mtu = min((rule.mtu for rule in rules if not rule.is_silent), default=MTU_MAX)
+            way = self._ways[source, target] = _Way(self._place(source), self._place(target), rules, mtu)
+        return way
 
     def _arrive(self, arrival: tuple[int, bytes]) -> None:
         packet = arrival[1]
@@ -287,13 +294,13 @@ class SimulatedNetwork:
         )
 
     def _add(self, fault: LinkFault) -> LinkFault:
-        self._rules_of.clear()
+        self._ways.clear()
         self.faults.append(fault)
         return fault
 
     def remove(self, fault: LinkFault) -> None:
         """Let a fault concern nothing any more."""
-        self._rules_of.clear()
+        self._ways.clear()
         self.faults.remove(fault)
 
 
