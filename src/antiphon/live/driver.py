@@ -61,7 +61,6 @@ class Driver:
         self.recording: Recording | None = None  # of every input, if it is asked for
         self.logs: IncarnationLogs | None = None  # where the trace of the machine goes, if it is traced
         self.running = False
-        self._handled = False  # something, since the timer was looked at
 
     def start(self, machine: Member | Process, transport: Transport) -> None:
         """Begin to drive."""
@@ -103,9 +102,6 @@ class Driver:
         if self.running:
             if self.transport.outbox:
                 self.transport.flush()
-            if not self._handled:
-                return  # the deadline is what it was
-            self._handled = False
             deadline = self.machine.deadline
             if deadline is not None and (self._timer is None or deadline < self._timer_at):
                 self._set_timer(deadline, self.clock())
@@ -115,7 +111,6 @@ class Driver:
         if not self.running:
             return
         machine, transport, now = self.machine, self.transport, self.clock()
-        self._handled = True
         if self.recording is not None:
             self.recording.note(now, event)
         try:

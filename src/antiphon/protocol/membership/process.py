@@ -210,19 +210,13 @@ class Process:
 
     def _next_look(self) -> Instant:
         """Return when something is due beside what the member has to do."""
-        life, at = self.lifecycle, self.detector.look_at
-        session, current, active = life.session, life.agreement.round, life.active
-        if self._news_due_at is not None and self._news_due_at < at:
-            at = self._news_due_at
-        if not active and self._look_at < at:
-            at = self._look_at  # something is under way
-        if current is not None and current.again.at is not None and current.again.at < at:
-            at = current.again.at
-        if session is not None:
-            for due_at in (life.transfer.deadline(active=active), self.confirmation.ask_at):
-                if due_at is not None and due_at < at:
-                    at = due_at
-        return at
+        life, look_at, active = self.lifecycle, self.detector.look_at, self.lifecycle.active
+        at = look_at if active else min(look_at, self._look_at)  # something is under way
+        if life.agreement.round is not None:
+            at = earliest(at, life.agreement.round.again.at) or at
+        if life.session is None:
+            return earliest(at, self._news_due_at) or at
+        return earliest(at, self._news_due_at, life.transfer.deadline(active=active), self.confirmation.ask_at) or at
 
     @property
     def room(self) -> int:
@@ -291,9 +285,7 @@ class Process:
             self._news_due_at = None
             self._do_what_is_due(now)
             self._look_at = now + life.membership.heartbeat_ns
-        session = life.session
-        is_straight = session is not None and session.active and not life.transfer.holds_back
-        self._straight = session.member if session is not None and is_straight else None
+        self._straight = self.member if life.active and not life.transfer.holds_back else None
         if self._straight is not None:
             self._due_at = self._look_at = self._next_look()
         return self._outbox.take()
@@ -356,9 +348,8 @@ class Process:
 
     def _note_signs_of_life(self) -> None:
         """Tell the failure detector from whom anything came in the view: whatever comes is a sign of life."""
-        session = self.lifecycle.session
-        if session is not None:
-            for other, at in session.signs_of_life():
+        if self.lifecycle.session is not None:
+            for other, at in self.lifecycle.session.signs_of_life():
                 self.detector.heard(other, at)
 
     # What is due

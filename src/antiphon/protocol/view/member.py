@@ -166,8 +166,6 @@ class Member:
 
     def heard(self) -> list[tuple[int, Instant]]:
         """Give those from whom anything came that could be decoded, and when it last did, since the last time."""
-        if not self._frames.heard_at:
-            return []
         heard_at, self._frames.heard_at = self._frames.heard_at, {}
         return [(self.view.members[rank], at) for rank, at in heard_at.items()]
 
