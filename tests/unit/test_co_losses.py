@@ -283,7 +283,19 @@ def test_where_more_than_three_of_those_asked_say_nothing_the_quiet_time_grows(s
         request.ask_at = GRACE
     assert len(one.due(GRACE)) == silent
     assert (one.losses.quiet_ns() > GRACE) == grows
-    assert one.losses.spacing_ns == max(RETRY, one.losses.quiet_ns())
+
+
+@pytest.mark.parametrize(("sources", "members"), [(1, 1), (3, 1), (4, 8)])
+def test_who_waits_for_repairs_of_more_than_three_keeps_long_from_confirming(sources: int, members: int) -> None:
+    one = Member(8)
+    assert one.losses.spacing_ns() == 0, "nothing is missing"
+    for source in range(1, sources + 1):
+        one.notice(0, source=source)
+    least, most = RETRY, RETRY * 3 // 2
+    assert least <= one.losses.spacing_ns() <= most, "nothing was asked for in vain"
+    for request in one.losses.requests.values():
+        request.tries = 1
+    assert least * members <= one.losses.spacing_ns() <= most * members
 
 
 def test_answers_end_the_long_quiet_times() -> None:

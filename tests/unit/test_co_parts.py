@@ -166,27 +166,32 @@ def test_a_confirmation_is_owed_for_data_with_news_of_others_and_again_when_all_
     assert alone.confirmation_owed()
 
 
+def at_once() -> int:
+    """Wait no longer than a confirmation waits anyway."""
+    return 0
+
+
 def test_a_confirmation_is_deferred_until_something_came_from_everyone() -> None:
     one = World(defer_ns=5 * MS).confirmations
-    one.plan(10 * MS, owed=False, lossy_ns=0)
+    one.plan(10 * MS, owed=False, spacing_ns=at_once)
     assert one.due_at is None
     one.accepted(logged(1, 1))
-    one.plan(10 * MS, owed=True, lossy_ns=0)
+    one.plan(10 * MS, owed=True, spacing_ns=at_once)
     assert one.due_at == 15 * MS
-    one.plan(12 * MS, owed=True, lossy_ns=0)
+    one.plan(12 * MS, owed=True, spacing_ns=at_once)
     assert one.due_at == 15 * MS, "it is not put off"
     one.accepted(logged(2, 1))
-    one.plan(13 * MS, owed=True, lossy_ns=0)
+    one.plan(13 * MS, owed=True, spacing_ns=at_once)
     assert one.due_at == 13 * MS
-    one.plan(14 * MS, owed=True, lossy_ns=0)
+    one.plan(14 * MS, owed=True, spacing_ns=at_once)
     assert one.due_at == 13 * MS
-    one.plan(14 * MS, owed=False, lossy_ns=0)
+    one.plan(14 * MS, owed=False, spacing_ns=at_once)
     assert one.due_at is None
-    one.plan(15 * MS, owed=True, lossy_ns=0)
+    one.plan(15 * MS, owed=True, spacing_ns=at_once)
     assert one.due_at == 15 * MS
     lossy = World(defer_ns=5 * MS).confirmations
     lossy.accepted(logged(1, 1))
-    lossy.plan(10 * MS, owed=True, lossy_ns=30 * MS)
+    lossy.plan(10 * MS, owed=True, spacing_ns=lambda: 30 * MS)
     assert lossy.due_at == 40 * MS
 
 
@@ -290,7 +295,8 @@ def test_numbers_are_sent_again_to_those_who_are_not_known_to_have_them() -> Non
     assert [(out.seq, out.to, out.repair) for out in outs] == [(1, (2,), True), (2, None, True), (None, None, True)]
     assert world.log.deadline is None
     assert [world.log.sl[number].copies for number in (1, 2, 3)] == [1, 1, 1]
-    assert world.log.sl[1].resent_at == 5 * MS
+    assert world.log.sl[1].copied == {2: (5 * MS, 1)}
+    assert world.log.sl[2].copied == dict.fromkeys(range(world.log.acceptance.size), (5 * MS, 1))
 
 
 def test_confirmations_that_go_together_go_to_those_who_lack_the_last_of_them() -> None:
@@ -310,9 +316,10 @@ def test_what_was_just_sent_again_is_not_again_and_after_many_copies_ever_more_r
     sent = world.log.sl[1]
     assert not world.log.just_resent(sent, 1, 0)
     for copies, pause in ((1, 10), (6, 10), (7, 20), (8, 40), (10, 160), (20, 160)):
-        sent.copies, sent.resent_at = copies, 100 * MS
+        sent.copied[1] = 100 * MS, copies
         assert world.log.just_resent(sent, 1, (100 + pause) * MS - 1)
         assert not world.log.just_resent(sent, 1, (100 + pause) * MS)
+        assert not world.log.just_resent(sent, 2, 100 * MS), "what went to one is not on its way to another"
 
 
 def test_copies_spread_over_a_part_of_the_round_trip_and_wider_after_each_vain_one() -> None:
@@ -372,7 +379,7 @@ def test_a_large_copy_goes_once_to_those_who_asked_and_again_when_it_is_lost() -
     assert copies(2, 63 * SECOND) == [], "it has it by now"
 
 
-def test_the_first_copy_in_a_large_group_goes_to_the_few_who_asked() -> None:
+def test_copies_in_a_large_group_go_to_the_few_who_asked() -> None:
     world = World(size=16, ret_retry_ns=4)
     for number in (1, 2):
         world.send(number)
@@ -385,7 +392,8 @@ def test_the_first_copy_in_a_large_group_goes_to_the_few_who_asked() -> None:
         return [out.to for out in step.down if isinstance(out, Out)]
 
     assert copies(1, (3,), 0) == [(3,)]
-    assert copies(1, (3,), SECOND) == [None], "where the first was in vain, more of them lack it"
+    assert copies(1, (3,), SECOND) == [(3,)], "the others are not known to have it, and yet most do"
+    assert copies(1, (3, 4), 2 * SECOND) == [None]
     assert copies(2, (3, 4), 0) == [None]
 
 

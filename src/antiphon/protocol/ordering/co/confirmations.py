@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from antiphon.protocol.machine import Duration, Instant
 from antiphon.protocol.ordering.co.logs import Logged
 from antiphon.protocol.ordering.co.pdus import CoOptions
@@ -44,17 +46,17 @@ class Confirmations:
         self.unconfirmed = self.unconfirmed_by_all = False
         self.due_at = None
 
-    def plan(self, now: Instant, *, owed: bool, lossy_ns: Duration) -> None:
+    def plan(self, now: Instant, *, owed: bool, spacing_ns: Callable[[], Duration]) -> None:
         """Set the time of the next confirmation: deferred, but not once something came from every other member.
 
-        While something is known to be missing, more will have to be confirmed soon: it waits for `lossy_ns` too.
+        While something is known to be missing, more will have to be confirmed soon: it waits for `spacing_ns` too.
         """
         if not owed:
             self.due_at = None
         elif len(self.heard) == self.size - 1:
             self.due_at = now if self.due_at is None else min(self.due_at, now)
         elif self.due_at is None:
-            self.due_at = now + max(self.deferral_ns(), lossy_ns)
+            self.due_at = now + max(self.deferral_ns(), spacing_ns())
 
     @rule("Section 4.2, deferred confirmation; docs/protocols/co.md, Slow links and overrun receivers")
     def deferral_ns(self) -> Duration:

@@ -60,10 +60,19 @@ class Losses:
             return None
         return max(min(request.ask_at for request in self.requests.values()), self._quiet_until)
 
-    @property
+    @rule("docs/protocols/co.md, Slow links and overrun receivers")
     def spacing_ns(self) -> Duration:
-        """How long a member that lacks something should keep from speaking without need."""
-        return max(self._options.ret_retry_ns, self._quiet.ns)
+        """Say about how long a member keeps from confirming; 0 if it lacks nothing.
+
+        What comes will have to be confirmed as well, and each confirmation must come to everybody, be asked for and be
+        sent again. Where repairs of several sources are waited for, receivers are overrun: then what they are sent
+        decides how long all takes, and whoever lacks much waits the longer, the more members say the same.
+        """
+        if not self.requests:
+            return 0
+        many = sum(request.tries > 0 for request in self.requests.values()) > UNANSWERED_MAX
+        crowd = len(self._known) if many else 1
+        return self._jittered(max(self._options.ret_retry_ns * crowd, self._quiet.ns))
 
     @rule("Section 4.3, failure conditions, mended")
     def notice(self, source: int, end: int, req: int, hearsay: bool, now: Instant) -> None:

@@ -155,8 +155,7 @@ class Co(FlushHooks):
 
     def _planned(self, now: Instant, step: Step) -> Step:
         """Plan the next confirmation, at the end of every call."""
-        lossy_ns = self.losses.spacing_ns if self.losses.requests else 0
-        self.confirmations.plan(now, owed=self.may_confirm(), lossy_ns=lossy_ns)
+        self.confirmations.plan(now, owed=self.may_confirm(), spacing_ns=self.losses.spacing_ns)
         return step
 
     @rule("Section 4.2, flow condition, mended")

@@ -29,8 +29,8 @@ class Sent(msgspec.Struct):
     pdu: Sequenced
     seq: int | None  # the application message that it carries
     sent_at: Instant
-    resent_at: Instant = 0
     copies: int = 0  # sent again so often
+    copied: dict[int, tuple[Instant, int]] = msgspec.field(default_factory=dict)  # member -> its last copy, how many
     askers: set[int] = msgspec.field(default_factory=set)  # who asks for the next copy
 
     @property
@@ -100,24 +100,26 @@ class SendingLog:
 
     @rule("Section 4.3, retransmission action, mended; docs/protocols/co.md, Slow links and overrun receivers")
     def for_askers(self, sent: Sent) -> bool:
-        """Say whether a copy goes to those alone who asked: it may take long, or few ask for the first one.
+        """Say whether a copy goes to those alone who asked: it may take long, or few ask for it.
 
-        In a large group whose datagrams overtake each other, most that seems to be missing is only late.
+        In a large group whose datagrams overtake each other, most that seems to be missing is only late. And where
+        receivers are overrun, most who are not known to have a PDU do have it: what they said of it was lost.
         """
         size = self.acceptance.size
-        return self.is_slow(sent) or (size > FEW and not sent.copies and len(sent.askers) * FEW < size)
+        return self.is_slow(sent) or (size > FEW and len(sent.askers) * FEW < size)
 
     @rule("docs/protocols/co.md, Losses")
     def just_resent(self, sent: Sent, asker: int, now: Instant) -> bool:
-        """Say whether a copy is on its way to all that the asker may not have had when it asked.
+        """Say whether a copy is on its way to the asker that it may not have had when it asked.
 
-        Others that miss the same PDU ask at about the same time, and on a slow link a copy takes its time. What was
-        sent again more than a few times in vain is sent ever more rarely.
+        On a slow link a copy takes its time. What a member was sent more than a few times in vain it is sent ever more
+        rarely.
         """
-        if not sent.copies:
+        if asker not in sent.copied:
             return False
-        under_way_ns = self.copy_ns(sent, asker, sent.resent_at)
-        return now - sent.resent_at < under_way_ns << min(max(0, sent.copies - 2 * COPIES_AT_ONCE), DOUBLINGS_MAX)
+        copied_at, copies = sent.copied[asker]
+        under_way_ns = self.copy_ns(sent, asker, copied_at)
+        return now - copied_at < under_way_ns << min(max(0, copies - 2 * COPIES_AT_ONCE), DOUBLINGS_MAX)
 
     @rule("Section 4.3, retransmission action")
     def rebroadcast(self, numbers: Iterable[int], asker: int, now: Instant) -> None:
@@ -185,8 +187,9 @@ class SendingLog:
                     self.marks.sent(member, number, now)
             sent.askers.clear()
             if to != ():
-                sent.resent_at = now
                 sent.copies += 1
+                for member in range(self.acceptance.size) if to is None else to:
+                    sent.copied[member] = now, sent.copied.get(member, (0, 0))[1] + 1
                 self.trips.repeated(number)
                 step.down.append(Out(sent.pdu, to, self.acceptance.rank, sent.seq, repair=True))
         self.planned.clear()
