@@ -176,6 +176,28 @@ def test_pauses_grow_beyond_their_limit_where_asking_is_in_vain() -> None:
     assert max(pauses) <= 3_000_000_000
 
 
+def test_pauses_grow_but_little_while_the_sender_is_heard() -> None:
+    receiver = adaptive(1)
+    receiver.noticed(0, 1, 0)
+    at = []
+    for _ in range(14):
+        at += asked(receiver, 1)
+        receiver.noticed(0, 1, at[-1] + 1)
+    longest_ns = 4 * ADAPTIVE.nack_retry_ns_max
+    pauses = [b - a for a, b in itertools.pairwise(at)]
+    assert all(pause <= 1.5 * longest_ns for pause in pauses)
+    assert all(pause >= longest_ns for pause in pauses[-5:])
+
+
+def test_pauses_that_grew_in_a_silence_are_short_again_once_the_sender_is_heard() -> None:
+    receiver = adaptive(1)
+    receiver.noticed(0, 1, 0)
+    last = asked(receiver, 14)[-1]
+    receiver.noticed(0, 1, last + 900_000_000)
+    at = asked(receiver, 2)
+    assert at[1] - at[0] <= 6 * ADAPTIVE.nack_retry_ns_max
+
+
 def test_a_sender_that_is_heard_after_a_silence_is_asked_at_once() -> None:
     receiver = adaptive(1)
     receiver.noticed(0, 1, 0)

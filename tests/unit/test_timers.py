@@ -62,6 +62,19 @@ def test_a_backoff_that_is_started_again_is_as_patient_as_at_first() -> None:
     assert not backoff.over(10**9)
 
 
+def test_a_backoff_may_grow_to_another_limit_and_come_back_below_it() -> None:
+    backoff = Backoff(exact, 10, 20)
+    backoff.start(0)
+    assert went_off(backoff, 50) == [10, 30, 50]
+    for now, at in ((50, 70), (70, 110), (110, 190)):
+        backoff.relent(80)
+        assert backoff.at == at or now == 50
+        assert went_off(backoff, at)[-1:] == [at]
+    assert backoff.at == 270
+    backoff.relent(40)
+    assert went_off(backoff, 350) == [270, 310, 350]
+
+
 def test_two_backoffs_do_not_go_off_in_step() -> None:
     times = []
     for seed in (1, 2):

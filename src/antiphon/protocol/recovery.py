@@ -24,6 +24,7 @@ from antiphon.protocol.wire import NUMBER_MAX, Data, Exhausted, Malformed, Numbe
 NACK_RANGES_MAX = 64
 _TRIES_IN_HASTE = 6  # requests in vain after which the pauses grow beyond their usual limit
 _PAUSE_NS_MAX = 2 * SECOND
+_PATIENCE = 4  # times their usual limit, to which they grow while the sender is heard: what was asked for was lost
 _UNCROWDED = 32  # members; in groups so many times as large vain heartbeats become so many times as rare
 
 
@@ -82,17 +83,25 @@ class _Request:
             pause, longest = pause + context.pace.answer_ns, longest + context.pace.answer_ns
         self.again = Backoff(context.jittered, pause, longest, first_ns=first)
         self.again.start(now)
+        self._patient_ns = min(_PATIENCE * longest, max(longest, _PAUSE_NS_MAX))
         self._asked_at: Instant = now  # the last time
         self.first: int | None = None  # the lowest number that was asked for then
 
     def over(self, now: Instant) -> bool:
         """Return whether it is time to ask."""
-        if not self.again.over(now):
+        again = self.again
+        if self._options.adaptive and again.tries >= _TRIES_IN_HASTE and again.at is not None and again.at <= now:
+            silent = now - self._sender.heard_at > self._silence_ns
+            again.relent(max(self._patient_ns, _PAUSE_NS_MAX) if silent else self._patient_ns)
+        if not again.over(now):
             return False
         self._asked_at = now
-        if self._options.adaptive and self.again.tries == _TRIES_IN_HASTE:
-            self.again.relent(_PAUSE_NS_MAX)
         return True
+
+    @property
+    def _silence_ns(self) -> Duration:
+        """How long a sender that is there may say nothing."""
+        return 4 * max(self._options.heartbeat_ns_max, self._sender.answers.timeout_ns)
 
     def came(self, now: Instant) -> None:
         """Learn from what came how long an answer takes.
@@ -105,10 +114,9 @@ class _Request:
 
     def heard(self, now: Instant) -> None:
         """Ask soon, however long the pauses have become, if the sender is heard again after a silence."""
-        options, sender = self._options, self._sender
-        silent_ns, sender.heard_at = now - sender.heard_at, now
-        if options.adaptive and silent_ns > 4 * max(options.heartbeat_ns_max, sender.answers.timeout_ns):
-            self.again.hasten(now + options.nack_delay_ns)
+        silent_ns, self._sender.heard_at = now - self._sender.heard_at, now
+        if self._options.adaptive and silent_ns > self._silence_ns:
+            self.again.hasten(now + self._options.nack_delay_ns)
 
 
 class Recovery:

@@ -49,9 +49,10 @@ class Backoff:
         self.tries = 0
 
     def relent(self, pause_ns_max: Duration) -> None:
-        """Let the pauses that follow grow up to another limit."""
-        self._pause_ns_max = pause_ns_max
-        self._next_ns = min(2 * self._next_ns, pause_ns_max)
+        """Let the pauses that follow grow up to another limit, or keep them below it."""
+        if pause_ns_max != self._pause_ns_max:
+            self._pause_ns_max = pause_ns_max
+            self._next_ns = min(2 * self._next_ns, pause_ns_max)
 
     def hasten(self, at: Instant) -> None:
         """Go off at that instant at the latest, if it is running."""
