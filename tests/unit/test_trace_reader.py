@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,12 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from antiphon.errors import UsageError
+from antiphon.live import tracing
 from antiphon.live.tracing import LiveTrace
 from antiphon.protocol.machine import TraceRow
 from antiphon.trace.event import Event
 from antiphon.trace.reader import read
 from antiphon.trace.run_file import read_names
 from antiphon.trace.schema import COLUMNS, REQUIRED
+from antiphon.trace.writer import write_part
 
 ROWS: list[dict[str, Any]] = [
     {"run": "r", "member": 1, "step": 1, "event": "view", "view": 1, "members": [1, 2]},
@@ -263,3 +266,27 @@ def test_who_stops_with_unfinished_messages_has_crashed_and_its_log_is_whole(tmp
     trace.close(2, is_whole=True, unfinished=True)
     rows = pq.read_table(tmp_path / "member-0-000000.parquet").to_pylist()
     assert [(row["event"], row["detail"]) for row in rows] == [("send", None), ("crash", "stopped"), ("end", None)]
+
+
+def test_a_disk_that_stands_still_for_long_ends_no_trace_in_which_little_happens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended after sixteen of the timer's ticks, however few events waited; some pauses of a disk are longer."""
+    goes_on = threading.Event()
+
+    def write(*told: Any) -> None:
+        assert goes_on.wait(30)
+        write_part(*told)
+
+    monkeypatch.setattr(tracing, "write_part", write)
+    trace = LiveTrace(tmp_path, "r", {}, 0, {})
+    log = trace.incarnation(0)
+    for seq in range(1, 101):
+        log.write(seq, TraceRow(0, "send", sender=0, seq=seq))
+        trace.flush()
+    assert trace.failed is None
+    goes_on.set()
+    trace.close(200, is_whole=True)
+    rows = [row for part in sorted(tmp_path.glob("member-*")) for row in pq.read_table(part).to_pylist()]
+    assert [row["step"] for row in rows] == list(range(1, 102))
+    assert rows[-1]["event"] == "end"

@@ -1,8 +1,9 @@
 """The trace of a live member: written by a thread, in files of bounded size, never waited for.
 
 Every incarnation of a member is a log of its own. Events are collected in memory and handed to the thread some
-thousands at a time, and whenever the member's timer calls `flush`. If the disk cannot keep up, the log ends there,
-without its `end`, so that a reader knows.
+thousands at a time, and whenever the member's timer calls `flush` and the thread has nothing else to write. If the disk
+cannot keep up, so that hundreds of thousands of events wait for it, the log ends there, without its `end`, so that a
+reader knows.
 """
 
 from __future__ import annotations
@@ -67,9 +68,16 @@ class LiveTrace:
         self.failed = self.failed or f"{self._folder}: {written} is of an earlier start; name another folder"
 
     def flush(self) -> None:
-        """Hand over what was collected."""
-        for log in self._logs:
-            log.hand_over()
+        """Hand over what was collected, unless something waits for the disk already.
+
+        Small files would only make a slow disk slower, and as many as may wait soon come together where little happens.
+        """
+        if self._jobs.empty():
+            for log in self._logs:
+                log.hand_over()
+        self._tell_new_names()
+
+    def _tell_new_names(self) -> None:
         if self.failed is None and self._names != self._told:
             try:
                 self._tell_names()
@@ -90,14 +98,16 @@ class LiveTrace:
             if unfinished:
                 log.write(now, TraceRow(log.member, "crash", detail=STOPPED))
             log.write(now, TraceRow(log.member, "end"))
-        self.flush()
+        for log in self._logs:
+            log.hand_over(waits=True)
+        self._tell_new_names()
         self._jobs.put(None)
         self._thread.join()
 
-    def hand_over(self, log: MemberLog, first_step: int, part: int) -> bool:
-        """Give a part of a log to the thread; say whether it has room."""
+    def hand_over(self, log: MemberLog, first_step: int, part: int, *, waits: bool) -> bool:
+        """Give a part of a log to the thread, which may have no room, unless one `waits` for it; say whether it had."""
         try:
-            self._jobs.put_nowait((log, first_step, part))
+            self._jobs.put((log, first_step, part), block=waits)
         except queue.Full:
             self.failed = self.failed or "the disk is slower than the events: the trace ends early"
         return self.failed is None
@@ -156,12 +166,12 @@ class LiveLog:
         if len(self._log) >= EVENTS_PER_FILE:
             self.hand_over()
 
-    def hand_over(self) -> None:
-        """Give what was collected to the thread."""
+    def hand_over(self, *, waits: bool = False) -> None:
+        """Give what was collected to the thread, once it has room or, unless this `waits`, if it has."""
         log = self._log
         if not len(log) or self._cut:
             return
-        self._cut = not self._trace.hand_over(log, self._first_step, self._part)
+        self._cut = not self._trace.hand_over(log, self._first_step, self._part, waits=waits)
         self._first_step += len(log)
         self._part += 1
         self._log = MemberLog(log.member, log.view, log.tell)
