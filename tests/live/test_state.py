@@ -424,6 +424,34 @@ def test_who_leaves_gives_a_joiner_the_state_first(reads: bool, hurry: bool) -> 
     assert took < (2.5 if reads or hurry else 4)
 
 
+def test_a_group_that_goes_on_without_any_state_says_so() -> None:
+    """Whoever is last in a view decides alone, also once it was started anew: the state was lost without a word."""
+    lost, streams = list[int](), dict[str, list[antiphon.ViewChange]]()
+
+    async def main(world: testing.World) -> None:
+        first, second = world.addresses(2)
+
+        def group(own: str, peer: str) -> antiphon.Group:
+            return antiphon.join("g", bind=own, peers=[peer], snapshot=lambda: b"", restore=lambda _: None)
+
+        async def views(group: antiphon.Group) -> list[antiphon.ViewChange]:
+            changes = [event async for event in group if isinstance(event, antiphon.ViewChange)]
+            lost.append(group.status().counts.get("states-lost", 0))
+            return changes
+
+        for _ in range(2):
+            groups = [group(first, second), group(second, first)]
+            await asyncio.gather(*(one.__aenter__() for one in groups))
+            reading = [asyncio.create_task(views(one)) for one in groups]
+            await asyncio.sleep(1)
+            await asyncio.gather(*(one.stop() for one in groups))
+            streams.update(zip((first, second), await asyncio.gather(*reading), strict=True))
+
+    testing.run(main, seed=3, unexamined=["validity", "agreement"])
+    assert all(not changes[0].elders and changes[0].view > 1 for changes in streams.values())
+    assert lost == [0, 0, 1, 1]
+
+
 def test_where_snapshot_fails_at_every_elder_a_joiner_comes_anew_and_says_who_could_not() -> None:
     """It once waited for ever: nobody was asked again, not even in the next view."""
     failures, seen, waiting = [0], list[object](), list[antiphon.Status]()

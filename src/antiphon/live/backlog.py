@@ -29,6 +29,7 @@ Handlers: TypeAlias = dict[type, Callable[[Any], None]]  # what is done with eff
 _KINDS: Final[tuple[type[StreamEffect], ...]] = (Deliver, Install, Capture, StandingChanged)
 _CODES: Final = {kind: code for code, kind in enumerate(_KINDS)}
 _DECODERS: Final = [msgspec.msgpack.Decoder(kind) for kind in _KINDS]
+WITHOUT_STATE: Final = "this member begins with what it has"
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
@@ -130,7 +131,7 @@ class BehindState:
 
     def _end(self, end: EndHoldBack) -> None:
         if end.lost:
-            self._anomalies.note("states-lost", "all who had the state are gone; this member begins with what it has")
+            self._anomalies.note("states-lost", f"all who had the state are gone; {WITHOUT_STATE}")
         if end.refused_by:
             culprits = ", ".join(self._names[name_of(elder)] for elder in end.refused_by)
             self._anomalies.note("states-refused", f"{culprits}: snapshot failed there; this member joins anew")

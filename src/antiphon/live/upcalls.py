@@ -9,7 +9,7 @@ from typing import Final
 
 from antiphon.live import burst
 from antiphon.live.anomalies import Anomalies
-from antiphon.live.backlog import BehindState, Handlers, StreamEffect
+from antiphon.live.backlog import WITHOUT_STATE, BehindState, Handlers, StreamEffect
 from antiphon.live.events import Notice, ViewChange
 from antiphon.live.inbox import Inbox
 from antiphon.live.naming import BehindNames
@@ -38,6 +38,8 @@ _WHY_ENDED: Final = {  # what becomes of messages that were under way
     "yielded": "another part of the group, or another group of its name, stands",
 }
 
+_WHY_DROPPED: Final = {"unknown": "it was under way when the view ended for this member"}
+
 _ALL_ARE_HEARD: Final = (
     "; no link is broken: if this lasts, so many members came back without their state that the rest cannot decide"
     " (antiphon rescue)"
@@ -62,6 +64,7 @@ class Upcalls:
         self._names = names
         self._anomalies = anomalies
         self.me = -1  # own name, once it is known
+        self._has_state = settings.snapshot is not None
         self._reader = burst.BurstReader(settings.message_bytes_max)
         self.states = StateKeeper(settings.snapshot, settings.restore, drive, anomalies, worker)
         self.inbox = Inbox(settings.inbox_bytes_max, listen=settings.listen, at_state=self._at_state)
@@ -128,7 +131,7 @@ class Upcalls:
         if effect.reason != "unknown":
             self._anomalies.note("discarded", f"of {self._names[name_of(effect.sender)]}: {effect.reason}")
         if name_of(effect.sender) == self.me:
-            self.receipts.dropped(effect.seq, effect.reason)
+            self.receipts.dropped(effect.seq, _WHY_DROPPED.get(effect.reason, effect.reason))
 
     def _install(self, install: Install) -> None:
         old, self.members, self.view = self.members, install.members, install.view
@@ -138,6 +141,8 @@ class Upcalls:
                 hear(name)
         members = ", ".join(self._show(install.members))
         self._anomalies.logger.info("view %d: %s; version %d of the wire", install.view, members, install.wire)
+        if self._has_state and install.view > 1 and not install.elders:
+            self._anomalies.note("states-lost", f"nobody of an earlier view is in view {install.view}, {WITHOUT_STATE}")
         self.receipts.view_ended()
         self.inbox.put(
             ViewChange(
