@@ -8,6 +8,7 @@ import inspect
 import os
 import pydoc
 import random
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -492,6 +493,34 @@ def test_a_group_is_used_in_the_loop_in_which_it_was_entered(tmp_path: Path) -> 
             await (await groups[0].send(b"here")).stable()
 
     run(test())
+
+
+def test_another_thread_is_refused_also_where_a_burst_is_pending_and_events_wait(tmp_path: Path) -> None:
+    """Where its call did not have to wait it was let through, beside the loop that works on the same lists."""
+    refused: list[str] = []
+
+    async def test() -> None:
+        async with members(2, tmp_path) as groups:
+
+            async def elsewhere() -> None:
+                for use in (lambda: groups[0].send(b"y"), aiter(groups[0]).__anext__, groups[0].batches().__anext__):
+                    with pytest.raises(antiphon.UsageError, match=r"^loop: a group belongs to the event loop"):
+                        await use()  # type: ignore[operator]
+
+            def all_refused() -> None:
+                asyncio.run(elsewhere())
+                refused.append("all")
+
+            receipt = await groups[0].send(b"x")
+            thread = threading.Thread(target=all_refused)
+            thread.start()
+            thread.join()  # while the loop stands still, so that the burst stays pending, and the view in the stream
+            await receipt.stable()
+            (message,) = await collect(groups[0], 1)
+            assert message.payload == b"x"
+
+    run(test())
+    assert refused == ["all"]
 
 
 @pytest.mark.parametrize("batched", [False, True])

@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from itertools import repeat, takewhile
+from threading import get_ident
 from typing import Any, TypeAlias, TypeVar
 
 from antiphon.live.arguments import check_loop
@@ -29,7 +30,7 @@ class Inbox:
     ) -> None:
         """`listen` false: events are dropped; `at_state` is called where the state is taken or restored."""
         self._bytes_max, self._listen, self._at_state = bytes_max, listen, at_state
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._thread = asyncio.get_running_loop(), get_ident()
         self._items: deque[tuple[Item, int]] = deque()  # each with its bytes
         self._waiting: dict[asyncio.Future[None], None] = {}  # of iterators that have taken everything, in their order
         self._current: Iterator[Message] = iter(())  # what is left of the batch being handed out
@@ -109,11 +110,11 @@ class Inbox:
 
     def events(self) -> AsyncIterator[Event]:
         """Give one event after the other."""
-        return _Taking(self._next_event)
+        return _Taking(self._next_event, self._loop, self._thread)
 
     def batches(self) -> AsyncIterator[Batch | ViewChange | Notice]:
         """Give the same stream, messages by the batch."""
-        return _Taking(self._next_batch)
+        return _Taking(self._next_batch, self._loop, self._thread)
 
     async def _next_event(self) -> Event:
         """Wait for the next event; the stream ends as every asynchronous iteration does."""
@@ -187,8 +188,12 @@ class _Taking(AsyncIterator[_Taken]):
     It is no asynchronous generator, which is over for good once a timeout around its next item has gone off.
     """
 
-    def __init__(self, take: Callable[[], Coroutine[Any, Any, _Taken]]) -> None:
-        self._take = take
+    def __init__(
+        self, take: Callable[[], Coroutine[Any, Any, _Taken]], loop: asyncio.AbstractEventLoop, thread: int
+    ) -> None:
+        self._take, self._loop, self._thread = take, loop, thread
 
     def __anext__(self) -> Coroutine[Any, Any, _Taken]:
+        if get_ident() != self._thread:  # far quicker than to ask each time for the loop that runs
+            check_loop(self._loop)
         return self._take()
