@@ -56,6 +56,27 @@ def test_neither_the_goal_nor_a_limit_changes_what_is_measured() -> None:
     assert measure(group, candidate, 3) == measure(limited, candidate, 3)
 
 
+@pytest.mark.parametrize("candidate", [Candidate("fifo", "vector-ack"), Candidate("abcast", "train")], ids=str)
+def test_rare_messages_cost_what_a_long_run_says(candidate: Candidate, monkeypatch: pytest.MonkeyPatch) -> None:
+    group = Question(members=3, rate_per_s=0.1, payload=20_000, latency="fixed 3ms")
+    quick = measure(group, candidate, 3)
+    monkeypatch.setattr("antiphon.sim.advise._RARE_PER_S", 0.01)
+    whole = measure(group, candidate, 3)
+    assert quick.keeps_up
+    assert quick.kb_per_s == pytest.approx(whole.kb_per_s, rel=0.05)
+    assert quick.datagrams_per_s == pytest.approx(whole.datagrams_per_s, rel=0.05)
+    assert quick.deliver_ms == pytest.approx(whole.deliver_ms, rel=0.1)
+    assert quick.stable_ms == pytest.approx(whole.stable_ms, rel=0.3)  # of eight messages, each in another pause
+
+
+@pytest.mark.parametrize("latency", ["fixed 3ms", "fixed 200ms"])
+def test_a_message_a_day_keeps_up(latency: str) -> None:
+    """The simulation ended after five minutes, with most messages unsent: the protocol was said not to keep up."""
+    rare = measure(Question(members=3, rate_per_s=1 / 86_400, latency=latency), Candidate("fifo", "vector-ack"), 3)
+    assert rare.keeps_up
+    assert rare.kb_per_s > 0
+
+
 def test_a_rate_that_needs_a_wider_window_is_measured_with_it() -> None:
     busy, candidate = Question(members=4, rate_per_s=1_000, latency="fixed 30ms"), Candidate("fifo", "coordinator")
     found = measure(busy, candidate, 4)
