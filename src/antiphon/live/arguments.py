@@ -10,6 +10,7 @@ import os
 import types
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
+from threading import get_ident
 from typing import Any, Literal, Union, get_args, get_origin
 
 from antiphon.errors import UsageError, UsageTypeError
@@ -133,6 +134,18 @@ def check_loop(loop: asyncio.AbstractEventLoop) -> None:
             "loop: a group belongs to the event loop in which it was entered; "
             "from another, use asyncio.run_coroutine_threadsafe(group.send(...), loop)"
         )
+
+
+class Home:
+    """Where a group lives: the event loop in which it was entered, and its thread."""
+
+    def __init__(self) -> None:
+        self.loop, self._thread = asyncio.get_running_loop(), get_ident()
+
+    def check_thread(self) -> None:
+        """Raise a `UsageError` in another thread, which is far quicker found out than which loop runs."""
+        if get_ident() != self._thread:
+            check_loop(self.loop)
 
 
 def plain(value: object) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterable
+from threading import get_ident
 from types import TracebackType
 from typing import Final
 
@@ -29,11 +30,12 @@ class Group:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._member: LiveMember | None = None
+        self._thread = 0  # in which it was entered
 
     async def __aenter__(self) -> Group:
         if self._member is not None:
             raise UsageError("a group is entered once; join again")
-        self._member = LiveMember(self._settings)
+        self._member, self._thread = LiveMember(self._settings), get_ident()
         await self._member.start(self)
         return self
 
@@ -64,7 +66,9 @@ class Group:
         if type(payload) is not bytes:
             payload = as_payload(payload)
         if lifetime_s is None and type(priority) is int and not priority:
-            receipt = sender.add(payload)
+            receipt = (
+                sender.add(payload) if get_ident() == self._thread else None
+            )  # far quicker than to ask for the loop
             return await sender.begin(payload, PLAIN) if receipt is None else receipt
         return await sender.begin(payload, _kind(lifetime_s, priority, self._settings.ordering))
 

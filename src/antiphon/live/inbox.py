@@ -6,10 +6,9 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from itertools import repeat, takewhile
-from threading import get_ident
 from typing import Any, TypeAlias, TypeVar
 
-from antiphon.live.arguments import check_loop
+from antiphon.live.arguments import Home, check_loop
 from antiphon.live.events import Batch, Event, Message, Notice, ViewChange
 from antiphon.live.sockets import WAKE_BYTES_MAX
 from antiphon.protocol.machine import Capture, Restore
@@ -30,7 +29,7 @@ class Inbox:
     ) -> None:
         """`listen` false: events are dropped; `at_state` is called where the state is taken or restored."""
         self._bytes_max, self._listen, self._at_state = bytes_max, listen, at_state
-        self._loop, self._thread = asyncio.get_running_loop(), get_ident()
+        self._home = Home()
         self._items: deque[tuple[Item, int]] = deque()  # each with its bytes
         self._waiting: dict[asyncio.Future[None], None] = {}  # of iterators that have taken everything, in their order
         self._current: Iterator[Message] = iter(())  # what is left of the batch being handed out
@@ -110,11 +109,11 @@ class Inbox:
 
     def events(self) -> AsyncIterator[Event]:
         """Give one event after the other."""
-        return _Taking(self._next_event, self._loop, self._thread)
+        return _Taking(self._next_event, self._home)
 
     def batches(self) -> AsyncIterator[Batch | ViewChange | Notice]:
         """Give the same stream, messages by the batch."""
-        return _Taking(self._next_batch, self._loop, self._thread)
+        return _Taking(self._next_batch, self._home)
 
     async def _next_event(self) -> Event:
         """Wait for the next event; the stream ends as every asynchronous iteration does."""
@@ -138,8 +137,8 @@ class Inbox:
             while not self._items:
                 if self._closed:
                     raise StopAsyncIteration if self._failure is None else self._failure()
-                check_loop(self._loop)
-                news = self._loop.create_future()
+                check_loop(self._home.loop)
+                news = self._home.loop.create_future()
                 self._waiting[news] = None
                 try:
                     await news
@@ -188,12 +187,9 @@ class _Taking(AsyncIterator[_Taken]):
     It is no asynchronous generator, which is over for good once a timeout around its next item has gone off.
     """
 
-    def __init__(
-        self, take: Callable[[], Coroutine[Any, Any, _Taken]], loop: asyncio.AbstractEventLoop, thread: int
-    ) -> None:
-        self._take, self._loop, self._thread = take, loop, thread
+    def __init__(self, take: Callable[[], Coroutine[Any, Any, _Taken]], home: Home) -> None:
+        self._take, self._home = take, home
 
     def __anext__(self) -> Coroutine[Any, Any, _Taken]:
-        if get_ident() != self._thread:  # far quicker than to ask each time for the loop that runs
-            check_loop(self._loop)
+        self._home.check_thread()
         return self._take()

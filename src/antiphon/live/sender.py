@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from threading import get_ident
 from typing import TypeAlias
 
 from antiphon.errors import UsageError
@@ -25,7 +24,6 @@ class Sender:
 
     def __init__(self, settings: Settings, driver: Driver, receipts: Receipts) -> None:
         self._settings, self._driver, self._receipts = settings, driver, receipts
-        self._thread = get_ident()
         self._pending: list[bytes] = []
         self._kind = PLAIN  # of what is pending
         self._receipt = Receipt(driver.loop)  # of what is pending
@@ -42,7 +40,7 @@ class Sender:
     def add(self, payload: bytes) -> Receipt | None:
         """Add a message to the burst that is pending, if it simply fits."""
         size = self.pending_bytes + len(payload) + burst.MESSAGE_OVERHEAD_BYTES
-        if size > self._open_bytes or get_ident() != self._thread:  # far quicker than to ask for the loop that runs
+        if size > self._open_bytes:
             return None
         self._pending.append(payload)
         self.pending_bytes = size

@@ -135,6 +135,11 @@ class StateKeeper:
         self._whole: dict[int, tuple[Literal["bytes", "file", "iterator"], Spool]] = {}  # by view, what has all come
         self._copying: set[asyncio.Task[None]] = set()
 
+    @property
+    def brings_up_to_date(self) -> bool:
+        """Whether joiners are given the application's state."""
+        return self._snapshot is not None
+
     # As one who was there before
 
     @property

@@ -64,7 +64,6 @@ class Upcalls:
         self._names = names
         self._anomalies = anomalies
         self.me = -1  # own name, once it is known
-        self._has_state = settings.snapshot is not None
         self._reader = burst.BurstReader(settings.message_bytes_max)
         self.states = StateKeeper(settings.snapshot, settings.restore, drive, anomalies, worker)
         self.inbox = Inbox(settings.inbox_bytes_max, listen=settings.listen, at_state=self._at_state)
@@ -141,7 +140,7 @@ class Upcalls:
                 hear(name)
         members = ", ".join(self._show(install.members))
         self._anomalies.logger.info("view %d: %s; version %d of the wire", install.view, members, install.wire)
-        if self._has_state and install.view > 1 and not install.elders:
+        if self.states.brings_up_to_date and install.view > 1 and not install.elders:
             self._anomalies.note("states-lost", f"nobody of an earlier view is in view {install.view}, {WITHOUT_STATE}")
         self.receipts.view_ended()
         self.inbox.put(
