@@ -488,9 +488,28 @@ def test_a_group_is_used_in_the_loop_in_which_it_was_entered(tmp_path: Path) -> 
                 async for _ in group:
                     pass
 
-            for use in (lambda group: group.send(b"x"), lambda group: group.leave(), read):
-                await asyncio.to_thread(lambda use=use: asyncio.run(elsewhere(use)))  # type: ignore[misc]
+            async def change_keys(group: antiphon.Group) -> None:
+                group.set_keys(bytes(16))
+
+            uses = (
+                lambda group: group.send(b"x"),
+                lambda group: group.send_many([b"x", b"y"]),
+                lambda group: group.leave(),
+                lambda group: group.stop(),
+                read,
+                change_keys,
+            )
+            for pending in (False, True):
+                for use in uses:
+                    receipt = await groups[0].send(b"here") if pending else None
+                    thread = threading.Thread(target=asyncio.run, args=[elsewhere(use)])
+                    thread.start()
+                    thread.join()  # in the same turn, so that what was sent here is still pending
+                    assert receipt is None or receipt.outcome == "pending"
+            with pytest.raises(antiphon.UsageError, match=r"call_soon_threadsafe\(group.set_keys"):
+                await asyncio.to_thread(groups[0].set_keys, bytes(16))  # no loop runs in that thread
             await (await groups[0].send(b"here")).stable()
+            assert groups[0].status().delivered == 1 + len(uses)
 
     run(test())
 

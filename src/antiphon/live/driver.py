@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from antiphon.errors import LocalProtocolError
+from antiphon.live.arguments import AtHome
 from antiphon.protocol.machine import Duration, Instant, Intake, ReceiveMany, Send, Submit, TraceRow, Wake
 from antiphon.protocol.membership.process import Process, ProcessInput
 from antiphon.protocol.membership.views import incarnation_of
@@ -53,7 +54,7 @@ class Driver:
     ) -> None:
         """`failed` hears of a broken invariant."""
         self.clock, self._anomalies, self._failed = clock, anomalies, failed
-        self.loop = asyncio.get_running_loop()
+        self.home = AtHome()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: Instant = 0
         self.handlers: Mapping[type, Callable[[Any], None]] = {}  # take the effects that are not sent, by their type
@@ -62,11 +63,16 @@ class Driver:
         self.logs: IncarnationLogs | None = None  # where the trace of the machine goes, if it is traced
         self.running = False
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop that this runs on, the only one in which the member may be used."""
+        return self.home.loop
+
     def start(self, machine: Member | Process, transport: Transport) -> None:
         """Begin to drive."""
         self.machine, self.transport = machine, transport
         self.running = True
-        transport.start(self.loop)
+        transport.start(self.home.loop)
         self.drive(_WAKE)
 
     def stop(self) -> None:
@@ -134,7 +140,7 @@ class Driver:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = deadline
-        self._timer = self.loop.call_later(max(0, deadline - now) / 1e9, self._on_timer)
+        self._timer = self.home.loop.call_later(max(0, deadline - now) / 1e9, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Final
 
 from antiphon.errors import UsageError, UsageTypeError
-from antiphon.live.arguments import as_payload, check_range, check_type, plain
+from antiphon.live.arguments import as_payload, check_range, check_thread, check_type, plain
 from antiphon.live.events import Batch, Event, Notice, Status, ViewChange
 from antiphon.live.member import LiveMember
 from antiphon.live.receipts import Receipt
@@ -58,6 +58,7 @@ class Group:
     async def stop(self) -> None:
         """Stop without telling the others: they see a crash, and so does the trace if something was undelivered."""
         member = self._entered
+        check_thread(member.driver.loop)
         await member.close(unfinished=not member.all_is_delivered)
 
     async def send(self, payload: bytes, *, lifetime_s: float | None = None, priority: int = 0) -> Receipt:
@@ -106,7 +107,9 @@ class Group:
         To go from one key to the next without a pause: `set_keys(old, new)` at every member, then `set_keys(new, old)`
         at every member, then `set_keys(new)`.
         """
-        self._entered.set_keys([key, *also_accepted])
+        member = self._entered
+        check_thread(member.driver.loop)
+        member.set_keys([key, *also_accepted])
 
     @property
     def failure(self) -> BaseException | None:

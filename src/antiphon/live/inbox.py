@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from itertools import repeat, takewhile
 from typing import Any, TypeAlias, TypeVar
 
-from antiphon.live.arguments import Home, check_loop
+from antiphon.live.arguments import AtHome
 from antiphon.live.events import Batch, Event, Message, Notice, ViewChange
 from antiphon.live.sockets import WAKE_BYTES_MAX
 from antiphon.protocol.machine import Capture, Restore
@@ -29,7 +29,7 @@ class Inbox:
     ) -> None:
         """`listen` false: events are dropped; `at_state` is called where the state is taken or restored."""
         self._bytes_max, self._listen, self._at_state = bytes_max, listen, at_state
-        self._home = Home()
+        self._home = AtHome()
         self._items: deque[tuple[Item, int]] = deque()  # each with its bytes
         self._waiting: dict[asyncio.Future[None], None] = {}  # of iterators that have taken everything, in their order
         self._current: Iterator[Message] = iter(())  # what is left of the batch being handed out
@@ -137,7 +137,6 @@ class Inbox:
             while not self._items:
                 if self._closed:
                     raise StopAsyncIteration if self._failure is None else self._failure()
-                check_loop(self._home.loop)
                 news = self._home.loop.create_future()
                 self._waiting[news] = None
                 try:
@@ -187,9 +186,9 @@ class _Taking(AsyncIterator[_Taken]):
     It is no asynchronous generator, which is over for good once a timeout around its next item has gone off.
     """
 
-    def __init__(self, take: Callable[[], Coroutine[Any, Any, _Taken]], home: Home) -> None:
+    def __init__(self, take: Callable[[], Coroutine[Any, Any, _Taken]], home: AtHome) -> None:
         self._take, self._home = take, home
 
     def __anext__(self) -> Coroutine[Any, Any, _Taken]:
-        self._home.check_thread()
+        self._home.check()
         return self._take()

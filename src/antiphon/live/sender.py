@@ -39,6 +39,7 @@ class Sender:
 
     def add(self, payload: bytes) -> Receipt | None:
         """Add a message to the burst that is pending, if it simply fits."""
+        self._driver.home.check()
         size = self.pending_bytes + len(payload) + burst.MESSAGE_OVERHEAD_BYTES
         if size > self._open_bytes:
             return None
