@@ -25,7 +25,10 @@ from antiphon.live.state import StateKeeper
 from antiphon.protocol.machine import Capture, Restore
 from antiphon.protocol.membership import partitionable
 from antiphon.protocol.membership.confirmation import ViewConfirmation
+from antiphon.protocol.membership.decisions import Decisions
+from antiphon.protocol.membership.outbox import Outbox
 from antiphon.protocol.membership.partitionable import PartitionableAgreement
+from antiphon.protocol.membership.roster import Roster
 from antiphon.protocol.membership.slow_receiver import SlowReceiverPolicy
 from antiphon.protocol.membership.views import GroupView
 from antiphon.testing.disk import SimulatedDisk
@@ -551,3 +554,18 @@ def only_the_first_key_is_taken(patch: pytest.MonkeyPatch) -> None:
 def hellos_keep_the_old_key(patch: pytest.MonkeyPatch) -> None:
     real = Seal.set_keys
     patch.setattr(Seal, "set_keys", lambda self, keys: None if hasattr(self, "_ciphers") else real(self, keys))
+
+
+# A state that has gone back in time
+
+
+def an_old_state_votes(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Outbox, "note_memory", lambda self, **_: setattr(self._own, "remembers", True))
+
+
+def who_could_decide_alone_asks_nobody(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Roster, "others_may_know_more", lambda self, view, now: False)
+
+
+def the_count_of_starts_is_never_told(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Decisions, "on_superseded", lambda self, sender, superseded, now: None)

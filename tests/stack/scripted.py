@@ -240,3 +240,35 @@ def set_up_differently(seed: int) -> Schedule:
     setup = Setup(ordering="fifo", snapshot_bytes=0)
     odd = msgspec.structs.replace(setup, stability="train", safe=True)
     return schedule(seed=seed, setup=setup, odd=odd, work=(Work(messages=20),) * 4)
+
+
+def two_votes(seed: int) -> Schedule:
+    """One decides with another without the third, comes back with a state that knows nothing of it, to the third."""
+    faults = (
+        PlannedFault(kind="crash", at=700, until=2_200, members=(0,)),
+        PlannedFault(kind="partition", at=4_500, until=6_500, members=(2,)),
+        PlannedFault(kind="partition", at=6_500, until=9_500, members=(0,)),
+        PlannedFault(kind="crash", at=6_500, until=6_600 + 50 * seed, members=(1,), old_ms=5_900, lies=seed % 2 == 1),
+    )
+    work = Work(messages=240, pause_ms=40)
+    return schedule(seed=seed, setup=Setup(snapshot_bytes=0), work=(work,) * 3, faults=faults)
+
+
+def alone_again(seed: int) -> Schedule:
+    """One that was alone for a while lets the other in again, and comes back with what it knew when it was alone."""
+    faults = (
+        PlannedFault(kind="crash", at=900, until=3_000, members=(1,)),
+        PlannedFault(kind="crash", at=5_000, until=5_020 + 50 * seed, members=(0,), old_ms=2_300),
+    )
+    work = Work(messages=150, pause_ms=40)
+    return schedule(seed=seed, setup=Setup(snapshot_bytes=0), work=(work, work), faults=faults)
+
+
+def started_often(seed: int) -> Schedule:
+    """One was started more often than the state knows with which it is started again."""
+    faults = (
+        PlannedFault(kind="crash", at=900, until=1_800, members=(2,)),
+        PlannedFault(kind="crash", at=2_600, until=3_500, members=(2,)),
+        PlannedFault(kind="crash", at=5_000, until=7_000 + 100 * seed, members=(2,), old_ms=4_300),
+    )
+    return msgspec.structs.replace(busy(seed), faults=faults)

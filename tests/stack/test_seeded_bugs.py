@@ -119,6 +119,9 @@ BUGS: Final = [
     bug(planted.old_keys_are_taken_for_ever, scripted.stale_key, "anomalies", seed=2),
     bug(planted.only_the_first_key_is_taken, scripted.rotated_slowly, "without-reason", seed=2),
     bug(planted.hellos_keep_the_old_key, scripted.found_with_a_new_key, "alive"),
+    bug(planted.an_old_state_votes, scripted.two_votes, "views", "stable"),
+    bug(planted.who_could_decide_alone_asks_nobody, scripted.alone_again, "views", "stable", "final-states"),
+    bug(planted.the_count_of_starts_is_never_told, scripted.started_often, "alive"),
 ]
 
 

@@ -40,6 +40,8 @@ RARE: Final = {
     "loss of power once a write is synced",
     "no views",
     "crash of everyone",
+    "an old copy of the state folder",
+    "a disk that lies about a sync",
     "crash without the state folder",
     "cut both ways",
     "every member was started again in turn",

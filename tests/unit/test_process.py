@@ -464,7 +464,7 @@ def test_a_name_remembers_what_it_promised_in_a_view_that_it_offered_itself_for_
     assert lost.process.remembers, "it has no vote"
 
 
-def test_what_is_saved_stands_and_the_first_round_is_only_for_who_has_nothing_saved() -> None:
+def test_what_is_saved_stands_and_the_first_ballot_leaves_a_gap_behind_what_was_promised() -> None:
     one = member(2)
     one.hear(0, Prepare((9, 0), one.process.view))
     (saved,) = [effect.state for effect in one.did(Persist)]
@@ -473,7 +473,7 @@ def test_what_is_saved_stands_and_the_first_round_is_only_for_who_has_nothing_sa
     agreement = again.process.lifecycle.agreement
     agreement.propose(again.process.id, (), again.process.detector.times.repetition((), 0), 0)
     assert agreement.round is not None
-    assert agreement.round.ballot == (10, again.process.id)
+    assert agreement.round.ballot == (510, again.process.id)
     fresh = OneProcess(2).process.lifecycle.agreement
     fresh.propose(2, (), again.process.detector.times.repetition((), 0), 0)
     assert fresh.round is not None

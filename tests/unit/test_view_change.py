@@ -47,7 +47,7 @@ from antiphon.protocol.membership.messages import (
     Vote,
 )
 from antiphon.protocol.membership.options import MembershipOptions
-from antiphon.protocol.membership.views import NO_BALLOT, Cut, GroupView, name_of, process
+from antiphon.protocol.membership.views import NO_BALLOT, Ballot, Cut, GroupView, name_of, process
 from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.view.member import Member, View
 from antiphon.protocol.wire import VERSIONS
@@ -1268,6 +1268,82 @@ def test_a_name_without_its_state_does_not_answer_for_the_one_that_is_listed() -
     sides.hear(0, Newer(view))
     sides.hear(0, Prepare((9, 0), view))
     assert len(sides.take(State)) == 1, "where each side goes on, processes vote and not names"
+
+
+# A state that has gone back in time
+
+
+def kept_in(view: GroupView, *, promised: Ballot = NO_BALLOT, incarnation: int = 1) -> bytes:
+    """Return what name 2 had written down in a view."""
+    return msgspec.msgpack.encode(Saved(incarnation, view, promised, None, None))
+
+
+FOURTH = GroupView(4, (3, 1), (0, 1, 2), (0, 0, 0), 3)
+FIFTH = view_after(FOURTH, (0, 1, 2), (9, 0))
+SIXTH = view_after(FIFTH, (0, 1, 2), (12, 1))
+
+
+def votes_in(view: GroupView, saved: bytes) -> bool:
+    """Say whether name 2, which starts with what was saved and hears of a view, answers a ballot in it."""
+    one = OneProcess(2, saved=saved)
+    one.do(Wake(), 0)
+    one.hear(0, Newer(view))
+    one.hear(0, Prepare((20, 0), view))
+    votes = bool(one.take(State))
+    outdated = Drop("outdated-state") in one.effects
+    assert votes == one.process.remembers == (not outdated) == (not one.process.counts["dropped-outdated-state"])
+    return votes
+
+
+def test_a_name_whose_state_is_older_than_its_promises_does_not_vote() -> None:
+    """Who is listed in a view has promised its ballot in the one before, and had that on its disk."""
+    assert votes_in(FOURTH, kept_in(FOURTH)), "nothing says that this is not all"
+    assert votes_in(FIFTH, kept_in(FOURTH, promised=(9, 0))), "it lost its power as the view began"
+    assert votes_in(FIFTH, kept_in(FOURTH, promised=(10, 1))), "which was proposed again with a higher ballot"
+    assert not votes_in(FIFTH, kept_in(FOURTH)), "it has promised this, and does not know"
+    assert not votes_in(FIFTH, kept_in(FOURTH, promised=(8, 2)))
+    assert not votes_in(SIXTH, kept_in(FOURTH, promised=(12, 1))), "it was in the view in between"
+    assert votes_in(SIXTH, kept_in(FIFTH, promised=(12, 1)))
+
+
+def test_a_name_that_others_know_in_a_later_incarnation_has_an_old_state_and_does_not_vote() -> None:
+    one = OneProcess(2, saved=kept_in(FOURTH))
+    one.do(Wake(), 0)
+    one.hear(0, Superseded(process(2, 8)))
+    assert one.process.id == process(2, 9)
+    assert one.did(Drop) == [Drop("outdated-state")]
+    one.hear(0, Prepare((20, 0), FOURTH))
+    assert one.take(State) == [], "what the later one has promised is not known"
+
+
+def test_a_ballot_is_never_one_of_a_life_that_a_state_does_not_know_of() -> None:
+    """A copy that is put back gives the same incarnation again, and other changes would be proposed by one ballot."""
+    ballots = []
+    for first_round in (70, 71):
+        one = OneProcess(2, saved=kept_in(FOURTH, promised=(10, 1)), first_round=first_round)
+        one.process.lifecycle.agreement.propose(2, (), one.process.detector.times.repetition((), 0), 0)
+        assert one.process.lifecycle.agreement.round is not None
+        ballots.append(one.process.lifecycle.agreement.round.ballot)
+    assert ballots == [(81, 2), (82, 2)]
+
+
+def test_who_could_decide_alone_begins_alone_only_when_nobody_else_is_heard() -> None:
+    """The others may have let it in again since, which an old state does not know of."""
+    alone = GroupView(4, (3, 2), (2,), (0,), 1)
+    one = OneProcess(2, saved=kept_in(alone))
+    one.do(Wake(), 0)
+    assert one.did(Install) == [], "0 and 1 may be about to speak"
+    one.hear(0, Alive(SIXTH.id, "member"), now=20 * MS)
+    for now in range(40, 400, 20):
+        one.alive(1, now=now * MS)
+        one.hear(0, Alive(SIXTH.id, "member"), now=now * MS)
+    assert one.did(Install) == [], "there is a newer view, and 0 will tell it"
+    one.hear(0, Newer(SIXTH))
+    assert not one.process.remembers
+    silent = OneProcess(2, saved=kept_in(alone))
+    for now in range(0, 3_000, 20):
+        silent.do(Wake(), now * MS)
+    assert [install.members for install in silent.did(Install)] == [(process(2, 2),)]
 
 
 def test_the_first_thing_a_process_does_is_to_write_down_that_it_has_started() -> None:

@@ -61,7 +61,7 @@ def make(origin: Origin, *, traced: bool = False) -> Member | Process:
         origin.started_at,
         origin.saved,
         traced=traced,
-        first_round=random.Random(f"{origin.seed}/ballots").getrandbits(24),
+        first_round=random.Random(f"{origin.seed}/ballots").getrandbits(24 if origin.saved is None else 16),
         declared=origin.declared,
         versions=origin.versions,
     )

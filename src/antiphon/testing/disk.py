@@ -23,6 +23,7 @@ class SimulatedDisk:
         self.fails: Callable[[Path], int | None] = lambda path: None  # gives an errno for writes that fail
         self.writing: Callable[[Path], None] = lambda path: None  # is told of every write, before it is done
         self.written: Callable[[Path], None] = lambda path: None  # and once it is
+        self.lies: Callable[[Path], bool] = lambda path: False  # whether a file is only said to be synced
         self.synced: Callable[[Path], None] = lambda path: None  # and once it is on the disk
         self.writes = 0
 
@@ -44,13 +45,13 @@ class SimulatedDisk:
         self.written(path)
 
     def sync(self, path: Path) -> None:
-        """Bring what was written to the disk."""
+        """Bring what was written to the disk, or only say so."""
         self.write_back(path)
         self.synced(path)
 
     def write_back(self, path: Path) -> None:
         """Bring to the disk what was written to a file some time ago, though nobody waits for it."""
-        if path in self._unsynced:
+        if path in self._unsynced and not self.lies(path):
             self._files[path] = self._unsynced.pop(path)
 
     def lose_power(self, folder: Path) -> int:

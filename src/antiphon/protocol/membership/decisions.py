@@ -47,11 +47,15 @@ class Decisions:
             self.tell_if_behind(sender, alive.view)
 
     def on_superseded(self, sender: int, superseded: Superseded, now: Instant) -> None:
-        """Hear that this name has had a later incarnation: the count of its starts was lost with its state."""
+        """Hear that this name has had a later incarnation: the count of its starts was lost with its state.
+
+        What that one has promised is not known here either, even if the state is not gone but an old one.
+        """
         life, latest = self.life, superseded.latest
         if name_of(latest) != life.own.name or latest <= life.own.id:
             return
         if life.session is None:
+            self._outbox.note_memory(whole=False, votes=not life.roster.sides)
             life.begin_next_incarnation(now, incarnation_of(latest))
             life.persist()
         elif self._membership.partition == "each-side":

@@ -160,7 +160,8 @@ class Lifecycle:
     def adopt(self, view: GroupView, now: Instant) -> None:
         """Take a view for the newest."""
         if view.id != self.view.id:
-            self.own.remembers, self.own.ballots = self.will_remember(view), ()
+            self._outbox.note_memory(whole=self.will_remember(view), votes=not self.roster.sides)
+            self.own.ballots = ()
         self.agreement.follow(view, now)
         self.session = None
         if not self.own.leaving:
@@ -174,13 +175,16 @@ class Lifecycle:
     def will_remember(self, view: GroupView) -> bool:
         """Decide whether this name knows all that it has promised in the next view, if it is a voter there.
 
-        It does if the process that the view lists is one that it knows: it was in the view before, or has offered
-        itself with the ballot that made this one. Any other belongs to a memory that was lost.
+        It does if the process that the view lists is one that it knows: it has offered itself with the ballot that made
+        the view, or was in the view before and promised to follow that ballot. Any other belongs to a memory that was
+        lost: that of a folder which is gone, or holds what it held some time ago.
         """
         listed = next((member for member in view.members if name_of(member) == self.own.name), None)
-        if listed is None:
+        if listed is None or view.ballot in self.own.ballots:
             return True
-        return view.ballot in self.own.ballots or (self.own.remembers and self.view.lists(listed))
+        has_promised = view.number == self.view.number + 1 and self.agreement.promised >= view.ballot
+        # where each side goes on, processes vote and not names, so it does not matter
+        return self.own.remembers and self.view.lists(listed) and (has_promised or self.roster.sides)
 
     def install(self, view: GroupView, now: Instant) -> None:
         """Begin a view as its member."""

@@ -8,10 +8,11 @@ from typing import Final
 
 import msgspec
 
-from antiphon.protocol.machine import Effect, Send, TraceRow
+from antiphon.protocol.machine import Drop, Effect, Send, TraceRow
 from antiphon.protocol.membership.messages import MembershipCodec, MembershipMessage, Standing
 from antiphon.protocol.membership.views import Ballot, Ballots, GroupView, name_of
 
+_OUTDATED: Final = "outdated-state"  # what was saved is older than what the others know of this name
 _OFFERS_MAX: Final = 16  # ballots that are remembered; what an earlier one decided has been told long since
 
 
@@ -71,6 +72,16 @@ class Outbox:
             for version, names in self.versions.towards(others).items():
                 datagrams = self._codec.write(self._own.id, message, version)
                 self.effects += [Send(tuple(names), datagram) for datagram in datagrams]
+
+    def note_memory(self, *, whole: bool, votes: bool) -> None:
+        """Note whether this name knows all that it has promised in the newest view; one who thought so says if not.
+
+        `votes`: it matters there, since names vote and not processes.
+        """
+        if self._own.remembers and not whole and votes:
+            self.counts[f"dropped-{_OUTDATED}"] += 1
+            self.effects.append(Drop(_OUTDATED))
+        self._own.remembers = whole
 
     def trace(self, event: str, detail: str | None = None, view: GroupView | None = None) -> None:
         """Say what belongs in the trace of the present incarnation, if it is traced."""

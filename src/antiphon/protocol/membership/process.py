@@ -96,8 +96,8 @@ class Process:
     ) -> None:
         """Start a name's next incarnation; `names` are the founders, `saved` is what the last one persisted.
 
-        Without anything saved, the incarnation is `first_incarnation`, and its ballots come after `first_round`: a
-        number that no earlier start of this kind was given, so that no ballot is taken for one of a lost incarnation.
+        Without anything saved, the incarnation is `first_incarnation`. Its ballots come `first_round` after what was
+        promised: a number that no other start was given, so that none is taken for one of a life that was forgotten.
         Where a number of members was `declared`, `names` are those that are known already: the rest come as `Meet`.
         Where it is `traced`, what belongs in the trace is among the effects. It speaks these `versions` of the wire.
         """
@@ -117,7 +117,7 @@ class Process:
         )
         agreement_type = self.agreement_type if majority else PartitionableAgreement
         agreement = agreement_type(last.view.with_names(founders), last.promised, last.accepted, now)
-        agreement.heard_of((first_round if saved is None else 0, 0))
+        agreement.heard_of((last.promised[0] + first_round, 0))
         self.lifecycle = life = self.lifecycle_type(
             own, options, membership, agreement, self.detector, outbox, randomness, last.decision, now
         )

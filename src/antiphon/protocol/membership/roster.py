@@ -31,7 +31,7 @@ class Roster:
 
     def __init__(self, own: OwnProcess, detector: FailureDetector, *, sides: bool) -> None:
         """Where each side goes on (`sides`), who joins has chosen a view."""
-        self._own, self._detector, self._sides = own, detector, sides
+        self._own, self._detector, self.sides = own, detector, sides
         self.incarnations = Incarnations()
         self._apart: tuple[ViewId, Instant] | None = None  # whom one who joins could not be together with, since when
 
@@ -41,7 +41,7 @@ class Roster:
         `into` is no other one: the view that this process would go to as well.
         """
         peer = self._detector.by_name.get(name_of(process))
-        gone_on = self._sides and peer is not None and peer.view > view.id and peer.view != into
+        gone_on = self.sides and peer is not None and peer.view > view.id and peer.view != into
         return self._detector.lives(process, now) and not gone_on
 
     def staying(self, view: GroupView, now: Instant) -> list[int]:
@@ -52,7 +52,7 @@ class Roster:
         if view.number == 0 or self.out_of_reach(view, now):
             return []
         own, living, by_name = self._own.id, self._detector.living(now), self._detector.by_name
-        gone_on = self.gone_on(view) if self._sides else ()
+        gone_on = self.gone_on(view) if self.sides else ()
         return [
             member
             for member, name in zip(view.members, view.names, strict=True)
@@ -65,7 +65,7 @@ class Roster:
 
         It begins another, together with others that are in the same case.
         """
-        joins = self._sides and self._own.standing == "joiner" and view.number > 0
+        joins = self.sides and self._own.standing == "joiner" and view.number > 0
         if not joins or self._detector.hears_and_is_heard_by(view.names, now):
             self._apart = None
             return False
@@ -100,6 +100,20 @@ class Roster:
         newest = view.id
         return {name for name, peer in self._detector.by_name.items() if peer.view > newest}
 
+    def others_may_know_more(self, view: GroupView, now: Instant) -> bool:
+        """Say whether the newest view that one who begins anew knows may be over: what it knows may be old.
+
+        It is where anyone alive says so; and who could decide alone waits until all have spoken, or are suspected.
+        """
+        if view.number == 0:
+            return False
+        alone, by_name = view.is_quorum({self._own.name}), self._detector.by_name
+        return any(
+            by_name[name].view > view.id or (alone and by_name[name].process is None)
+            for name in self._detector.living(now)
+            if name in by_name
+        )
+
     def knows(self, process: int, view: ViewId) -> bool:
         """Say whether another process said that it knows a view, or a newer one."""
         peer = self._detector.by_name.get(name_of(process))
@@ -129,7 +143,7 @@ class Roster:
             and peer.standing == "joiner"
             and name in living
             and not view.lists(peer.process)
-            and (not self._sides or peer.view == view.id)
+            and (not self.sides or peer.view == view.id)
         ]
         if self._own.standing == "joiner" and not self._own.full:
             joiners.append(self._own.id)
@@ -187,14 +201,14 @@ class Roster:
             return True
         if view.number == 0:
             return False
-        if self._sides and not self._detector.reports_are_in(view.names, now, lambda agree: True):
+        if self.sides and not self._detector.reports_are_in(view.names, now, lambda agree: True):
             return False
         away, staying = self.leavers().union(unwanted), self.staying(view, now)
         return len(staying) < len(view.members) or not away.isdisjoint(staying)
 
     def targets(self, view: GroupView, joiners: Iterable[int], now: Instant) -> tuple[int, ...]:
         """Name whom to ask for the next view: where each side goes on, those of other sides are not stopped."""
-        names = self._detector.connected(view.names, now) if self._sides else view.names
+        names = self._detector.connected(view.names, now) if self.sides else view.names
         if self.out_of_reach(view, now):
             names = ()
         return tuple(dict.fromkeys((*names, *map(name_of, joiners))))

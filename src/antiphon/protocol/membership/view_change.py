@@ -32,6 +32,8 @@ class ViewChangeProtocol:
         connected = detector.connected(view.names, now)
         if agreement.decided is not None or not agreement.is_quorum(connected):
             return
+        if life.session is None and not life.roster.sides and life.roster.others_may_know_more(view, now):
+            return
         ending = life.session is None or life.session.flush is not None
         calm = not ending and len(connected) == len(view.names) and not life.slow.accused
         if calm and (life.roster.follows_another(view, now) or life.roster.is_settled(view, now)):

@@ -82,6 +82,12 @@ def _forgot_and_came_back(ran: Ran) -> bool:
     return "state folder lost" in ran.happened and any(start.member in forgetful for start in ran.restarts())
 
 
+def _came_back_with_an_old_state(ran: Ran, *, lies: bool) -> bool:
+    old = {member for fault in ran.faults("crash") if fault.old_ms and fault.lies == lies for member in fault.members}
+    happened = ("disk lied" if lies else "old copy put back") in ran.happened
+    return happened and any(start.member in old for start in ran.restarts())
+
+
 def _everyone_at_once(ran: Ran) -> bool:
     times = [start.crashed_at for start in ran.starts if start.crashed_at is not None and start.joined_at is not None]
     return any(times.count(at) == ran.schedule.members for at in times)
@@ -193,6 +199,9 @@ EFFECTS: Final[dict[str, Question]] = {
     "a member crashed": lambda ran: "crash" in ran.happened,
     "a member came back with its state": lambda ran: any(ran.restarts()) and "state folder lost" not in ran.happened,
     "a member came back without its state": _forgot_and_came_back,
+    "a member came back with an old copy of its state": lambda ran: _came_back_with_an_old_state(ran, lies=False),
+    "a member came back with what a lying disk had kept": lambda ran: _came_back_with_an_old_state(ran, lies=True),
+    "an old state was known for one": lambda ran: ran.counts("dropped-outdated-state"),
     "everyone crashed at once": _everyone_at_once,
     "everyone stood still at once": lambda ran: "everyone paused" in ran.happened and ran.delivers(),
     "a member was paused until the others had gone on": _paused_and_left_out,

@@ -354,8 +354,8 @@ def _was_seen_by(outcome: Outcome, view: Viewed, members: set[int]) -> bool:
 
 
 def _forgetful(outcome: Outcome, newest: Viewed) -> set[int]:
-    """Give those who are in the newest view with a start whose state is gone: the others have to decide without it."""
-    lost = {member for fault in outcome.schedule.faults if fault.forgets for member in fault.members}
+    """Give those in the newest view with a start whose state is gone, or old: the others have to decide without it."""
+    lost = {member for fault in outcome.schedule.faults if fault.forgets or fault.old_ms for member in fault.members}
     began = {
         start.member
         for start in running(outcome).values()

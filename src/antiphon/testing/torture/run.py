@@ -58,6 +58,8 @@ class Tortured:
         self._keys_used = 1
         self._broken_disks: set[int] = set()
         self._forgot_at: dict[int, float] = {}  # when a member lost its state folder
+        self._copies: dict[PlannedFault, dict[Path, bytes]] = {}  # of state folders, to be put back
+        self._lying: set[int] = set()  # whose disks only say that they have synced
         self._failures = [{"snapshot": one.snapshot_fails, "restore": one.restore_fails} for one in schedule.work]
         self._returning: set[int] = set()  # who joins again as soon as it has left
         self._torn: dict[int, PlannedFault] = {}  # who stops dead at its next write
@@ -83,6 +85,7 @@ class Tortured:
         world.network.interface_mtu = schedule.net.mtu
         world.loop.antiphon_host.failed = self._failed
         world.disk.fails = lambda path: errno.ENOSPC if int(path.parts[1]) in self._broken_disks else None
+        world.disk.lies = lambda path: int(path.parts[1]) in self._lying
         for place in ("writing", "written", "synced"):
             setattr(world.disk, place, partial(self._tear, place=place))
         if any(fault.kind in ("replay", "forge") for fault in schedule.faults):
@@ -92,6 +95,8 @@ class Tortured:
             world.at(work.start_ms / 1000, self._start, member)
         for fault in schedule.faults:
             world.at(fault.at / 1000, self._begin, fault)
+            if fault.old_ms:
+                world.at((fault.at - fault.old_ms) / 1000, self._begin_to_forget, fault)
         world.at(schedule.calm_ms / 1000, self._calm)
         await self._until(schedule.settled_ms, lambda: self._all_are(Application.has_settled))
         longer_ms = await self._while_what_was_sent_before_goes_on()
@@ -209,7 +214,10 @@ class Tortured:
         match fault.kind:
             case "crash":
                 for member in fault.members:
+                    had = world.disk.files(Path(f"/{member}"))
                     self._crash(member, forgets=fault.forgets, power=fault.power)
+                    if fault.old_ms:
+                        self._go_back(member, fault, had)
                     if later is not None:
                         world.at(later, self._start, member)
             case "pause":
@@ -276,6 +284,28 @@ class Tortured:
             self.happened |= {"state folder lost"} if self.world.disk.files(Path(f"/{member}")) else set()
             self.world.disk.replace(Path(f"/{member}"), {})
             self._forgot_at[member] = self.world.now
+
+    def _begin_to_forget(self, fault: PlannedFault) -> None:
+        """Keep a copy of state folders, or let their disks lie from now on."""
+        if fault.lies:
+            self._lying.update(fault.members)
+        else:
+            folders = map(self.world.disk.files, self._folders(fault))
+            self._copies[fault] = {path: content for files in folders for path, content in files.items()}
+
+    def _go_back(self, member: int, fault: PlannedFault, had: dict[Path, bytes]) -> None:
+        """Let a state folder hold what it held some time ago; of what a lying disk had not synced nothing is left."""
+        folder, disk = Path(f"/{member}"), self.world.disk
+        if fault.lies:
+            self._lying.discard(member)
+        else:
+            copy = {path: content for path, content in self._copies[fault].items() if path.is_relative_to(folder)}
+            disk.replace(folder, copy)
+        if disk.files(folder) != had:
+            self.happened.add("disk lied" if fault.lies else "old copy put back")
+
+    def _folders(self, fault: PlannedFault) -> list[Path]:
+        return [Path(f"/{member}") for member in fault.members]
 
     def _can_forget(self, member: int) -> bool:
         """Say whether the others remember enough: a majority of names that know of no view founds the group anew."""

@@ -125,6 +125,8 @@ class PlannedFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     members: tuple[int, ...] = ()
     others: tuple[int, ...] = ()
     forgets: bool = False  # crash: the state folder is gone
+    old_ms: int = 0  # crash: the state folder holds what it held so long before
+    lies: bool = False  # because the disk only said that it had synced what was written since; else a copy was put back
     power: bool = False  # crash, torn: the machine loses its power, and so what was not synced
     place: Literal["writing", "written", "synced"] = "writing"  # torn: before it is written, before it is synced, after
     share: float = 0.0
@@ -239,6 +241,8 @@ def features(schedule: Schedule) -> Iterator[str]:
         "loss of power once a write is synced": any(
             fault.power and fault.place == "synced" for fault in schedule.faults if fault.kind == "torn"
         ),
+        "an old copy of the state folder": any(fault.old_ms and not fault.lies for fault in schedule.faults),
+        "a disk that lies about a sync": any(fault.lies for fault in schedule.faults),
         "crash without the state folder": any(fault.forgets for fault in schedule.faults),
         "the same befalls the same members again": len({(fault.kind, fault.members, fault.others) for fault in ended})
         < len(ended),
@@ -340,7 +344,11 @@ def draw(seed: int, *, small: bool = False) -> Schedule:
     schedule = Schedule(seed=seed, setup=setup, net=net, work=work, faults=faults, odd=odd, lingers=lingers)
     schedule = _quicker(schedule) if small else schedule
     schedule = _with_fewer_founders(random.Random(f"{seed}/founders"), schedule)
-    return _without_views(schedule) if random.Random(f"{seed}/views").random() < 0.08 else schedule
+    if random.Random(f"{seed}/views").random() < 0.08:
+        return _without_views(schedule)
+    if random.Random(f"{seed}/old state").random() < 0.04:
+        schedule = _that_goes_back_in_time(random.Random(f"{seed}/going back"), schedule)
+    return schedule
 
 
 _LARGE_STATE_BYTES: Final = 32 << 20  # of one schedule in a hundred: each costs as much as ten others
@@ -487,6 +495,69 @@ def _with_fewer_founders(rng: random.Random, schedule: Schedule) -> Schedule:
     )
     setup = replace(setup, founders=founders)
     return replace(schedule, setup=setup, work=(*schedule.work[:founders], *late), faults=faults)
+
+
+def _that_goes_back_in_time(rng: random.Random, schedule: Schedule) -> Schedule:
+    """Let a few things happen, and then a member start again with a state folder that knows nothing of some of them.
+
+    All others are there then, and remember: "as long as it reaches those who know what it has forgotten".
+    """
+    scale = schedule.setup.suspect_ms / 500
+    if schedule.members % 2 and schedule.setup.partition == "majority" and rng.random() < 0.4:
+        return msgspec.structs.replace(schedule, faults=tuple(_two_votes(rng, schedule, scale)))
+    kept = [
+        fault
+        for fault in schedule.faults
+        if fault.until is not None and not fault.forgets and not fault.stale and fault.kind not in ("disk", "torn")
+    ]
+    before = tuple(kept[: rng.choice((0, 1, 2, 2))])
+    member = rng.randrange(schedule.members)
+    met = max(work.start_ms for work in schedule.work) + 1_000 * scale
+    last = max([met, *(fault.until for fault in before if fault.until is not None)])
+    at = int(last + rng.choice((700, 1_500, 2_500)) * scale)
+    back = PlannedFault(
+        kind="crash",
+        at=at,
+        until=at + int(rng.choice((20, 100, 600, 2_000)) * scale),
+        members=(member,),
+        old_ms=rng.randrange(1, at),
+        lies=rng.random() < 0.5,
+        power=True,
+    )
+    before += tuple(fault for fault in _in_the_meantime(rng, schedule, back))
+    return msgspec.structs.replace(schedule, faults=(*before, back))
+
+
+def _two_votes(rng: random.Random, schedule: Schedule, scale: float) -> Iterator[PlannedFault]:
+    """Let one decide with half of the others, forget that, and come to the other half, which needs it to decide too."""
+    one, *others = rng.sample(range(schedule.members), schedule.members)
+    with_it, without_it = others[: len(others) // 2], others[len(others) // 2 :]
+    met = max(work.start_ms for work in schedule.work) + int((1_000 + rng.choice((0, 500))) * scale)
+    yield PlannedFault(kind="crash", at=met, until=met + int(1_500 * scale), members=(others[0],))  # two views more
+    parted = met + int(4_000 * scale)
+    turned = parted + int(rng.choice((1_500, 2_500)) * scale)
+    yield PlannedFault(kind="partition", at=parted, until=turned, members=tuple(without_it))
+    yield PlannedFault(kind="partition", at=turned, until=turned + int(3_000 * scale), members=tuple(with_it))
+    yield PlannedFault(
+        kind="crash",
+        at=turned,
+        until=turned + int(rng.choice((20, 300)) * scale),
+        members=(one,),
+        old_ms=turned - met + rng.choice((1, 300)),
+        lies=rng.random() < 0.5,
+        power=True,
+    )
+
+
+def _in_the_meantime(rng: random.Random, schedule: Schedule, back: PlannedFault) -> Iterator[PlannedFault]:
+    """Let one start again once or twice between the copy and the crash, so that there is something to forget."""
+    copied = back.at - back.old_ms
+    others = [member for member in range(schedule.members) if member not in back.members]
+    for member in (*back.members, rng.choice(others)):
+        at = copied + 50 + rng.randrange(back.old_ms)
+        gone = int(rng.choice((30, 800)) * schedule.setup.suspect_ms / 500)
+        if rng.random() < 0.5 and at + gone < back.at - 600 * schedule.setup.suspect_ms / 500:
+            yield PlannedFault(kind="crash", at=at, until=at + gone, members=(member,))
 
 
 def _one_after_the_other(rng: random.Random, setup: Setup, members: int) -> Iterator[PlannedFault]:
