@@ -26,6 +26,7 @@ from antiphon.protocol.machine import Capture, Restore
 from antiphon.protocol.membership import partitionable
 from antiphon.protocol.membership.confirmation import ViewConfirmation
 from antiphon.protocol.membership.decisions import Decisions
+from antiphon.protocol.membership.failure_detector import FailureDetector
 from antiphon.protocol.membership.outbox import Outbox
 from antiphon.protocol.membership.partitionable import PartitionableAgreement
 from antiphon.protocol.membership.roster import Roster
@@ -569,3 +570,34 @@ def who_could_decide_alone_asks_nobody(patch: pytest.MonkeyPatch) -> None:
 
 def the_count_of_starts_is_never_told(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Decisions, "on_superseded", lambda self, sender, superseded, now: None)
+
+
+# Groups that were founded apart, times that are given, slow links
+
+
+def groups_that_meet_stay_apart(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Discovery, "_meet_another_group", lambda self, founding, view: None)
+
+
+def a_group_that_has_begun_gives_way(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Discovery, "_newest_view", lambda self: None)
+
+
+def counts_of_a_group_that_is_given_up_are_lost(patch: pytest.MonkeyPatch) -> None:
+    real = LiveMember.give_up
+
+    def give_up(self: LiveMember, founding: Any) -> None:
+        real(self, founding)
+        self.driver.machine.counts.clear()
+
+    patch.setattr(LiveMember, "give_up", give_up)
+
+
+def a_given_time_is_not_heeded(patch: pytest.MonkeyPatch) -> None:
+    real = FailureDetector.suspected
+    late = 120_000_000_000
+    patch.setattr(FailureDetector, "suspected", lambda self, name, now: real(self, name, now - late))
+
+
+def windows_do_not_fill(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Sender, "_has_room", lambda self: True)

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from antiphon.testing.torture.schedule import PlannedFault, Schedule, Setup, Work
+from antiphon.testing.torture.schedule import Net, PlannedFault, Schedule, Setup, Work
 
 
 def schedule(**about: Any) -> Schedule:
@@ -272,3 +272,30 @@ def started_often(seed: int) -> Schedule:
         PlannedFault(kind="crash", at=5_000, until=7_000 + 100 * seed, members=(2,), old_ms=4_300),
     )
     return msgspec.structs.replace(busy(seed), faults=faults)
+
+
+def founded_apart(seed: int) -> Schedule:
+    """Nobody says how many found the group, and one of three is alone when it looks for it."""
+    faults = (PlannedFault(kind="partition", at=0, until=2_500 + 100 * seed, members=(seed % 3,)),)
+    setup = Setup(discover="multicast", undeclared=True, snapshot_bytes=0)
+    return schedule(seed=seed, setup=setup, work=(Work(messages=60),) * 3, faults=faults)
+
+
+def founded_by_one_who_waits(seed: int) -> Schedule:
+    """The same, where one waits for another with whom it wants to found a group, and which has founded one alone."""
+    faults = (PlannedFault(kind="partition", at=520, until=4_500 + 100 * seed, members=(0,)),)
+    setup = Setup(discover="multicast", undeclared=True, snapshot_bytes=0)
+    return schedule(seed=seed, setup=setup, work=(Work(messages=30),) * 2, faults=faults)
+
+
+def timed(seed: int) -> Schedule:
+    """One crashes for good, in a group whose members were told after what time one is dead."""
+    faults = (PlannedFault(kind="crash", at=700 + 10 * seed, members=(1,)),)
+    return msgspec.structs.replace(busy(seed, suspect_ms=1_000, fixed_times=True), faults=faults)
+
+
+def slow_links(seed: int) -> Schedule:
+    """Members that have more to say than their links carry."""
+    work = Work(messages=200, pause_ms=0, size=1_000)
+    setup = Setup(ordering="fifo", snapshot_bytes=0, window_bytes=25_000, suspect_ms=4_000)
+    return schedule(seed=seed, setup=setup, net=Net(bandwidth=2_000_000), work=(work,) * 3)

@@ -684,3 +684,11 @@ def test_what_several_lack_of_the_names_of_a_view_is_put_together() -> None:
     for member, names in enumerate((("a", "member 7", "c"), ("a", "b", "member 8"), ("member 6", "b", "member 8"))):
         logs[member].stream[0] = msgspec.structs.replace(logs[member].stream[0], members=names)
     assert "views" not in logs.flaws()
+
+
+def test_what_is_counted_only_grows() -> None:
+    for later, flaws in ((3, 0), (2, 0), (1, 1)):
+        logs = calm()
+        for counted in (0, 2, later):
+            logs.sample(1, counts={"views": counted, "refused-forged": 5 - counted})
+        assert len(logs.flaws().get("anomalies", [])) == flaws

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from antiphon.testing.torture.schedule import Net, PlannedFault, Setup, Work
@@ -171,8 +172,9 @@ def test_one_that_was_left_out_of_the_newest_view_that_was_seen_shows_that_there
 
 
 def test_one_that_has_lost_its_state_has_no_vote_in_the_view_that_lists_it() -> None:
-    for forgets, must in ((True, False), (False, True)):
-        logs = together(faults=[PlannedFault(kind="crash", at=50, until=100, members=(1,), forgets=forgets)])
+    for what, must in (({"forgets": True}, False), ({"old_ms": 40}, False), ({}, True)):
+        crash = PlannedFault(kind="crash", at=50, until=100, members=(1,))
+        logs = together(faults=[msgspec.structs.replace(crash, **what)])
         logs.crash(1)
         logs.start(1)
         logs.crash(2)
@@ -580,3 +582,47 @@ def test_those_who_keep_up_have_the_same() -> None:
     assert lacks(left=True) == 0
     assert lacks(before=True) == 0
     assert lacks(work={0: Work(read_pause_ms=1), 2: Work(read_pause_ms=1)}) == 0, "nobody else keeps up"
+
+
+# Groups of which nobody said how many found them
+
+
+def test_groups_that_were_founded_apart_are_one_in_the_end_if_all_are_there() -> None:
+    for crash, old, must in ((False, 0, True), (True, 0, False), (False, 40, False)):
+        faults = [PlannedFault(kind="crash", at=50, until=100, members=(2,), old_ms=old)] if old else []
+        logs = Logs(faults=faults, discover="multicast", undeclared=True)
+        logs.view(1, "ab")
+        logs.view(1, "c")
+        if crash:
+            logs.crash(2)
+        for member in (0, 1) if crash else (0, 1, 2):
+            logs.send(member, probe=True)
+            logs.sample(member)
+        assert ("alive" in logs.flaws()) is must
+        assert "views" not in logs.flaws(), "each group counts its own"
+        logs = Logs(discover="multicast", undeclared=False)
+        logs.view(1, "ab")
+        logs.view(1, "c")
+        assert "views" in logs.flaws()
+
+
+def test_who_gives_a_group_up_that_was_founded_apart_may_lose_what_it_was_told() -> None:
+    logs = Logs(discover="multicast", undeclared=True, snapshot_bytes=0)
+    logs.view(1, "ab")
+    logs.view(1, "c")
+    first = logs.send(0)
+    logs.send(2)
+    logs.tell(2, "yielded")
+    logs.give(2, [first])
+    logs.view(2, elders="ab")
+    logs.probe()
+    assert logs.flaws() == {}
+    logs = Logs(discover="multicast", undeclared=True, snapshot_bytes=0)
+    logs.view(1, "ab")
+    logs.view(1, "c")
+    first = logs.send(0)
+    logs.send(2)
+    logs.tell(2, "yielded")
+    logs.view(2, elders="ab")
+    logs.probe()
+    assert "state-transfer" in logs.flaws(), "it was not given the state of the group that stands"

@@ -122,6 +122,11 @@ BUGS: Final = [
     bug(planted.an_old_state_votes, scripted.two_votes, "views", "stable"),
     bug(planted.who_could_decide_alone_asks_nobody, scripted.alone_again, "views", "stable", "final-states"),
     bug(planted.the_count_of_starts_is_never_told, scripted.started_often, "alive"),
+    bug(planted.groups_that_meet_stay_apart, scripted.founded_apart, "alive"),
+    bug(planted.a_group_that_has_begun_gives_way, scripted.founded_by_one_who_waits, "final-states"),
+    bug(planted.counts_of_a_group_that_is_given_up_are_lost, scripted.founded_apart, "anomalies"),
+    bug(planted.a_given_time_is_not_heeded, scripted.timed, "alive"),
+    bug(planted.windows_do_not_fill, scripted.slow_links, "bounds", "broken"),
 ]
 
 

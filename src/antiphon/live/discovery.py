@@ -284,7 +284,10 @@ class Discovery:
     def _meet_another_group(self, founding: Founding, view: GroupView | None) -> None:
         assert self.founding is not None
         self._anomalies.note("other-group", f"founded by {', '.join(founding.founders)}")
-        if founding.outranks(self.founding) and self._seeker is not None:
+        begun, has_begun = view is not None, self._newest_view() is not None
+        # what is still being founded has nothing to give to those who come from a group that has delivered something
+        stands = founding.outranks(self.founding) if begun == has_begun else begun
+        if stands and self._seeker is not None:
             self.founding, self.view = founding, view
             self._seeker.give_up(founding)
             self._say()  # to those who still are where this member was, too

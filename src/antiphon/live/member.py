@@ -257,7 +257,11 @@ class LiveMember:
             self.driver.recording = Recording(origin)
         if (journals := self._host.journals(None, origin, self._names, show(identity.own))) is not None:
             self.driver.logs = IncarnationLogs(journals)
-        self._drive(make(origin, traced=self.driver.logs is not None), origin, file, self.driver.transport)
+        machine = make(origin, traced=self.driver.logs is not None)
+        machine.counts.update(before.counts)  # which only grow, whatever becomes of a group
+        if isinstance(machine, Process):
+            machine.lifecycle.own.in_views.update(before.lifecycle.own.in_views)
+        self._drive(machine, origin, file, self.driver.transport)
 
     # Going
 

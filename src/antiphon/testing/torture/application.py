@@ -17,6 +17,7 @@ from typing import Any, Literal
 import msgspec
 
 import antiphon
+from antiphon.protocol.membership.options import MembershipOptions
 from antiphon.testing.torture.log import (
     ApplicationStart,
     MessageName,
@@ -69,11 +70,14 @@ def keywords(setup: Setup, own: str, addresses: Sequence[str], keys: Sequence[by
         "leave_s": setup.leave_ms / 1000,
         "key": list(keys) if setup.key else None,
     }
+    if setup.fixed_times:
+        settings["membership"] = MembershipOptions(suspect_ns=setup.suspect_ms * 1_000_000)
+    declared = None if setup.undeclared else setup.founders or len(addresses)
     match setup.discover:
         case "multicast":
-            settings["discover"], settings["members"] = "239.1.2.3:7100", setup.founders or len(addresses)
+            settings["discover"], settings["members"] = "239.1.2.3:7100", declared
         case "peers":
-            settings["discover"], settings["members"] = "peers", setup.founders or len(addresses)
+            settings["discover"], settings["members"] = "peers", declared
             settings["peers"] = addresses[:1] if own != addresses[0] else addresses[1:2]
         case _:
             settings["peers"] = others

@@ -88,6 +88,12 @@ def _came_back_with_an_old_state(ran: Ran, *, lies: bool) -> bool:
     return happened and any(start.member in old for start in ran.restarts())
 
 
+def _suspected_after_a_fixed_time(ran: Ran) -> bool:
+    """Say whether one that had crashed was left out of a view, or could be missed by nobody else."""
+    went = any(view.left for start in ran.starts for view in _views(start))
+    return ran.schedule.setup.fixed_times and "crash" in ran.happened and went
+
+
 def _everyone_at_once(ran: Ran) -> bool:
     times = [start.crashed_at for start in ran.starts if start.crashed_at is not None and start.joined_at is not None]
     return any(times.count(at) == ran.schedule.members for at in times)
@@ -245,6 +251,10 @@ EFFECTS: Final[dict[str, Question]] = {
     "a member was cancelled": lambda ran: "left cancel" in ran.happened,
     "a member joined again at once": lambda ran: "returned at once" in ran.happened,
     "everyone left at once": _everyone_left,
+    "groups that were founded apart became one": lambda ran: ran.schedule.setup.undeclared and ran.noticed("yielded"),
+    "a group was founded by an undeclared number": lambda ran: ran.schedule.setup.undeclared and ran.delivers(),
+    "messages delivered over slow links": lambda ran: ran.schedule.net.bandwidth > 0 and ran.delivers(),
+    "a member was suspected after a fixed time": _suspected_after_a_fixed_time,
     "one joined what others had founded": _joined_what_others_had_founded,
     "a read was given up": lambda ran: ran.gave_up("read"),
     "a send was given up": lambda ran: ran.gave_up("send"),

@@ -78,7 +78,9 @@ class Case:
         self.segments = [segment for start in self.starts for segment in segments_of(start)]
         self.views = by_view(self.segments)
         self.has_views = self.schedule.setup.views
-        self.one_side = self.schedule.setup.partition == "majority"
+        self.has_sides = self.schedule.setup.partition == "each-side"
+        # groups that were founded apart, since nobody said how many found one, know nothing of each other either
+        self.one_side = not self.has_sides and not self.schedule.setup.undeclared
         self.lags = self.schedule.setup.slow == "lag"  # what has outlived its lifetime is discarded
         self.totals = self.schedule.setup.ordering in TOTAL
         self.sent = {identity: sent for start in self.starts for identity, sent in start.sent.items()}
@@ -299,7 +301,7 @@ def view_synchrony(case: Case) -> Iterator[str]:
 
 def the_larger_side_stands(case: Case) -> Iterator[str]:
     """When two sides meet, the smaller one yields; judged where they were parted, and nothing else befell them."""
-    if case.one_side or [fault.kind for fault in case.schedule.faults] != ["partition"]:
+    if not case.has_sides or [fault.kind for fault in case.schedule.faults] != ["partition"]:
         return
     for segment, following in pairwise(case.segments):
         if segment.start is not following.start or segment.end != "excluded":
@@ -343,7 +345,7 @@ def state_transfer(case: Case) -> Iterator[str]:
         for one, other in pairwise(elders):
             if shape(one.base) != shape(other.base) and not case.lags and _same_past(case, one, other):
                 yield f"{one.who} and {other.who} begin view {key[0]} as elders with different states"
-        if not case.one_side and not segments[0].view.elders:
+        if case.has_sides and not segments[0].view.elders:
             for one, other in pairwise(segments):
                 case.counts["beginnings"] += 1
                 if one.start.member != other.start.member and shape(one.base) != shape(other.base):
@@ -353,7 +355,7 @@ def state_transfer(case: Case) -> Iterator[str]:
 def _same_past(case: Case, one: Segment, other: Segment) -> bool:
     """Whether both have had a state given to them, so that their states can be compared; with sides they always can."""
     given = all(any(isinstance(entry, Restored) for entry in segment.start.stream) for segment in (one, other))
-    return given or not case.one_side
+    return given or case.has_sides
 
 
 def final_states(case: Case) -> Iterator[str]:
@@ -397,7 +399,7 @@ def _same_lineage(case: Case, one: ApplicationStart, other: ApplicationStart) ->
 
     Where each side goes on, all that are in one view have one.
     """
-    if not case.one_side:
+    if case.has_sides:
         return True
     firsts = [next((entry for entry in start.stream if isinstance(entry, Viewed)), None) for start in (one, other)]
     given = [any(isinstance(entry, Restored) for entry in start.stream) for start in (one, other)]
@@ -410,7 +412,7 @@ def _one_beginning(case: Case) -> bool:
     "If all who have the state crash, those who waited begin with what they have." Where each side goes on, only one
     does, and the others join it.
     """
-    if not case.one_side:
+    if case.has_sides:
         return True
     newest = max((key for key, segments in case.views.items() if not segments[0].view.elders), default=None)
     return newest is None or len({frozenset(segment.base) for segment in case.views[newest]}) == 1
@@ -526,9 +528,16 @@ def bounds(case: Case) -> Iterator[str]:
                 break
 
 
+_COUNTED_ALWAYS = ("views", "exclusions", "alive", "packets-sent")  # of all that is counted; in most runs they grow
+
+
 def anomalies_are_counted(case: Case) -> Iterator[str]:
-    """What a member was told of by a notice is in its counters too."""
+    """What a member was told of by a notice is in its counters too, which only grow."""
     for start in case.starts:
+        for before, after in pairwise(start.samples):
+            for what in _COUNTED_ALWAYS:
+                if after.counts.get(what, 0) < before.counts.get(what, 0):
+                    yield f"{start.address} counts {before.counts[what]} {what}, and later {after.counts.get(what, 0)}"
         if start.samples and not start.ended:
             last = start.samples[-1]
             told = sum(

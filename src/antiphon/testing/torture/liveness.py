@@ -113,7 +113,7 @@ def everyone_who_can_goes_on(case: Case) -> Iterator[str]:
             yield f"{start.address} goes on in one view with {far}, which is out of its reach"
     if whole:
         yield from _one_view(case, whole)
-    elif not case.one_side:
+    elif case.has_sides:
         yield from _each_side_goes_on(case, near)
     if not whole and not any(map(case.goes_on, there.values())) and _has_quorum(case, near):
         yield f"{_has_quorum(case, near)} have a majority of the last view within reach, and nobody goes on"
@@ -219,6 +219,7 @@ def is_undisturbed(case: Case) -> bool:
         and schedule.latency_ms <= _QUICK_MS
         and schedule.odd is None
         and not _states_are_refused(schedule)
+        and not schedule.setup.undeclared
         and all(map(case.prompt, case.starts))
     )
 
@@ -316,6 +317,10 @@ def _whole_group(case: Case, near: dict[int, set[int]]) -> set[int]:
     outcome = case.outcome
     there = {member for member in near if not is_odd(outcome, member) and _can_be_found(outcome, member)}
     decide = 2 * len(there) > outcome.schedule.members
+    if outcome.schedule.setup.undeclared:  # who is gone may have been needed by the group that stands
+        decide = len(there) == outcome.schedule.members and not any(
+            fault.forgets or fault.old_ms for fault in outcome.schedule.faults
+        )
     if case.one_side and case.segments:
         view = max((segment.view for segment in case.segments), key=lambda view: view.view)
         newest, voters = view.members, there - _forgetful(outcome, view)

@@ -45,6 +45,7 @@ class Tortured:
             loss=net.loss,
             duplicate=net.duplicate,
             reorder=net.reorder,
+            bandwidth=net.bandwidth,
             skew=net.skew,
             limit="60min",
             patience="60min",

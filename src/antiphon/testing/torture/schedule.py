@@ -40,6 +40,7 @@ class Setup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     key: bool = False
     discover: Literal["", "multicast", "peers"] = ""  # peers: each knows the next one, and all but one know the first
     founders: int = 0  # with discover: how many are declared to found the group, and the rest join it; 0: all
+    undeclared: bool = False  # with discover: nobody says how many found the group
     multicast: bool = False  # what goes to several goes to a multicast address
     window: int = 64
     window_bytes: int = 512 << 10
@@ -47,6 +48,7 @@ class Setup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     snapshot_bytes: int | None = None  # how much the state weighs beside what was delivered; None: no snapshots
     suspect_ms: int = 500
     leave_ms: int = 5_000  # how long leaving may wait
+    fixed_times: bool = False  # `suspect_ms` is given to the members, rather than measured by them
 
 
 class Net(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
@@ -59,6 +61,7 @@ class Net(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True,
     skew: str = "0"
     offload: bool = False
     mtu: int = 1_500  # of every machine's way out
+    bandwidth: int = 0  # bits a second of each link; 0: unlimited
 
 
 BURST_BYTES: Final = 55_000  # the most that one burst holds
@@ -155,8 +158,15 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     @property
     def latency_ms(self) -> float:
-        """About the longest that a packet takes."""
-        return max(_milliseconds(word) for word in self.net.latency.split()[1:2] + self.net.latency.split()[-1:])
+        """About the longest that a packet takes, behind a window of others where links are slow."""
+        return self._queue_ms + max(
+            _milliseconds(word) for word in self.net.latency.split()[1:2] + self.net.latency.split()[-1:]
+        )
+
+    @property
+    def _queue_ms(self) -> float:
+        """How long a link takes for a window."""
+        return 8_000 * (self.setup.window_bytes + BURST_BYTES) / self.net.bandwidth if self.net.bandwidth else 0.0
 
     @property
     def calm_ms(self) -> int:
@@ -229,6 +239,9 @@ def features(schedule: Schedule) -> Iterator[str]:
         "duplicates": net.duplicate > 0,
         "reordering": net.reorder > 0,
         "skewed clocks": net.skew != "0",
+        "slow links": net.bandwidth > 0,
+        "nobody says how many found the group": setup.undeclared,
+        "fixed times": setup.fixed_times,
         "one keeps the old key": any(fault.stale for fault in schedule.faults),
         "one member set up differently": schedule.odd is not None,
         "late seed": setup.discover == "peers" and seeds_start > min(work.start_ms for work in schedule.work),
@@ -344,6 +357,12 @@ def draw(seed: int, *, small: bool = False) -> Schedule:
     schedule = Schedule(seed=seed, setup=setup, net=net, work=work, faults=faults, odd=odd, lingers=lingers)
     schedule = _quicker(schedule) if small else schedule
     schedule = _with_fewer_founders(random.Random(f"{seed}/founders"), schedule)
+    if random.Random(f"{seed}/bandwidth").random() < 0.04:
+        schedule = _over_slow_links(random.Random(f"{seed}/slow links"), schedule)
+    if random.Random(f"{seed}/declared").random() < 0.15:
+        schedule = _undeclared(random.Random(f"{seed}/undeclared"), schedule)
+    if random.Random(f"{seed}/times").random() < 0.04:
+        schedule = _with_fixed_times(random.Random(f"{seed}/fixed times"), schedule)
     if random.Random(f"{seed}/views").random() < 0.08:
         return _without_views(schedule)
     if random.Random(f"{seed}/old state").random() < 0.04:
@@ -497,6 +516,49 @@ def _with_fewer_founders(rng: random.Random, schedule: Schedule) -> Schedule:
     return replace(schedule, setup=setup, work=(*schedule.work[:founders], *late), faults=faults)
 
 
+def _over_slow_links(rng: random.Random, schedule: Schedule) -> Schedule:
+    """Let each link carry so much and no more, and a window be what it carries in a tenth of a second."""
+    if (schedule.setup.snapshot_bytes or 0) > 300_000 or schedule.latency_ms > _SHORT_MS:
+        return schedule
+    replace = msgspec.structs.replace
+    bandwidth = rng.choice((2_000_000, 10_000_000, 50_000_000))
+    window_bytes = min(schedule.setup.window_bytes, bandwidth // 80)
+    schedule = replace(
+        schedule,
+        net=replace(schedule.net, bandwidth=bandwidth),
+        setup=replace(schedule.setup, window_bytes=window_bytes),
+        odd=None if schedule.odd is None else replace(schedule.odd, window_bytes=window_bytes),
+    )
+    return _suspecting_after(schedule, max(schedule.setup.suspect_ms, int(12 * schedule.latency_ms)))
+
+
+_SHORT_MS: Final = 60  # a latency
+
+
+def _suspecting_after(schedule: Schedule, suspect_ms: int, **others: bool) -> Schedule:
+    replace = msgspec.structs.replace
+    odd = None if schedule.odd is None else replace(schedule.odd, suspect_ms=suspect_ms, **others)
+    return replace(schedule, setup=replace(schedule.setup, suspect_ms=suspect_ms, **others), odd=odd)
+
+
+def _undeclared(rng: random.Random, schedule: Schedule) -> Schedule:
+    """Let nobody say how many found the group, so that there may be several, which become one when they meet."""
+    setup = schedule.setup
+    if not setup.discover or setup.founders or setup.partition == "each-side" or schedule.odd is not None:
+        return schedule
+    faults = schedule.faults
+    if schedule.members > 2 and rng.random() < 0.6:
+        side = rng.sample(range(schedule.members), rng.randrange(1, schedule.members // 2 + 1))
+        apart = PlannedFault(kind="partition", at=0, until=rng.choice((1_500, 2_500, 4_000)), members=tuple(side))
+        faults = (apart, *faults)
+    return msgspec.structs.replace(schedule, setup=msgspec.structs.replace(setup, undeclared=True), faults=faults)
+
+
+def _with_fixed_times(rng: random.Random, schedule: Schedule) -> Schedule:
+    """Let the members be told after what time a silent one is dead, rather than measure that."""
+    return _suspecting_after(schedule, schedule.setup.suspect_ms * rng.choice((1, 1, 2)), fixed_times=True)
+
+
 def _that_goes_back_in_time(rng: random.Random, schedule: Schedule) -> Schedule:
     """Let a few things happen, and then a member start again with a state folder that knows nothing of some of them.
 
@@ -576,7 +638,15 @@ def _without_views(schedule: Schedule) -> Schedule:
     One of them may end, and be started again, once all have met it.
     """
     setup = msgspec.structs.replace(
-        schedule.setup, views=False, discover="", founders=0, snapshot_bytes=None, partition="majority", slow="block"
+        schedule.setup,
+        views=False,
+        discover="",
+        founders=0,
+        undeclared=False,
+        fixed_times=False,
+        snapshot_bytes=None,
+        partition="majority",
+        slow="block",
     )
     met = max(work.start_ms for work in schedule.work) + 1_000 + int(40 * schedule.latency_ms)
     ends = [fault for fault in schedule.faults if fault.kind in ("crash", "torn", "leave")]
