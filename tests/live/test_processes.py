@@ -254,3 +254,33 @@ def test_a_forked_child_does_not_keep_the_address_of_its_parent(tmp_path: Path) 
             another.bind((host, int(port)))
     finally:
         os.kill(child, signal.SIGKILL)
+
+
+_SENDS_IN_A_CHILD = """
+import asyncio, os, sys
+import antiphon
+
+async def send(group) -> None:
+    try:
+        await group.send(b"of a child")
+    except antiphon.UsageError as error:
+        print(error, flush=True)
+
+async def main(own: str, state: str) -> None:
+    async with antiphon.join("forks", bind=own, state=state, leave_s=0) as group:
+        await group.send(b"pending")
+        if not os.fork():
+            asyncio.events._set_running_loop(None)  # which was copied as well
+            asyncio.run(send(group))
+            os._exit(0)
+        os.wait()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def test_a_forked_child_does_not_send_into_what_was_pending_in_its_parent(tmp_path: Path) -> None:
+    """Its only thread has the number of the one that forked, and its copy of the loop seems to run."""
+    words = [sys.executable, "-c", _SENDS_IN_A_CHILD, *free_addresses(1), tmp_path]
+    told = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert told.stdout.startswith("loop: a group belongs to the event loop")

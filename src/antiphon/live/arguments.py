@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from threading import get_ident
 from typing import Any, Final, Literal, Union, get_args, get_origin
+from weakref import WeakSet
 
 from antiphon.errors import UsageError, UsageTypeError
 
@@ -141,11 +142,25 @@ class AtHome:
 
     def __init__(self) -> None:
         self.loop, self._thread = asyncio.get_running_loop(), get_ident()
+        _HOMES.add(self)
 
     def check(self) -> None:
         """Raise a `UsageError` in another loop or thread."""
         if get_ident() != self._thread or not self.loop.is_running():
             check_loop(self.loop)
+
+
+_HOMES: Final[WeakSet[AtHome]] = WeakSet()
+
+
+def _leave_home_in_a_child() -> None:
+    """Let nothing be at home in a forked child, whose only thread has the number of the one that forked."""
+    for home in _HOMES:
+        home._thread = 0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_home_in_a_child)
 
 
 def check_thread(loop: asyncio.AbstractEventLoop) -> None:
