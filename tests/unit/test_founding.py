@@ -231,3 +231,38 @@ def test_a_member_that_returns_elsewhere_under_its_name_gets_in() -> None:
                 await antiphon.join("test", bind=addresses[2], discover=WHERE, members=3, name="orders-1").__aenter__()
 
     testing.run(main, seed=1)
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_those_who_are_started_again_find_each_other_though_all_that_they_ask_is_gone(declared: bool) -> None:
+    """They knew one another through the one whom they asked, and forgot where they were."""
+    streams: dict[str, list[antiphon.Event]] = {}
+
+    async def main(world: World) -> None:
+        addresses = world.addresses(3)
+
+        async def member(own: str) -> None:
+            settings = {"members": 3} if declared else {}
+            streams[own] = []
+            async with antiphon.join("test", bind=own, discover="peers", peers=addresses[:1], **settings) as group:
+                async for event in group:
+                    streams[own].append(event)
+                    if isinstance(event, antiphon.ViewChange):
+                        await group.send(f"{own} in {event.view}".encode())
+
+        for own in addresses:
+            world.spawn(own, member, own)
+        await asyncio.sleep(4)
+        for own in addresses:
+            world.crash(own)
+        for own in addresses[1:]:
+            world.restart(own)
+        await asyncio.sleep(6)
+        last = [
+            next(one for one in reversed(streams[own]) if isinstance(one, antiphon.ViewChange)) for own in addresses
+        ]
+        assert [one.members for one in last[1:]] == [tuple(addresses[1:])] * 2
+        after = f"{addresses[1]} in {last[1].view}".encode()
+        assert all(any(getattr(one, "payload", b"") == after for one in streams[own]) for own in addresses[1:])
+
+    testing.run(main, seed=3, unexamined=EVERYTHING)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -12,7 +12,7 @@ from antiphon.live.anomalies import Anomalies
 from antiphon.live.contacts import Contacts
 from antiphon.live.discovery import Discovery, contact
 from antiphon.live.driver import Driver
-from antiphon.live.hello import Founding, HelloSockets, Seal
+from antiphon.live.hello import Contact, Founding, HelloSockets, Seal
 from antiphon.live.settings import PEERS, Settings, dns_name
 from antiphon.live.sockets import MakeSocket
 from antiphon.live.storage import Memory, StateFolder
@@ -31,6 +31,11 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     contacts: Contacts  # who was named by a host name
     folder: StateFolder
     discovery: Discovery | None = None  # how the others were found, if they were not given
+
+    @property
+    def found(self) -> Mapping[int, Contact]:
+        """Where the members are that were found by discovery, by number."""
+        return {} if self.discovery is None else self.discovery.book.members
 
     @property
     def founders(self) -> list[str]:
@@ -111,11 +116,13 @@ async def found(
     )
     contacts.go_on()
     me, declared = number_of(name), settings.members or 0
+    remembered = None if memory is None else memory.founding
+    file = folder.member([] if remembered is None or declared else list(_numbered(remembered.founders).values()), me)
+    for other in file.contacts():  # those that were to be asked may be gone for good
+        discovery.book.note(other)
     try:
         begun(discovery)
-        founds_alone = await discovery.find(
-            None if memory is None else memory.founding, knows_view=bool(declared) and folder.member([], me).knows_view
-        )
+        founds_alone = await discovery.find(remembered, knows_view=bool(declared) and file.knows_view)
     except BaseException:
         discovery.close()
         contacts.close()

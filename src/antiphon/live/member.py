@@ -78,7 +78,7 @@ class LiveMember:
             identity = self._identity = await self._identify()
             self._names.update(identity.names)
             self.anomalies.logger.is_called(self._names[identity.me])
-            file = identity.folder.member(identity.founders, identity.me, self._names)
+            file = identity.folder.member(identity.founders, identity.me, self._names, identity.found)
             origin = self._origin(identity, file)
             origin.options.check(len(identity.names))
             self._session = open_session(settings.group, identity.me, self._settings.keys())
@@ -103,7 +103,7 @@ class LiveMember:
             identity = await found(settings, folder, self._host.socket, self.anomalies, self._admission.begin_search)
             assert identity.discovery is not None
             self._closers.callback(identity.discovery.close)
-            self._names.update((number, contact.name) for number, contact in identity.discovery.book.members.items())
+            self._names.update((number, contact.name) for number, contact in identity.found.items())
         self._closers.callback(identity.contacts.close)
         return identity
 
@@ -251,7 +251,7 @@ class LiveMember:
         identity.folder.remember(self._settings.bind, Memory(name=self._names[identity.me], founding=founding))
         self._identity = identity
         self._names.update((number, name) for number, name in identity.names.items() if number not in self._names)
-        file = identity.folder.member(identity.founders, identity.me, self._names)
+        file = identity.folder.member(identity.founders, identity.me, self._names, identity.found)
         origin = self._origin(identity, file, before)
         if self.driver.recording is not None:
             self.driver.recording = Recording(origin)

@@ -13,7 +13,7 @@ import msgspec
 
 from antiphon.errors import UsageError
 from antiphon.live.addresses import Address, show
-from antiphon.live.hello import Founding
+from antiphon.live.hello import Contact, Founding
 from antiphon.protocol.membership.process import Saved
 
 FORMAT: Final = 1  # of the files; 0.1.0's had no number
@@ -49,6 +49,7 @@ class KeptState(msgspec.Struct, frozen=True, kw_only=True):
     names: dict[int, str]  # of the members, by number
     saved: bytes  # what the machine persisted
     bind: str = ""  # the address that it holds while it runs
+    addresses: dict[int, str] = {}  # where those were last whom it has found by discovery, by number
 
 
 _Kept = TypeVar("_Kept", Memory, KeptState, Saved)
@@ -85,21 +86,40 @@ class StateFolder:
     def _memory_file(self, bind: str) -> Path:
         return self._folder / f"{digest(self._group, bind)}.member"
 
-    def member(self, founders: Sequence[str], me: int, names: Mapping[int, str] | None = None) -> MemberFile:
-        """Return the file of one member; `names` are those of the members, as they come to be known."""
+    def member(
+        self,
+        founders: Sequence[str],
+        me: int,
+        names: Mapping[int, str] | None = None,
+        found: Mapping[int, Contact] | None = None,
+    ) -> MemberFile:
+        """Return the file of one member; `names` are those of the members, and `found` says where they are."""
         path = self._folder / f"{digest(self._group, list(founders), me)}.state"
-        return MemberFile(self._disk, path, self._group, me, names or {}, self._bind)
+        return MemberFile(self._disk, path, self._group, me, names or {}, found or {}, self._bind)
 
 
 class MemberFile:
     """The incarnation and the votes of one member."""
 
-    def __init__(self, disk: Disk, path: Path, group: str, me: int, names: Mapping[int, str], bind: str) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        path: Path,
+        group: str,
+        me: int,
+        names: Mapping[int, str],
+        found: Mapping[int, Contact],
+        bind: str,
+    ) -> None:
         self._disk, self._path, self._group, self._me, self._names = disk, path, group, me, names
-        self._bind = bind
+        self._found, self._bind = found, bind
 
     def read(self) -> bytes | None:
         """Return what was persisted last, or None the first time."""
+        kept = self._read()
+        return kept.saved if isinstance(kept, KeptState) else kept
+
+    def _read(self) -> KeptState | bytes | None:
         content = _read(self._disk, self._path)
         if content is None:
             return None
@@ -111,7 +131,7 @@ class MemberFile:
         if kept.group != self._group or kept.member not in (own, str(self._me)):
             theirs = f"{kept.member} in {kept.group!r}"
             raise UsageError(f"state: {self._path} is of {theirs}, not of {own} in {self._group!r}; give each its own")
-        return kept.saved
+        return kept
 
     @property
     def knows_view(self) -> bool:
@@ -119,11 +139,22 @@ class MemberFile:
         saved = self.read()
         return saved is not None and _decode_saved(saved).view.number > 0
 
+    def contacts(self) -> list[Contact]:
+        """Return where the others of its group were last, as far as it had found them."""
+        kept = self._read()
+        if not isinstance(kept, KeptState) or not self.knows_view:
+            return []
+        found = kept.addresses.items()
+        return [Contact(kept.names[other], at) for other, at in found if other != self._me and other in kept.names]
+
     def write(self, state: bytes, *, may_wait: bool = False) -> None:
         """Persist; what `may_wait` keeps nobody waiting for the disk."""
         names = dict(self._names)
         member = names.get(self._me, str(self._me))
-        kept = KeptState(group=self._group, member=member, names=names, saved=state, bind=self._bind)
+        addresses = {number: one.address for number, one in self._found.items()}
+        kept = KeptState(
+            group=self._group, member=member, names=names, saved=state, bind=self._bind, addresses=addresses
+        )
         _write(self._disk, self._path, msgspec.msgpack.encode(kept), may_wait=may_wait)
 
 
