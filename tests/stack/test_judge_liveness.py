@@ -555,6 +555,14 @@ def test_who_takes_its_events_slowly_but_takes_them_is_waited_for_unless_it_may_
         assert len(logs.flaws().get("slow-readers", [])) == flaws
 
 
+@pytest.mark.parametrize(("members", "deaf", "must"), [(2, 0, False), (2, 1, True), (3, 0, True), (4, 3, True)])
+def test_a_slow_reader_is_left_out_only_where_the_others_can_go_on_without(members: int, deaf: int, must: bool) -> None:
+    logs = together(members, slow="drop", work={deaf: Work(deaf_ms=(1, 2))})
+    sent = logs[1 - deaf if deaf < 2 else 0].sent[logs.send(1 - deaf if deaf < 2 else 0)]
+    sent.delivered_at = sent.at + wait_s(logs) + 1
+    assert ("slow-readers" in logs.flaws()) is must
+
+
 def test_one_that_does_not_read_for_a_while_is_left_out_once() -> None:
     for times, pause_ms, flaws in ((1, 0, 0), (2, 0, 1), (2, 5, 0)):
         logs = together(slow="drop", work={2: Work(deaf_ms=(1, 2), read_pause_ms=pause_ms)})

@@ -243,6 +243,18 @@ def nobody_is_left_out_without_a_reason(case: Case) -> Iterator[str]:
 _SLOW_S = 1.0  # how long a group waits for one that does not take its events
 
 
+def _can_do_without_the_slow(case: Case, start: ApplicationStart, at: float) -> bool:
+    """Say whether those who read all the time are enough to go on from the view that an application has seen by then.
+
+    "A group goes on only with more than half of its present view, or half with its first member."
+    """
+    views = [entry for entry in start.stream if isinstance(entry, Viewed)]
+    members = next((view.members for view in reversed(views) if view.at <= at), views[0].members if views else ())
+    work = {address: case.schedule.work[member] for member, address in enumerate(case.outcome.addresses)}
+    quick = [address for address in members if not work[address].deaf_ms[1]]
+    return 2 * len(quick) > len(members) or (2 * len(quick) == len(members) and members[:1] == tuple(quick[:1]))
+
+
 def slow_readers_are_dealt_with(case: Case) -> Iterator[str]:
     """Where slow readers are dropped, or may lag, they keep nobody else waiting for long; who keeps up loses nothing.
 
@@ -260,6 +272,8 @@ def slow_readers_are_dealt_with(case: Case) -> Iterator[str]:
     for start in prompt:
         for sent in start.sent.values():
             if sent.accepted and sent.delivered_at is not None:
+                if schedule.setup.slow == "drop" and not _can_do_without_the_slow(case, start, sent.at):
+                    continue
                 case.counts["not held up"] += 1
                 if sent.delivered_at - sent.at > wait_s:
                     yield (
