@@ -311,10 +311,10 @@ def isolated(size: int, defer_ns: Duration, kind: type[Co] = Co) -> Isolated:
     return Isolated(accepted, pre_acknowledged, acknowledged, run.stats["members"]["co-confirm"])
 
 
-def saturated(size: int, messages: int) -> tuple[float, float]:
+def saturated(size: int, messages: int, kind: type[Co] = Co) -> tuple[float, float]:
     """Let everyone send a hundred messages in R; give the mean wait from acceptance on, at the sender and at others."""
     options = {"window": 1000, "headroom": 1000, "defer_ns": R, **_PATIENT}
-    run = _run(size, messages, options, Workload(interval=f"fixed {R // 100}ns"))
+    run = _run(size, messages, options, Workload(interval=f"fixed {R // 100}ns"), kind=kind)
     accepted = {(row.member, row.sender, row.seq): row.time_ns or 0 for row in run.events if row.event == "receive"}
     own: list[float] = []
     others: list[float] = []

@@ -504,7 +504,7 @@ def safety_claim(printed_type: type[TwoPhase] = PrintedClock) -> PaperClaim:
 
 def _span(values: Iterable[Value]) -> str:
     numbers = [float(value) for value in values]
-    return f"{min(numbers):.0f}% to {max(numbers):.0f}%"
+    return f"{min(numbers):.0f}% to {max(numbers):.0f}%" if numbers else "not measured"
 
 
 def latency_claims(rows: Sequence[Sequence[Value]]) -> list[PaperClaim]:
