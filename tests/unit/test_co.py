@@ -206,6 +206,14 @@ def test_failure_condition_2_asks_for_what_another_has() -> None:
     assert ret.asks == [(1, [(1, 3)])]
 
 
+def test_what_another_has_is_given_longer_than_a_gap_in_a_source_s_own_numbers() -> None:
+    for pdu, source, pause_ns in ((data(2, 1, 2, 1), 1, "ret_grace_ns"), (data(1, 1, 3, 1), 2, "ret_retry_ns")):
+        part = entity()
+        part.failure_condition(source, unpack_vector(pdu.ack, 3), 0)
+        least_ns = getattr(part.options, pause_ns)
+        assert least_ns <= part.losses.requests[1].ask_at <= 1.5 * least_ns
+
+
 def test_nothing_is_asked_for_that_comes_within_the_grace() -> None:
     part = entity()
     part.receive(2, data(1, 1, 2, 1), 0)

@@ -333,6 +333,13 @@ def test_copies_spread_over_a_part_of_the_round_trip_and_wider_after_each_vain_o
     assert spreads == [4, 4, 8, 16, 64, 64]
 
 
+def test_a_copy_leaves_at_the_end_of_its_time_at_the_latest() -> None:
+    world = World(chance=Wide(), ret_retry_ns=16 * MS)
+    world.send(1)
+    world.log.rebroadcast((1,), 1, 5 * MS)
+    assert world.log.deadline == 5 * MS + world.log.spread_ns(world.log.sl[1], 1, 5 * MS)
+
+
 def test_a_copy_takes_the_best_round_trip_to_the_asker_or_to_anyone() -> None:
     world = World(ret_retry_ns=10 * MS)
     world.send(1, now=0)
@@ -466,6 +473,14 @@ def test_those_are_awaited_who_are_not_known_to_have_accepted_or_confirmed() -> 
     assert receipt.awaited() == {2}
     receipt.enter(logged(2, 1, payload=None), step)
     assert receipt.awaited() == {2}, "a confirmation is not awaited for its own sake"
+
+
+def test_who_has_not_confirmed_one_message_is_awaited_whoever_has_confirmed_the_others() -> None:
+    receipt = AtomicReceipt(3)
+    receipt.prl = [logged(1, 1), logged(2, 1)]
+    receipt.pal.rows[1] = [2, 2, 1]
+    receipt.pal.rows[2] = [1, 2, 2]
+    assert receipt.awaited() == {0, 2}
 
 
 # Flow

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.protocol.machine import MILLISECOND, SECOND
+from antiphon.protocol.pace import Pace
 from antiphon.protocol.parts import Accepted, Duplicate, Out, PartContext
 from antiphon.protocol.recovery import NACK_RANGES_MAX, Heartbeat, Nack, Recovery, RecoveryOptions
 from antiphon.protocol.repairs import CHEAP_BYTES, RepairMark
@@ -174,6 +175,16 @@ def test_pauses_grow_beyond_their_limit_where_asking_is_in_vain() -> None:
     assert all(pause <= 1.5 * ADAPTIVE.nack_retry_ns_max for pause in pauses[:5])
     assert max(pauses) > 10 * ADAPTIVE.nack_retry_ns_max
     assert max(pauses) <= 3_000_000_000
+
+
+def test_where_answers_gather_pauses_and_their_limit_are_longer_by_as_much() -> None:
+    pace = Pace(16)
+    pace.ns = 20 * MILLISECOND
+    receiver = Recovery(PartContext(1, 3, random.Random(0), pace=pace), 8, ADAPTIVE)
+    receiver.noticed(0, 1, 0)
+    pauses = [b - a for a, b in itertools.pairwise(asked(receiver, 6))]
+    least_ns = ADAPTIVE.nack_retry_ns_max + pace.answer_ns
+    assert all(least_ns <= pause <= 1.5 * least_ns for pause in pauses)
 
 
 def test_pauses_grow_but_little_while_the_sender_is_heard() -> None:
