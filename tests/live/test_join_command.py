@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -27,6 +29,39 @@ def start(own: str, others: list[str], folder: Path, *words: str) -> subprocess.
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def test_who_reads_nothing_makes_the_others_wait_and_is_not_taken_for_dead(tmp_path: Path) -> None:
+    """A pager, or Ctrl-S: the member stood still with its output, was left out of the group, and no Ctrl-C ended it."""
+    addresses = free_addresses(2)
+    first, second = (
+        start(own, [other for other in addresses if other != own], tmp_path / str(index), "--stay")
+        for index, own in enumerate(addresses)
+    )
+    too_late = threading.Timer(40, first.kill)  # ends what is read of it
+    too_late.start()
+    try:
+        assert first.stdin is not None
+        assert first.stdout is not None
+        assert second.stdout is not None
+        assert second.stdout.readline().startswith("# view 1")
+        for number in range(300):  # far more than a pipe holds
+            first.stdin.write(f"{number} {'x' * 1_000}\n")
+        first.stdin.flush()
+        seen = [first.stdout.readline() for _ in range(301)]
+        time.sleep(2)
+        first.stdin.write("later\n")
+        first.stdin.flush()
+        seen.append(first.stdout.readline())
+        assert [line for line in seen if line.startswith("#")] == seen[:1]
+        assert "later" in seen[-1]
+        second.send_signal(signal.SIGINT)
+        assert second.wait(20) == 0
+    finally:
+        too_late.cancel()
+        for process in (first, second):
+            process.kill()
+            process.wait()
 
 
 @pytest.mark.parametrize("words", [[], ["--fixed", "--json"]], ids=["views", "fixed"])

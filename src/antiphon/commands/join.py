@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import select
 import sys
 import time
 from collections.abc import Callable
@@ -15,10 +16,14 @@ from typing import TYPE_CHECKING, Any
 from antiphon.errors import UsageError
 
 if TYPE_CHECKING:
-    from antiphon.live.events import Event, Status
+    import asyncio
+    import queue
+
+    from antiphon.live.events import Notice, Status, ViewChange
     from antiphon.live.group import Group
 
 _LINE_BYTES_MAX = 16 << 20  # as `message_bytes_max`
+_LAST_LINES_S = 1.0  # may take until they are written, once the user stops: nobody may read them
 _EXAMPLES = """examples:
   antiphon join orders --bind 127.0.0.1:7001 --peer 127.0.0.1:7002 --peer 127.0.0.1:7003
   antiphon join orders --bind 10.0.0.5:7001 --discover 239.1.2.3:7100 --members 3 --key-file group.key
@@ -143,7 +148,7 @@ async def _take_part(args: argparse.Namespace, settings: dict[str, Any]) -> int:
         await asyncio.gather(entering, return_exceptions=True)
         return 0
     group = await entering
-    taken = 0
+    taken: int | None = None
     try:
         reading = asyncio.create_task(_carry_lines_in(group, args.stay))
         writing = asyncio.create_task(_carry_lines_out(group, args))
@@ -153,11 +158,24 @@ async def _take_part(args: argparse.Namespace, settings: dict[str, Any]) -> int:
     finally:
         await group.leave()
         reading.cancel()
-        taken = await writing
+        taken = await _written(writing, stopping)
         stopping.cancel()
-    if args.json:
+    if args.json and taken is not None:
         print(json.dumps({"left": args.group, "delivered": taken}))
     return 0
+
+
+async def _written(writing: asyncio.Task[int], stopping: asyncio.Task[Any]) -> int | None:
+    """Wait until the last lines are written, and give how many messages; None if the user stops and nobody reads."""
+    import asyncio
+
+    await asyncio.wait({writing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    if not writing.done():
+        await asyncio.wait({writing}, timeout=_LAST_LINES_S)
+    if writing.done():
+        return writing.result()
+    writing.cancel()
+    return None
 
 
 async def _carry_lines_in(group: Group, stay: bool) -> None:
@@ -193,9 +211,8 @@ async def _carry_lines_in(group: Group, stay: bool) -> None:
         if lines:
             asyncio.run_coroutine_threadsafe(group.send_many(lines), loop).result()
 
-    def tell(how: Callable[..., None], what: object) -> None:
-        with suppress(RuntimeError):  # the loop has ended before the input
-            loop.call_soon_threadsafe(lambda: None if ended.done() else how(what))
+    def tell(how: Callable[[Any], None], what: object) -> None:
+        _tell(ended, how, what)
 
     threading.Thread(target=read, name="antiphon-input", daemon=True).start()
     await ended
@@ -205,26 +222,70 @@ async def _carry_lines_in(group: Group, stay: bool) -> None:
 
 async def _carry_lines_out(group: Group, args: argparse.Namespace) -> int:
     """Write what the group delivers, in its order; give the number of messages."""
-    from antiphon.live.events import Message
+    from antiphon.live.events import Batch
 
-    taken = 0
-    async for event in group:
-        if isinstance(event, Message):
-            taken += 1
-        print(_line(event, args.json), flush=True)
+    output, taken = _Output(), 0
+    async for event in group.batches():
+        if isinstance(event, Batch):
+            payloads = event.payloads[: None if args.count is None else args.count - taken]
+            taken += len(payloads)
+            lines = [_line(event.sender, payload, event.view, args.json) for payload in payloads]
+        else:
+            lines = [_line_of_group(event, args.json)]
+        await output.write(lines)
         if taken == args.count:
             break
     return taken
 
 
-def _line(event: Event, as_json: bool) -> str:
-    from antiphon.live.events import Message, ViewChange
+class _Output:
+    """The output, written by a thread of its own: a pipe that nobody reads, or a terminal that was stopped, is full.
 
-    if isinstance(event, Message):
-        text = event.payload.decode(errors="replace")
-        if as_json:
-            return json.dumps({"sender": event.sender, "line": text, "view": event.view})
-        return f"{event.sender}\t{text}"
+    The event loop must not wait for it, or the others would take this member for dead.
+    """
+
+    def __init__(self) -> None:
+        import queue
+        import threading
+
+        self._jobs: queue.SimpleQueue[tuple[bytes, asyncio.Future[None]]] = queue.SimpleQueue()
+        threading.Thread(target=self._write_all, name="antiphon-output", daemon=True).start()
+
+    async def write(self, lines: list[str]) -> None:
+        """Write lines, and wait until they are."""
+        import asyncio
+
+        written = asyncio.get_running_loop().create_future()
+        text = "".join(f"{line}\n" for line in lines)
+        self._jobs.put((text.encode(sys.stdout.encoding, "backslashreplace"), written))
+        await written
+
+    def _write_all(self) -> None:
+        while True:
+            rest, written = self._jobs.get()
+            try:
+                while rest:
+                    rest = rest[os.write(1, rest) :]  # not sys.stdout, whose lock would be held at the end
+            except OSError as error:
+                _tell(written, written.set_exception, error)
+            else:
+                _tell(written, written.set_result, None)
+
+
+def _tell(future: asyncio.Future[None], how: Callable[[Any], None], what: object) -> None:
+    """Let a future of the loop know, from another thread, unless it knows already."""
+    with suppress(RuntimeError):  # the loop has ended before
+        future.get_loop().call_soon_threadsafe(lambda: None if future.done() else how(what))
+
+
+def _line(sender: str, payload: bytes, view: int, as_json: bool) -> str:
+    text = payload.decode(errors="replace")
+    return json.dumps({"sender": sender, "line": text, "view": view}) if as_json else f"{sender}\t{text}"
+
+
+def _line_of_group(event: ViewChange | Notice, as_json: bool) -> str:
+    from antiphon.live.events import ViewChange
+
     if isinstance(event, ViewChange):
         if as_json:
             return json.dumps({"view": event.view, "members": event.members})
@@ -241,7 +302,9 @@ class _Screen:
         self._delivered: tuple[float, int] | None = None  # when last looked, and how many there were
 
     def show(self, status: Status) -> None:
-        """Draw."""
+        """Draw, unless the terminal was stopped: the event loop must not wait for it."""
+        if not select.select([], [sys.stderr], [], 0)[1]:
+            return
         lines = self._lines(status)
         if self._terminal:
             self._draw(lines)
