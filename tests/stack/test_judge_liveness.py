@@ -191,6 +191,19 @@ def test_one_that_has_lost_its_state_has_no_vote_in_the_view_that_lists_it() -> 
     assert "alive" in logs.flaws(), "it has begun the newest view since"
 
 
+def test_what_follows_a_view_that_was_left_may_be_known_to_one_alone_who_has_lost_its_state() -> None:
+    for leaves, forgets, must in ((True, True, False), (False, True, True), (True, False, True)):
+        logs = together(5, faults=[PlannedFault(kind="crash", at=50, until=100, members=(1,), forgets=forgets)])
+        if leaves:
+            logs.leave(0)
+            logs.start(0)
+        logs.crash(1)
+        logs.start(1)
+        for member in range(5):
+            waits(logs, member, "joining")
+        assert ("alive" in logs.flaws()) is must
+
+
 def test_a_majority_that_hears_one_another_goes_on_though_others_are_cut_off() -> None:
     logs = together(5, faults=[partition(3, 4)])
     for member in range(5):
