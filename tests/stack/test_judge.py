@@ -314,6 +314,19 @@ def test_a_joiner_without_a_state_may_lack_what_goes_in_parts_and_was_begun_befo
         assert (rules == set()) is (excused and not late), rules
 
 
+def test_one_that_is_set_up_as_a_side_of_its_own_may_found_its_group_again() -> None:
+    for partition, excused in (("each-side", True), ("majority", False)):
+        odd = Setup(ordering="sequencer", safe=True, partition=partition)  # type: ignore[arg-type]
+        logs = Logs(3, ordering="sequencer", safe=True, odd=odd)
+        logs.view(1, "c")
+        logs.send(2)
+        logs.crash(2)
+        logs.start(2)
+        logs.view(1, "c")
+        logs.send(2)
+        assert ("total" not in logs.flaws()) is excused
+
+
 # Sides
 
 

@@ -256,6 +256,18 @@ def test_a_majority_counts_only_with_who_has_seen_the_newest_view_and_remembers(
     assert not any("nobody goes on" in text for text in logs.flaws()["alive"]), "each side does"
 
 
+@pytest.mark.parametrize(("standing", "must"), [("active", True), ("changing", False)])
+def test_one_that_lost_its_state_as_a_view_ended_may_have_decided_what_follows(standing: str, must: bool) -> None:
+    fault = PlannedFault(kind="crash", at=0, until=100, members=(0,), forgets=True)
+    logs = together(4, faults=[fault])
+    logs.sample(0, standing)
+    logs.crash(0)
+    logs.start(0)
+    for member in range(4):
+        waits(logs, member, "joining" if member == 0 else "stalled")
+    assert ("alive" in logs.flaws()) is must
+
+
 @pytest.mark.parametrize(("power", "after_s", "must"), [(True, 0.9, False), (True, 1.1, True), (False, 0.9, True)])
 def test_a_view_may_be_forgotten_by_who_loses_its_power_soon_after(power: bool, after_s: float, must: bool) -> None:
     fault = PlannedFault(kind="crash", at=0, until=100, members=(0, 1), power=power)

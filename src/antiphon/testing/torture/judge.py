@@ -246,8 +246,11 @@ def total(case: Case) -> Iterator[str]:
     """
     if not case.totals:
         return
-    safe = case.schedule.setup.safe and case.one_side
+    odd = case.schedule.odd
     for key, segments in case.views.items():
+        # one that is set up as a side of its own may found its group twice, if it forgets that
+        is_apart = odd is not None and odd.partition == "each-side" and key[1] == (case.outcome.addresses[-1],)
+        safe = case.schedule.setup.safe and case.one_side and not is_apart
         for together in standing(segments):
             longest = max(together, key=lambda segment: len(segment.messages))
             for segment in segments if safe else together:

@@ -347,11 +347,23 @@ def _whole_group(case: Case, near: dict[int, set[int]]) -> set[int]:
 def _went_on_unseen(case: Case, newest: Viewed) -> bool:
     """Say whether one was left out of the newest view that anyone saw: there is a newer one, of those who crashed.
 
-    So there is where one has left it, and another of it crashed and lost its state before its application saw the next.
+    So there may be one where a member crashed and lost its state as that view ended: others have left it, or the member
+    itself was about to leave it behind. What it decided with others is not known to any application.
     """
     of_it = [segment for segment in case.segments if segment.key == newest.key]
+    if any(segment.end == "excluded" for segment in of_it):
+        return True
+    forgetful = _forgetful(case.outcome, newest)
     is_left = any(segment.start.left_at is not None and segment.next is None for segment in of_it)
-    return any(segment.end == "excluded" for segment in of_it) or (is_left and bool(_forgetful(case.outcome, newest)))
+    return bool(forgetful) and (
+        is_left
+        or any(
+            segment.start.member in forgetful
+            and segment.start.samples
+            and segment.start.samples[-1].standing != "active"
+            for segment in of_it
+        )
+    )
 
 
 _ON_DISK_S = 1.0  # a busy machine brings to the disk in so long what nobody waits for
