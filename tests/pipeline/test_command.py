@@ -324,6 +324,25 @@ def test_an_interrupt_that_python_drops_is_remembered() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_a_watch_ends_on_an_interrupt_with_the_verdicts_so_far(
+    spark_session: Session, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As its page says; since interrupts are remembered it ended as interrupted, with nothing but that word."""
+    write(in_run(sample(1, "total").events, "one"), tmp_path / "trace" / "one.parquet")
+    words = ["watch", str(tmp_path / "trace"), "--checkpoint", str(tmp_path / "out"), "--json"]
+
+    def idles() -> bool:
+        return any(time.time() - commit.stat().st_mtime > 1 for commit in tmp_path.glob("out/commits/*.json"))
+
+    with interrupted_when(idles):
+        code = main(words)
+    said = json.loads(capfd.readouterr().out)
+    assert said["batches"] == 1
+    assert said["events"] > 0
+    assert said["guarantees"]["total"]["verdict"] == "holds"
+    assert code == 0
+
+
 @pytest.mark.parametrize("name", ["measure", "sweep", "watch"])
 def test_interrupted_commands(
     spark_session: Session, tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str

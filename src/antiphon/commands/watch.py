@@ -77,11 +77,17 @@ def run(args: argparse.Namespace) -> int:
             patience_s=args.patience,
             mapping=mapping_of(args),
         )
+
+        def go_on() -> bool:
+            spark.interrupts.check()
+            return True
+
         try:
-            watcher.run(once=args.once)
+            watcher.run(once=args.once, go_on=go_on)
         except KeyboardInterrupt:  # a batch under way is cut off; the next start does it again
             if args.once:
                 raise  # not all that is there was read: nothing to conclude from
+            spark.interrupts.answer()
         final = watcher.conclude() if args.once else watcher.sum
     if args.once and final.missing and not final.runs:
         path, why = next(iter(final.missing.items()))

@@ -37,6 +37,10 @@ class Interrupts:
         if self.seen:
             raise KeyboardInterrupt
 
+    def answer(self) -> None:
+        """Forget it: the command ends because of it, and in a way of its own."""
+        self.seen = False
+
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._is_ours:
             signal.signal(signal.SIGINT, signal.default_int_handler)
