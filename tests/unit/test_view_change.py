@@ -992,6 +992,19 @@ def test_where_all_leave_the_first_makes_a_view_of_its_own_and_leaves_when_the_o
     assert one.process.deadline is None
 
 
+def test_one_who_leaves_alone_makes_no_views_while_it_waits_for_one_that_cannot_be_let_in() -> None:
+    one = member(0, 0, 1)
+    one.hear(1, Prepare((9, 1), one.process.view))
+    one.hear(1, Commit(change_to(one.process.view, (0,), (9, 1))))
+    alone = one.process.view
+    one.hear(10_001, Alive(alone.id, "joiner", unheard=(0,)))
+    one.do(Leave(), one.now + 5 * MS)
+    assert one.process.view == alone
+    assert not one.process.left, "the other may be heard again, and have nobody else that has the state"
+    pass_time(one, one.now // MS + 1_000)
+    assert one.process.left, "the other is gone"
+
+
 def test_who_disbands_gives_up_what_it_sent_and_ends_for_good() -> None:
     one = member(2, traced=True, options=SAFE)
     for payload in (b"sent", b"sent", b"waits", b"too"):

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import partial
 from itertools import groupby
-from typing import ClassVar, TypeAlias, assert_never
+from typing import ClassVar, Final, TypeAlias, assert_never
 
 import msgspec
 
@@ -64,6 +64,8 @@ from antiphon.protocol.view.member import Member
 from antiphon.protocol.wire import VERSIONS, Codec, group_tag
 
 __all__ = ["MembershipOptions", "Process", "ProcessInput", "Saved"]  # what a driver needs
+
+_TURNS_MAX: Final = 100  # of what a process says to itself at one instant: a view that is changed alone takes a few
 
 ProcessInput: TypeAlias = Input | Snapshot | Chunk | Meet | Intake | Disband
 
@@ -358,7 +360,7 @@ class Process:
         """See to everything that time, or what has just happened, calls for."""
         life, detector, change = self.lifecycle, self.detector, self.view_change
         late = detector.look(now)
-        while True:
+        for _ in range(_TURNS_MAX):
             while self._outbox.to_itself:
                 self._dispatch.hear(self._own.id, self._outbox.to_itself.popleft(), now)
             if self._own.leaving and not self._own.left and life.is_alone(now):
@@ -375,6 +377,8 @@ class Process:
             change.continue_round(now)
             if not self._outbox.to_itself:
                 break
+        else:
+            raise AssertionError("what is said to oneself comes to an end")
         change.fetch_again(now)
         life.transfer.look(life.view, now)
         if life.active and life.transfer.is_in_vain(now):  # nobody could give the state that is due: join anew

@@ -199,8 +199,10 @@ class Roster:
         """
         if joiners and self._detector.arrivals.until is None:
             return True
-        if view.number == 0:
-            return False
+        if view.number == 0 or view.members == (self._own.id,):
+            return (
+                False  # who is alone changes nothing by leaving: it waits for those who want to join, if there are any
+            )
         if self.sides and not self._detector.reports_are_in(view.names, now, lambda agree: True):
             return False
         away, staying = self.leavers().union(unwanted), self.staying(view, now)
