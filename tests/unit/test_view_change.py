@@ -47,6 +47,7 @@ from antiphon.protocol.membership.messages import (
     Vote,
 )
 from antiphon.protocol.membership.options import MembershipOptions
+from antiphon.protocol.membership.view_change import ViewChangeProtocol
 from antiphon.protocol.membership.views import NO_BALLOT, Ballot, Cut, GroupView, name_of, process
 from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.view.member import Member, View
@@ -992,12 +993,15 @@ def test_where_all_leave_the_first_makes_a_view_of_its_own_and_leaves_when_the_o
     assert one.process.deadline is None
 
 
-def test_one_who_leaves_alone_makes_no_views_while_it_waits_for_one_that_cannot_be_let_in() -> None:
+def test_one_who_leaves_alone_makes_no_views_while_it_waits_for_one_that_cannot_be_let_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ViewChangeProtocol, "welcome", lambda self, now: [])  # it does not hear this member
     one = member(0, 0, 1)
     one.hear(1, Prepare((9, 1), one.process.view))
     one.hear(1, Commit(change_to(one.process.view, (0,), (9, 1))))
     alone = one.process.view
-    one.hear(10_001, Alive(alone.id, "joiner", unheard=(0,)))
+    one.hear(10_001, Alive(alone.id, "joiner"))
     one.do(Leave(), one.now + 5 * MS)
     assert one.process.view == alone
     assert not one.process.left, "the other may be heard again, and have nobody else that has the state"
