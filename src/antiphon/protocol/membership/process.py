@@ -50,13 +50,7 @@ from antiphon.protocol.membership.partitionable import PartitionableAgreement
 from antiphon.protocol.membership.slow_receiver import fitted
 from antiphon.protocol.membership.versions import WireVersions
 from antiphon.protocol.membership.view_change import ViewChangeProtocol
-from antiphon.protocol.membership.views import (
-    NAMES_MAX,
-    NO_BALLOT,
-    GroupView,
-    before_the_first,
-    process,
-)
+from antiphon.protocol.membership.views import NAMES_MAX, NO_BALLOT, GroupView, before_the_first, process
 from antiphon.protocol.options import GroupOptions
 from antiphon.protocol.rules import rule
 from antiphon.protocol.timers import jittered
