@@ -635,14 +635,19 @@ def test_nothing_breaks() -> None:
     assert "broken" not in logs.flaws(), "it was said"
 
 
-def test_who_crashes_before_it_has_read_that_its_disk_failed_is_no_riddle() -> None:
+def test_who_crashes_or_leaves_before_it_has_read_that_its_disk_failed_is_no_riddle() -> None:
     full = PlannedFault(kind="disk", at=0, until=50, members=(0,))
-    for faults, crashed, is_noticed in (((full,), True, False), ((full,), False, True), ((), True, True)):
+    for faults, ends, is_noticed in (
+        ((full,), Logs.crash, False),
+        ((full,), Logs.leave, False),
+        ((full,), None, True),
+        ((), Logs.crash, True),
+    ):
         logs = calm(faults=faults)
         logs.sample(0, "failed")
         logs[0].sent[next(iter(logs[0].sent))].refused = "GroupClosed: the group failed"
-        if crashed:
-            logs.crash(0)
+        if ends is not None:
+            ends(logs, 0)
         flaws = logs.flaws()
         assert ("broken" in flaws) == is_noticed
         assert ("errors" in flaws) == is_noticed

@@ -494,8 +494,8 @@ def _may_fail_to_write(case: Case, start: ApplicationStart) -> bool:
 
 
 def _never_read_why(case: Case, start: ApplicationStart) -> bool:
-    """Whether an application crashed before it came to the end of a stream that its disk had ended."""
-    return start.crashed_at is not None and _may_fail_to_write(case, start)
+    """Whether an application crashed, or left, before it came to the end of a stream that its disk had ended."""
+    return (start.crashed_at is not None or start.leaving_at is not None) and _may_fail_to_write(case, start)
 
 
 def _is_told_of_the_odd_one(case: Case, start: ApplicationStart) -> bool:

@@ -562,8 +562,11 @@ def _with_fixed_times(rng: random.Random, schedule: Schedule) -> Schedule:
 def _that_goes_back_in_time(rng: random.Random, schedule: Schedule) -> Schedule:
     """Let a few things happen, and then a member start again with a state folder that knows nothing of some of them.
 
-    All others are there then, and remember: "as long as it reaches those who know what it has forgotten".
+    All others are there then, and remember: "as long as it reaches those who know what it has forgotten". Over the
+    longest ways it does not reach them before it decides, if it can do that alone.
     """
+    if schedule.latency_ms >= _LONGEST_MS:
+        return schedule
     scale = schedule.setup.suspect_ms / 500
     if schedule.members % 2 and schedule.setup.partition == "majority" and rng.random() < 0.4:
         return msgspec.structs.replace(schedule, faults=tuple(_two_votes(rng, schedule, scale)))
