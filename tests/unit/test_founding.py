@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import random
 from typing import Any
 
@@ -266,3 +267,33 @@ def test_those_who_are_started_again_find_each_other_though_all_that_they_ask_is
         assert all(any(getattr(one, "payload", b"") == after for one in streams[own]) for own in addresses[1:])
 
     testing.run(main, seed=3, unexamined=EVERYTHING)
+
+
+def test_a_member_that_cannot_write_down_which_group_it_joins_fails_with_the_reason() -> None:
+    """The error went past the group into the event loop, and the member stood between the two groups for ever."""
+    ends: dict[str, str] = {}
+
+    async def main(world: World) -> None:
+        addresses = world.addresses(3)
+
+        async def member(own: str) -> None:
+            settings = {"discover": WHERE, "state": f"/{own}"}
+            try:
+                async with antiphon.join("test", bind=own, **settings) as group:  # type: ignore[arg-type]
+                    async for _ in group:
+                        pass
+            except antiphon.GroupClosed as error:
+                ends[own] = str(error)
+
+        world.loop.antiphon_host.failed = lambda error: None  # that a member fails is what is looked at
+        world.partition(addresses[:1])
+        for own in addresses:
+            world.spawn(own, member, own)
+        await asyncio.sleep(3)
+        world.disk.fails = lambda path: errno.ENOSPC if str(path).startswith(f"/{addresses[0]}") else None
+        world.heal()
+        await asyncio.sleep(5)
+        assert list(ends) == addresses[:1]
+        assert "No space left on device" in ends[addresses[0]]
+
+    testing.run(main, seed=1, unexamined=EVERYTHING)

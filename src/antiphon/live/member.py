@@ -244,24 +244,25 @@ class LiveMember:
         before, identity = self.driver.machine, self._identity.founded_by(founding)
         if self._departure.standing != "open" or not isinstance(before, Process) or before.left:
             return
-        self.anomalies.logger.warning(
-            "this group is given up: another of its name, founded by %s, stands", founding.founders
-        )
+        self.anomalies.logger.warning("this group is given up: another, founded by %s, stands", founding.founders)
         self.driver.drive(protocol.Disband())
-        identity.folder.remember(self._settings.bind, Memory(name=self._names[identity.me], founding=founding))
-        self._identity = identity
-        self._names.update((number, name) for number, name in identity.names.items() if number not in self._names)
-        file = identity.folder.member(identity.founders, identity.me, self._names, identity.found)
-        origin = self._origin(identity, file, before)
-        if self.driver.recording is not None:
-            self.driver.recording = Recording(origin)
-        if (journals := self._host.journals(None, origin, self._names, show(identity.own))) is not None:
-            self.driver.logs = IncarnationLogs(journals)
-        machine = make(origin, traced=self.driver.logs is not None)
-        machine.counts.update(before.counts)  # which only grow, whatever becomes of a group
-        if isinstance(machine, Process):
-            machine.lifecycle.own.in_views.update(before.lifecycle.own.in_views)
-        self._drive(machine, origin, file, self.driver.transport)
+        try:
+            identity.folder.remember(self._settings.bind, Memory(name=self._names[identity.me], founding=founding))
+            self._identity = identity
+            self._names.update((number, name) for number, name in identity.names.items() if number not in self._names)
+            file = identity.folder.member(identity.founders, identity.me, self._names, identity.found)
+            origin = self._origin(identity, file, before)
+            if self.driver.recording is not None:
+                self.driver.recording = Recording(origin)
+            if (journals := self._host.journals(None, origin, self._names, show(identity.own))) is not None:
+                self.driver.logs = IncarnationLogs(journals)
+            machine = make(origin, traced=self.driver.logs is not None)
+            machine.counts.update(before.counts)  # which only grow, whatever becomes of a group
+            if isinstance(machine, Process):
+                machine.lifecycle.own.in_views.update(before.lifecycle.own.in_views)
+            self._drive(machine, origin, file, self.driver.transport)
+        except Exception as error:  # its state cannot be written, for instance
+            self._fail(error)
 
     # Going
 
