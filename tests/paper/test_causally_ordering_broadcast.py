@@ -155,9 +155,9 @@ def test_causal_acceptance_holds_back_what_lacks_a_predecessor() -> None:
 
 def test_printed_acceptance_delivers_effect_before_cause() -> None:
     r_q_p = [(1, 1), (2, 1), (0, 1)]
-    printed = [lost_predecessor(PrintedAcceptance, seed) for seed in range(40)]
+    printed = [lost_predecessor(PrintedAcceptance, seed) for seed in range(80)]
     assert any(world.delivered[1] == world.delivered[2] == r_q_p for world in printed)
-    assert not any(lost_predecessor(Co, seed).wrong for seed in range(40))
+    assert not any(lost_predecessor(Co, seed).wrong for seed in range(80))
 
 
 def test_only_causality_that_counts_receipts_shows_it() -> None:

@@ -217,10 +217,10 @@ def stale_key(seed: int) -> Schedule:
 
 
 def found_with_a_new_key(seed: int) -> Schedule:
-    """The key is replaced in a group whose members find each other, and one is started again after that."""
+    """The key is replaced in a group whose members find each other, and one that knows nobody is started after that."""
     faults = (
         PlannedFault(kind="keys", at=1_500, until=2_100, members=(0,)),
-        PlannedFault(kind="crash", at=2_400 + 10 * seed, until=2_600, members=(1,)),
+        PlannedFault(kind="crash", at=2_400 + 10 * seed, until=2_600, members=(1,), forgets=True),
     )
     setup = Setup(discover="multicast", snapshot_bytes=0, key=True)
     return schedule(seed=seed, setup=setup, work=(Work(), Work(), Work()), faults=faults)

@@ -33,7 +33,7 @@ class Lack(msgspec.Struct, eq=False):
     named: bool = True  # the last look at the member named it
     copies: int = 0  # sent again so often, by anyone that we know of
     copied_at: Instant = 0  # the last time
-    rest: int = 0  # how long it is left alone since, in thousandths of the usual pause
+    usual_ns: Duration = 0  # the pause that was usual then, of which `at` is a multiple
     behind: int = 0  # the member has had nothing that left here after the last large copy while its MB is not past this
 
 
@@ -123,9 +123,8 @@ class Repair:
     def suppress(self, lack: Lack, now: Instant) -> None:
         """Leave a message alone until whoever lacks it had time to receive a copy and to say so; longer each time."""
         doublings = min(max(0, lack.copies - COPIES_AT_ONCE), DOUBLINGS_MAX)
-        pause_ns = self.pause_ns(lack.member, now)
-        lack.copied_at, lack.at = now, now + self.jittered(pause_ns << doublings)
-        lack.rest = 1_000 * (lack.at - now) // max(1, pause_ns)
+        lack.copied_at, lack.usual_ns = now, self.pause_ns(lack.member, now)
+        lack.at = now + self.jittered(lack.usual_ns << doublings)
 
     @rule("Figure 3, line 5; docs/protocols/causal-blocks.md, Slow links")
     def targets(self, lacking: Sequence[int]) -> tuple[int, ...] | None:
@@ -227,8 +226,10 @@ class Repair:
             if not lack.named and lack.at is not None and lack.at <= now:
                 lack.at = None  # its time has passed at all who keep it: they must not answer as one
             lack.named, lacks[key] = self.below(j) > lack.behind, lack
-            if lack.rest and lack.at is not None:  # who was slow when the copy was sent may be quick again
-                lack.at = min(lack.at, lack.copied_at + lack.rest * self.pause_ns(j, now) // 1_000)
+            pause_ns = self.pause_ns(j, now)
+            if lack.at is not None and 2 * pause_ns < lack.usual_ns:  # it was slow then, and is quick again
+                lack.at = lack.copied_at + (lack.at - lack.copied_at) * pause_ns // lack.usual_ns
+                lack.usual_ns = pause_ns
             if lack.at is None and (delay_ns := self.first_delay_ns(lack, now)) is not None:
                 lack.at = now + delay_ns
             self._put_off(lack, now)
