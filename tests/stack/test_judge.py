@@ -412,6 +412,35 @@ def test_a_joiner_delivers_nothing_before_it_has_the_state() -> None:
     assert "state-transfer" not in logs.flaws()
 
 
+@pytest.mark.parametrize(
+    ("cut", "told", "goes_on_with", "excused"),
+    [
+        ((0,), 1, "bc", True),
+        ((), 1, "bc", False),  # the elder is within reach of those who go on
+        ((0,), 0, "bc", False),  # it does not say that the state is lost
+        ((0,), 1, "abc", False),  # nobody goes on without the elder
+        ((0,), 1, "", False),
+    ],
+)
+def test_a_joiner_goes_on_without_the_state_only_out_of_reach_of_those_who_have_it(
+    cut: tuple[int, ...], told: int, goes_on_with: str, excused: bool
+) -> None:
+    parted = PlannedFault(kind="partition", at=0, members=cut)
+    logs = Logs(starts=(0, 1), snapshot_bytes=0, faults=[parted])
+    logs.view(1, "ab")
+    logs.send(0)
+    logs.start(2)
+    logs.view(2, elders="ab")
+    logs.send(1)
+    logs.crash(1)
+    logs.start(1)
+    if goes_on_with:
+        logs.view(3, goes_on_with, elders="c", by=[2])
+    logs.sample(2, counts={"states-lost": told})
+    wrong = any("without having been given" in text for text in logs.flaws().get("state-transfer", []))
+    assert wrong is not excused
+
+
 def test_a_joiner_may_be_given_the_state_of_an_elder_that_began_without_one() -> None:
     for lost, excused in ((True, True), (False, False)):
         logs = Logs(4, starts=(0, 1), snapshot_bytes=0)

@@ -343,7 +343,8 @@ def state_transfer(case: Case) -> Iterator[str]:
                     differing = set(segment.base) ^ set(elders[0].base)
                     what = f"{min(differing)} is in only one of them" if differing else "their orders differ"
                     yield f"{segment.who} joins view {key[0]} with a state unlike that of {elders[0].who}: {what}"
-            if not segment.restored and segment.messages and any(map(stays, elders)):
+            there = [elder for elder in elders if stays(elder) and not _went_on_out_of_its_reach(case, segment, elder)]
+            if not segment.restored and segment.messages and there:
                 yield f"{segment.who} delivers in view {key[0]} without having been given the elders' state"
         for one, other in pairwise(elders):
             if shape(one.base) != shape(other.base) and not case.lags and _same_past(case, one, other):
@@ -353,6 +354,18 @@ def state_transfer(case: Case) -> Iterator[str]:
                 case.counts["beginnings"] += 1
                 if one.start.member != other.start.member and shape(one.base) != shape(other.base):
                     yield f"{one.who} and {other.who} begin view {key[0]}, which has no elders, with different states"
+
+
+def _went_on_out_of_its_reach(case: Case, joiner: Segment, elder: Segment) -> bool:
+    """Whether a joiner was told that it begins without the state, and went on with none whom the elder can hear.
+
+    "If all who have the state crash, or are out of reach of the majority that goes on, those who go on begin with what
+    they have (`states-lost`)." The elder, which is still in the view, never learnt that it ended.
+    """
+    following = joiner.next.view.members if joiner.next is not None else (elder.start.address,)
+    told = any(sample.counts.get("states-lost", 0) for sample in joiner.start.samples)
+    near = liveness.reach(case.outcome)[elder.start.member]
+    return told and not {case.outcome.addresses[member] for member in near} & set(following)
 
 
 def _same_past(case: Case, one: Segment, other: Segment) -> bool:
