@@ -210,6 +210,44 @@ def test_receipts_are_told_by_their_own_incarnation_however_much_waits() -> None
     run(test())
 
 
+@pytest.mark.parametrize("left_before_it_is_read", [False, True])
+def test_what_waits_when_its_incarnation_ends_stays_on_the_disk(left_before_it_is_read: bool) -> None:
+    """All of it was once put into the inbox at once, however little may wait there."""
+
+    async def test() -> None:
+        to, count = upcalls(inbox_bytes_max=100_000), 5_000
+        say(to, HoldBack(Install(1, (ME, OTHER))), *(HoldBack(message(seq)) for seq in range(count)))
+        if left_before_it_is_read:
+            say(to, HoldBack(Capture(1)))  # nobody needs the state any more
+        say(to, HoldBack(message(count, 300_000)), EndHoldBack(hand_over=True), StandingChanged("excluded"))
+        bound = 100_000 + (64 << 10)
+        assert to.inbox.bytes < bound
+        assert to.inbox.is_full, "until the application has come to the end of it"
+        say(to, HoldBack(Install(2, (ME, OTHER), (OTHER,))), HoldBack(message(count + 1)))
+        say(to, EndHoldBack(hand_over=True), message(count + 2))
+        emptied: list[bool] = []
+        to.inbox.emptied = lambda: emptied.append(True)
+        if left_before_it_is_read:
+            to.close()
+            to.inbox.close()
+        seen = []
+        async for event in to.inbox.events():
+            assert to.inbox.bytes < bound + 300_000 * (len(seen) > count - 100)
+            seen.append(number(event) if isinstance(event, antiphon.Message) else event)
+            if seen[-1] == (antiphon.Notice("excluded") if left_before_it_is_read else count + 2):
+                break
+        assert seen[1 : count + 3] == [*range(count + 1), antiphon.Notice("excluded")]
+        assert isinstance(seen[0], antiphon.ViewChange)
+        if not left_before_it_is_read:
+            assert isinstance(seen[count + 3], antiphon.ViewChange)
+            assert seen[count + 4 :] == [count + 1, count + 2]
+            assert emptied
+            assert not to.inbox.is_full
+            to.close()
+
+    run(test())
+
+
 @pytest.mark.slow
 def test_a_state_of_64_mib_comes_while_the_group_delivers() -> None:
     transfer(64, alone=False)

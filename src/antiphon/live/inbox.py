@@ -4,21 +4,34 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
 from itertools import repeat, takewhile
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, final
 
 from antiphon.live.arguments import AtHome
 from antiphon.live.events import Batch, Event, Message, Notice, ViewChange
 from antiphon.live.sockets import WAKE_BYTES_MAX
+from antiphon.live.spill import SpilledQueue
 from antiphon.protocol.machine import Capture, Restore
 
 _EACH_BYTES = 64  # what a message costs beside its payload
 _LOW_BYTES = 1 << 20
+_BACKLOG = "the backlog"
 
-Item: TypeAlias = Batch | ViewChange | Notice | Capture | Restore
+Entry: TypeAlias = Batch | ViewChange | Notice | Capture
 
 _Taken = TypeVar("_Taken")
+
+
+@final
+class Aside(SpilledQueue[Entry]):
+    """A part of the stream that is in a file."""
+
+    def __init__(self) -> None:
+        super().__init__((Batch, ViewChange, Notice, Capture))
+
+
+Item: TypeAlias = Entry | Restore | Aside
 
 
 class Inbox:
@@ -40,7 +53,7 @@ class Inbox:
         self.calm_bytes = bytes_max - WAKE_BYTES_MAX  # up to here, one wake-up of the transport cannot fill it
         self.emptied: Callable[[], None] | None = None  # called when it is no longer full
         self.taken: Callable[[], None] | None = None  # called when messages were taken, while more wait elsewhere
-        self._is_held_up = False
+        self._held_up_by: set[object] = set()  # what waits elsewhere, and is too much
 
     @property
     def is_half_full(self) -> bool:
@@ -50,31 +63,39 @@ class Inbox:
     @property
     def is_full(self) -> bool:
         """Whether more waits here than may."""
-        return self.bytes > self._bytes_max or self._is_held_up
+        return self.bytes > self._bytes_max or bool(self._held_up_by)
 
     @property
     def is_low(self) -> bool:
-        """Whether there is little in it."""
-        return self.bytes < min(_LOW_BYTES, self._bytes_max)
+        """Whether there is little in it, and no part of the stream is in a file."""
+        return self.bytes < min(_LOW_BYTES, self._bytes_max) and self._held_up_by <= {_BACKLOG}
 
     @property
     def is_held_up(self) -> bool:
         """Whether too much waits in the backlog; the inbox then counts as full, however little is in it."""
-        return self._is_held_up
+        return _BACKLOG in self._held_up_by
 
     @is_held_up.setter
     def is_held_up(self, held_up: bool) -> None:
-        was_full, self._is_held_up = self.is_full, held_up
-        self.calm_bytes = -1 if held_up else self._bytes_max - WAKE_BYTES_MAX
+        self._hold_up(_BACKLOG, held_up=held_up)
+
+    def _hold_up(self, by: object, *, held_up: bool) -> None:
+        was_full = self.is_full
+        if held_up:
+            self._held_up_by.add(by)
+        else:
+            self._held_up_by.discard(by)
+        self.calm_bytes = -1 if self._held_up_by else self._bytes_max - WAKE_BYTES_MAX
         if was_full:
             self._tell_if_emptied()
 
     def put_messages(self, sender: str, payloads: list[bytes], view: int) -> None:
         """Append messages of one sender to the stream."""
         if self._listen:
-            size = sum(map(len, payloads)) + _EACH_BYTES * len(payloads)
+            batch = Batch(sender, payloads, view)
+            size = _size_of(batch)
             self.bytes += size
-            self._items.append((Batch(sender, payloads, view), size))
+            self._items.append((batch, size))
             if self._waiting:
                 self._wake()
 
@@ -83,6 +104,42 @@ class Inbox:
         if self._listen or isinstance(item, Capture | Restore):
             self._items.append((item, 0))
             self._wake()
+
+    def put_aside(self, portions: Iterable[None]) -> None:
+        """Append what is put while these are gone through; keep it in a file, if it is more than may wait here.
+
+        What comes behind waits for it: until the application has come to the end of the file, the inbox counts as full.
+        """
+        before, bytes_before = self._items, self.bytes
+        self._items = deque()
+        aside = Aside()
+        try:
+            for _ in portions:
+                if self._items and (aside.bytes or self.bytes > self._bytes_max):
+                    self._hold_up(aside, held_up=True)
+                    for item, _size in self._items:
+                        assert not isinstance(item, Restore | Aside), "a state comes with no portion"
+                        aside.append(item)
+                    self._items.clear()
+                    self.bytes = bytes_before
+        finally:
+            before.extend(self._items)
+            self._items = before
+        if aside.bytes:
+            self._items.append((aside, 0))
+
+    def _fetch(self, aside: Aside) -> None:
+        """Put the next portion of what was put aside in its place."""
+        self._items.popleft()
+        portion = [(item, _size_of(item)) for item in aside.take() if not (self._closed and type(item) is Capture)]
+        if aside.bytes:
+            self._items.appendleft((aside, 0))
+        self._items.extendleft(reversed(portion))
+        self.bytes += sum(size for _, size in portion)
+        if not aside.bytes:
+            self._hold_up(aside, held_up=False)
+            if self.taken is not None:
+                self.taken()
 
     def _tell_if_emptied(self) -> None:
         if not self.is_full and self.emptied is not None:
@@ -147,6 +204,9 @@ class Inbox:
             if type(item) is Restore:  # by `type`: to ask `isinstance` whether a message is a state takes far longer
                 await self._restore()
                 continue
+            if type(item) is Aside:
+                self._fetch(item)
+                continue
             self._take()
             if type(item) is not Capture:
                 return item
@@ -172,12 +232,17 @@ class Inbox:
         """Take out what comes next."""
         _, size = self._items.popleft()
         if size:
-            was_full = self.bytes > self._bytes_max or self._is_held_up
+            was_full = self.bytes > self._bytes_max or bool(self._held_up_by)
             self.bytes -= size
             if self.taken is not None:
                 self.taken()
             if was_full:
                 self._tell_if_emptied()
+
+
+def _size_of(item: Entry) -> int:
+    """Return what an item counts here: only messages do."""
+    return sum(map(len, item.payloads)) + _EACH_BYTES * len(item.payloads) if type(item) is Batch else 0
 
 
 class _Taking(AsyncIterator[_Taken]):
